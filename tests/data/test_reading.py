@@ -13,7 +13,7 @@ from headtohead.errors import HeadToHeadError
 
 
 @given(
-    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))),
+    lines=st.lists(st.text(st.characters(exclude_characters="\0\n\r\ufeff", codec="utf-8"))),
     end=st.sampled_from(["\n", "\r\n"]),
     mark=st.booleans(),
     last=st.booleans(),

@@ -126,9 +126,8 @@ def _registry(plugin_files: Sequence[Path]) -> Registry:
 
 def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
     """Resolve a dataset's name and the fields of ``--set``."""
-    import yaml
-
     from headtohead.config.resolve import resolve
+    from headtohead.config.yaml_text import parse
     from headtohead.errors import HeadToHeadError
 
     registry.dataset(dataset)
@@ -137,7 +136,7 @@ def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) ->
         field, equals, value = text.partition("=")
         if not equals:
             raise HeadToHeadError(f"--set {text}: expected FIELD=VALUE, such as pair=eng-spa")
-        section[field.removeprefix("data.")] = yaml.safe_load(value)
+        section[field.removeprefix("data.")] = parse(value, f"--set {text}")[0]
     return resolve({"data": section, "train": {"epochs": 1}}, registry, "--set").data
 
 

@@ -29,7 +29,8 @@ def cli_page() -> str:
         "2 bad input. The environment variables `H2H_RUNS`, `H2H_REPORTS` and `H2H_CACHE` set the "
         "default folders of runs, reports and data. `MLFLOW_TRACKING_URI` sets the MLflow store. "
         "`H2H_SHIPPING_SECONDS` (default 60) limits how long `h2h run` logs to MLflow after it has "
-        "printed the answer.",
+        "printed the answer. `H2H_MAX_DATA_BYTES` (default 500000000) limits the size of a data file, "
+        "downloaded or unpacked.",
         "",
         *_help(main, None),
     ]

@@ -66,6 +66,8 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
         return data, store.path(early_key)
     corpus = dataset.load(options, split, downloads)
     key = dataset.cache_key(options, split, downloads) or corpus.data_hash
+    if early_key not in (None, key):
+        raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
     if data is None:
         data = prepare_corpus(corpus, config)

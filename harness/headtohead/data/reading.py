@@ -1,22 +1,59 @@
-"""Lines of a text file: plain, gz, bz2, xz, or a zip archive with one text file."""
+"""Lines of a text file: plain, gz, bz2, xz, or a zip archive with one text file.
+
+Files of others are not trusted: special files, unpacked sizes, lines and their number are checked.
+"""
 
 from __future__ import annotations
 
 import bz2
-import gzip
 import hashlib
+import io
 import lzma
+import os
+import stat
+import struct
 import zipfile
 import zlib
-from collections.abc import Callable
-from io import BytesIO
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 from headtohead.errors import HeadToHeadError
 
-MAGIC = {"gz": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}
+MAX_DATA_BYTES = "H2H_MAX_DATA_BYTES"
+"""Environment variable: the maximum size of a data file, downloaded or unpacked."""
+DEFAULT_MAX_BYTES = 500_000_000
+MAX_RATIO = 100
+"""Default maximum of unpacked bytes per packed byte. It does not apply to the first `RATIO_FREE_BYTES`."""
+RATIO_FREE_BYTES = 10_000_000
+BYTES_PER_LINE = 100
+"""A file has at most one line per this number of bytes of the maximum size; a short line costs that much memory."""
+MAX_LINE_BYTES = 1_000_000
+MAX_MEMBERS = 10_000
+"""Maximum number of files in a zip archive."""
+
+MAGIC = {
+    "gz": b"\x1f\x8b",
+    "bz2": b"BZh",
+    "xz": b"\xfd7zXZ\x00",
+    "zip": b"PK\x03\x04",
+    "zst": b"\x28\xb5\x2f\xfd",
+    "7z": b"7z\xbc\xaf\x27\x1c",
+    "rar": b"Rar!\x1a\x07",
+}
 TEXT_SUFFIXES = (".txt", ".tsv", ".csv")
-BYTE_ORDER_MARK = "\ufeff"
+BLOCK_BYTES = 1 << 20
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
+_SPECIAL = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+_DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -26,89 +63,199 @@ def read_lines(path: Path) -> list[str]:
     Unicode separators occur inside sentences.
 
     Raises:
-        HeadToHeadError: If the file is missing, empty, damaged or not UTF-8.
+        HeadToHeadError: If the file is missing, special, empty, damaged, too large or not UTF-8.
     """
-    raw = unpack(path)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise HeadToHeadError(
-            f"file '{path}' is not UTF-8: line {line} has the byte 0x{raw[error.start]:02x}; "
-            "convert it, for instance with: iconv -f latin1 -t utf-8"
-        ) from error
-    text = text.removeprefix(BYTE_ORDER_MARK)
-    if not text.strip():
+    content, newlines, max_lines = io.BytesIO(), 0, max_data_bytes() // BYTES_PER_LINE
+    for block in unpack(path):
+        if not content.tell():
+            _check_start(block, path)
+        if b"\0" in block:
+            number = newlines + block.count(b"\n", 0, block.index(b"\0")) + 1
+            raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; use a UTF-8 file")
+        newlines += block.count(b"\n")
+        if newlines > max_lines:
+            raise HeadToHeadError(f"file '{path}' has more than {max_lines:,} lines; {_RAISE_LIMIT}")
+        content.write(block)
+    content.seek(0)
+    content.seek(len(_BYTE_ORDER_MARK) if content.read(3) == _BYTE_ORDER_MARK else 0)
+    lines: list[str] = []
+    while raw := content.readline(MAX_LINE_BYTES + 1):
+        if len(raw) > MAX_LINE_BYTES:
+            raise HeadToHeadError(
+                f"file '{path}': line {len(lines) + 1} is longer than {MAX_LINE_BYTES:,} bytes; split it"
+            )
+        try:
+            lines.append(raw.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            raise HeadToHeadError(
+                f"file '{path}' is not UTF-8: line {len(lines) + 1} has the byte 0x{raw[error.start]:02x}; "
+                "convert it, for instance with: iconv -f latin1 -t utf-8"
+            ) from error
+    if not any(map(str.strip, lines)):
         raise HeadToHeadError(f"file '{path}' is empty")
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    return lines
 
 
-def unpack(path: Path) -> bytes:
-    """Return the decompressed content of a file.
-
-    Raises:
-        HeadToHeadError: If the file is missing, cannot be read or is damaged.
-    """
-    raw = read_bytes(path)
-    kind = next((kind for kind, magic in MAGIC.items() if raw.startswith(magic)), None)
-    suffix = path.suffix.removeprefix(".").lower()
-    if kind is None:
-        if suffix in MAGIC and raw:
-            reason = f"it does not begin like a {suffix} file"
-            raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again")
-        return raw
-    try:
-        return _UNPACKERS[kind](raw, path)
-    except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again") from error
+def _check_start(block: bytes, path: Path) -> None:
+    """Raise an error for the start of an unpacked file that is no UTF-8 text."""
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise HeadToHeadError(f"file '{path}' is UTF-16; convert it with: iconv -f utf-16 -t utf-8")
+    if inner := _packing(block):
+        raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file.
+def unpack(path: Path) -> Iterator[bytes]:
+    """Yield the decompressed content of a file in blocks.
 
     Raises:
-        HeadToHeadError: If the file is missing or cannot be read.
+        HeadToHeadError: If the file is missing, special, damaged or too large, or cannot be unpacked.
+    """
+    with open_file(path) as file:
+        kind = _packing(file.read(8))
+        suffix = path.suffix.removeprefix(".").lower()
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if kind is None and suffix in MAGIC and size:
+            raise HeadToHeadError(
+                f"file '{path}' does not begin like a {suffix} file; download it again, or correct the end of its name"
+            )
+        if kind and kind not in _UNPACKERS:
+            raise HeadToHeadError(f"file '{path}' is packed as {kind}; unpack it, or repack it as zip, gz, bz2 or xz")
+        limit = max_data_bytes()
+        if kind and MAX_DATA_BYTES not in os.environ:
+            limit = min(limit, max(RATIO_FREE_BYTES, MAX_RATIO * size))
+        unpacked = 0
+        try:
+            for block in _UNPACKERS[kind](file, path) if kind else _blocks(file):
+                unpacked += len(block)
+                if unpacked > limit:
+                    raise HeadToHeadError(
+                        f"file '{path}' unpacks from {_megabytes(size)} to more than {_megabytes(limit)}; "
+                        f"{_RAISE_LIMIT}"
+                    )
+                yield block
+        except _DAMAGE as error:
+            if kind is None:
+                raise _unreadable(path, error) from error
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again") from error
+        except RuntimeError as error:  # zipfile's error for encryption and for compression methods that it lacks
+            raise HeadToHeadError(f"file '{path}' cannot be unpacked: {error}; use another program for it") from error
+
+
+def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
+    """Open a regular file of at most ``limit`` bytes (default: `max_data_bytes`) for reading.
+
+    Raises:
+        HeadToHeadError: If the file is missing, is a directory, pipe, socket or device, is too large, or cannot be
+            read.
     """
     try:
-        return path.read_bytes()
+        status = path.stat()
+        if special := _SPECIAL.get(stat.S_IFMT(status.st_mode)):
+            raise HeadToHeadError(f"file '{path}' is a {special}; copy the data to a regular file and use that file")
+        limit = limit or max_data_bytes()
+        if status.st_size > limit:
+            raise HeadToHeadError(
+                f"file '{path}' has {_megabytes(status.st_size)}, more than {_megabytes(limit)}; {_RAISE_LIMIT}"
+            )
+        return path.open("rb")
     except FileNotFoundError as error:
         raise HeadToHeadError(f"file '{path}' does not exist") from error
-    except OSError as error:
-        raise HeadToHeadError(f"file '{path}' cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
 
 
 def file_sha256(path: Path) -> str:
     """Return the sha256 of a file in hexadecimal digits.
 
     Raises:
-        HeadToHeadError: If the file is missing or cannot be read.
+        HeadToHeadError: As `open_file`.
     """
-    return hashlib.sha256(read_bytes(path)).hexdigest()
+    with open_file(path) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
 
-def _unzip(raw: bytes, path: Path) -> bytes:
-    """Return the only text file of a zip archive; names that begin with "_" or "." are ignored."""
-    with zipfile.ZipFile(BytesIO(raw)) as archive:
+def max_data_bytes() -> int:
+    """Return the maximum size of a data file in bytes: ``H2H_MAX_DATA_BYTES``, else 500 MB.
+
+    Raises:
+        HeadToHeadError: If the variable is not a positive whole number.
+    """
+    text = os.environ.get(MAX_DATA_BYTES, str(DEFAULT_MAX_BYTES))
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
+        raise HeadToHeadError(f"{MAX_DATA_BYTES} is '{text[:40]}'; expected a number of bytes such as 2000000000")
+    return int(text)
+
+
+def _packing(start: bytes) -> str | None:
+    """Return the compression or archive format of a file with these first bytes."""
+    return next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: file.read(BLOCK_BYTES), b"")
+
+
+def _decompress(new: Callable[[], Any]) -> Callable[[IO[bytes], Path], Iterator[bytes]]:
+    """Return a function that yields the content of the compressed streams of a file, which follow each other.
+
+    Unlike the file objects of `bz2` and `lzma`, it refuses bytes after a stream that are no stream: they are a
+    damaged stream as a rule, and its content would be missing.
+    """
+
+    def blocks(file: IO[bytes], path: Path) -> Iterator[bytes]:
+        rest = file.read(BLOCK_BYTES)
+        while rest:
+            stream = new()
+            while not stream.eof:
+                if not rest and getattr(stream, "needs_input", True):
+                    rest = file.read(BLOCK_BYTES)
+                block = stream.decompress(rest, BLOCK_BYTES)
+                if not rest and not block and not stream.eof:
+                    raise EOFError("it ends too early")
+                rest = getattr(stream, "unconsumed_tail", b"")
+                yield block
+            rest = stream.unused_data or file.read(BLOCK_BYTES)
+
+    return blocks
+
+
+def _unzip(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    """Yield the only text file of a zip archive; names that begin with "_" or "." are ignored."""
+    if sum(block.count(b"PK\x01\x02") for block in _blocks(file)) > MAX_MEMBERS:
+        raise HeadToHeadError(f"file '{path}' contains more than {MAX_MEMBERS:,} files; repack the text file alone")
+    with zipfile.ZipFile(file) as archive:
         names = [
             name
             for name in archive.namelist()
             if name.lower().endswith(TEXT_SUFFIXES) and not Path(name).name.startswith(("_", "."))
         ]
         if len(names) != 1:
+            listed = ", ".join(repr(name[:80]) for name in names[:3]) or "none"
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise HeadToHeadError(
                 f"file '{path}' must contain exactly one {', '.join(TEXT_SUFFIXES)} file, "
-                f"contains {', '.join(names) or 'none'}; repack it"
+                f"contains {listed}{more}; repack it"
             )
-        return archive.read(names[0])
+        with archive.open(names[0]) as member:
+            yield from _blocks(member)
 
 
-_UNPACKERS: dict[str, Callable[[bytes, Path], bytes]] = {
-    "gz": lambda raw, _: gzip.decompress(raw),
-    "bz2": lambda raw, _: bz2.decompress(raw),
-    "xz": lambda raw, _: lzma.decompress(raw),
+def _unreadable(path: Path, error: Exception) -> HeadToHeadError:
+    return HeadToHeadError(f"file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e6:,.0f} MB"
+
+
+_UNPACKERS: dict[str, Callable[[IO[bytes], Path], Iterator[bytes]]] = {
+    "gz": _decompress(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    "bz2": _decompress(bz2.BZ2Decompressor),
+    "xz": _decompress(lzma.LZMADecompressor),
     "zip": _unzip,
 }

@@ -1,7 +1,7 @@
 """Cache of prepared data on disk: one file per configuration and corpus, without pickles.
 
-A file is an ``.npz`` archive of flat id arrays and one JSON document, written atomically. A file
-that cannot be read is logged and built again.
+A file is a sha256 followed by an ``.npz`` archive of flat id arrays and one JSON document, written
+atomically. A file that does not have its sha256 or cannot be read is logged and built again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
@@ -21,17 +22,21 @@ from numpy.typing import NDArray
 from headtohead import files
 from headtohead.config.identity import identity_fields
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser
+from headtohead.data.reading import max_data_bytes, open_file
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 4
+FORMAT = 5
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 log = logging.getLogger(__name__)
 
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+DIGEST_BYTES = 32
+SIZE_FACTOR = 4
+"""Maximum size of a file of prepared data, in sizes of the largest data file."""
+_DAMAGE = (HeadToHeadError, OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)
 
 Array = NDArray[Any]
 
@@ -42,6 +47,7 @@ class PreparedStore:
     def __init__(self, folder: Path, config: DataConfig, source_sha256: str) -> None:
         self.folder = folder
         self.identity = [FORMAT, identity_fields(config), source_sha256]
+        self.max_bytes = SIZE_FACTOR * max_data_bytes()
 
     def path(self, key: str) -> Path:
         """Return the path of the file of the prepared data, which need not exist."""
@@ -51,10 +57,10 @@ class PreparedStore:
     def load(self, key: str) -> PreparedData | None:
         """Return the prepared data, or None if the file is missing or damaged."""
         path = self.path(key)
-        if not path.exists():
+        if not os.path.lexists(path):
             return None
         try:
-            return _unpack(path)
+            return _unpack(path, self.max_bytes, path.stem)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
@@ -66,15 +72,21 @@ class PreparedStore:
         Raises:
             HeadToHeadError: If the cache folder cannot be written.
         """
-        arrays = _pack(data)
+        path = self.path(key)
+        arrays = _pack(data, path.stem)
 
         def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:  # np.savez would append .npz to a path
+            with temporary.open("w+b") as file:  # np.savez would append .npz to a path
+                file.write(bytes(DIGEST_BYTES))
                 np.savez(file, allow_pickle=False, **arrays)
+                file.seek(DIGEST_BYTES)
+                digest = hashlib.file_digest(file, "sha256").digest()
+                file.seek(0)
+                file.write(digest)
 
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            files.replace(self.path(key), write)
+            files.replace(path, write)
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
@@ -86,7 +98,7 @@ def read_prepared(path: Path) -> PreparedData:
         HeadToHeadError: If the file cannot be read.
     """
     try:
-        return _unpack(path)
+        return _unpack(path, SIZE_FACTOR * max_data_bytes())
     except _DAMAGE as error:
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"prepared data '{path}' cannot be read: {reason}") from error
@@ -100,8 +112,9 @@ def unwritable(folder: Path, error: OSError) -> HeadToHeadError:
     )
 
 
-def _pack(data: PreparedData) -> dict[str, Array]:
+def _pack(data: PreparedData, key: str) -> dict[str, Array]:
     document: dict[str, Any] = {
+        "key": key,
         "record": data.record,
         "data_hash": data.data_hash,
         "vocabularies": {side: _values(data.vocabulary(side)) for side in SIDES},
@@ -124,10 +137,16 @@ def _pack(data: PreparedData) -> dict[str, Array]:
     return arrays
 
 
-def _unpack(path: Path) -> PreparedData:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
-        splits = {part: _unpack_split(arrays, part, document["splits"][part]) for part in PARTS}
+def _unpack(path: Path, max_bytes: int, key: str | None = None) -> PreparedData:
+    with open_file(path, max_bytes) as file:
+        if file.read(DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
+            raise ValueError("its content does not have its sha256")
+        file.seek(DIGEST_BYTES)
+        with np.load(file, allow_pickle=False) as arrays:
+            document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
+            if key not in (None, document["key"]):
+                raise ValueError("it belongs to another configuration")
+            splits = {part: _unpack_split(arrays, part, document["splits"][part]) for part in PARTS}
     return PreparedData(
         Vocabulary(*document["vocabularies"]["source"]),
         Vocabulary(*document["vocabularies"]["target"]),

@@ -8,8 +8,9 @@ ordinary characters: the files do not quote, and a CSV reader would alter rows.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -85,6 +86,13 @@ class Options(BaseOptions):
             raise ValueError("expected two language codes such as eng-spa")
         return value
 
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and not re.match("https?://[^/]", value):
+            raise ValueError("expected http://host or https://host with a path")
+        return value
+
     @model_validator(mode="after")
     def _check_files(self) -> Options:
         if bool(self.sentences) != bool(self.links):
@@ -118,7 +126,7 @@ class Tatoeba(Dataset):
         files = [_local(location, options, cache) for location in _locations(options)]
         notes: list[str] = []
         if len(files) == 1:
-            texts = list(_read_pairs(files[0], options.swap))
+            texts = _read_pairs(files[0], options.swap)
         else:
             *sentences, links = files
             texts = _linked(_read_sentences(sentences, options.pair), links, options.pair, notes)
@@ -162,7 +170,7 @@ def _is_url(location: str) -> bool:
 
 
 def _path(location: str, options: Options) -> Path:
-    path = Path(location).expanduser()
+    path = Path(os.path.expanduser(location))
     if options.url and not path.exists():
         raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and set data.file to its path")
     return path
@@ -183,23 +191,29 @@ def _local(location: str, options: Options, cache: Path) -> Path:
     return path
 
 
-def _read_pairs(path: Path, swap: bool) -> Iterator[tuple[str, str]]:
-    """Yield source and target of each row; an empty row or a missing side is an empty text."""
+def _read_pairs(path: Path, swap: bool) -> list[tuple[str, str]]:
+    """Return source and target of each row; an empty row or a missing side is an empty text."""
     lines = read_lines(path)
     columns = _columns(path, lines)
     first, second = (3, 1) if columns == 4 else (1, 0)
     if not swap:
         first, second = second, first
+    pairs, wrong = [], []
     for number, line in enumerate(lines, start=1):
         fields = line.split("\t")
         if len(fields) == columns:
-            yield fields[first].strip(), fields[second].strip()
+            pairs.append((fields[first].strip(), fields[second].strip()))
         elif len(fields) == 1 and (columns < 4 or not line.strip()):
-            yield ("", line.strip()) if swap else (line.strip(), "")
+            pairs.append(("", line.strip()) if swap else (line.strip(), ""))
         else:
-            raise HeadToHeadError(
-                f"file '{path}': line {number} has {len(fields)} columns, expected {columns} as in the lines before"
-            )
+            wrong.append((number, len(fields)))
+    if wrong:
+        number, count = wrong[0]
+        others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
+        raise HeadToHeadError(
+            f"file '{path}': line {number} has {count} columns, expected {columns} as in the lines before{others}"
+        )
+    return pairs
 
 
 def _columns(path: Path, lines: Sequence[str]) -> int:

@@ -1,0 +1,463 @@
+"""Hostile and damaged data files and caches: one line that names the file, soon and in little memory, and no trace."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import pickle
+import random
+import resource
+import socket
+import subprocess
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headtohead.data import read_lines
+from headtohead.errors import HeadToHeadError
+
+ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
+RAISE_LIMIT = "if you trust the file, set H2H_MAX_DATA_BYTES to a larger number of bytes"
+MAX_CPU_SECONDS = 10
+MAX_BYTES = 10**9
+
+Plant = Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file of the kind that ``plant`` creates at a path, and a part of the line that refuses it.
+
+    ``measured``: the command runs as a process, because it could hang or need too much time or memory.
+    """
+
+    kind: str
+    name: str
+    file: str
+    plant: Plant
+    message: str
+    measured: bool = False
+
+
+def content(data: bytes) -> Plant:
+    return lambda path: path.write_bytes(data)
+
+
+def zipped(*members: tuple[str, bytes], changes: dict[int, int] | None = None) -> Plant:
+    """A zip archive; ``changes`` are added to the bytes of each local header and central entry, by local offset."""
+
+    def plant(path: Path) -> None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in members:
+                archive.writestr(name, data)
+        raw = bytearray(buffer.getvalue())
+        for offset, value in (changes or {}).items():
+            raw[offset] = value
+            raw[raw.index(b"PK\x01\x02") + offset + 2] = value
+        path.write_bytes(raw)
+
+    return plant
+
+
+def many_members(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(10_001):
+            archive.writestr(f"{number}.bin", b"")
+
+
+def streams(compress: Callable[[bytes], bytes], block: bytes, count: int) -> Plant:
+    """A bomb: ``count`` compressed streams after each other, which unpack to ``count`` times the block."""
+    return lambda path: path.write_bytes(compress(block) * count)
+
+
+def sparse(size: int) -> Plant:
+    """A file of NUL bytes that occupies no disk space."""
+
+    def plant(path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(size)
+
+    return plant
+
+
+def bound_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def link(target: str) -> Plant:
+    return lambda path: path.symlink_to(target)
+
+
+SPACES = b" " * 10**7
+LONG_ROWS = (b"a" * 240 + b"\tb\n") * 40_000
+XZ_OF_4_GB_DICTIONARY = bytes.fromhex("fd377a585a000004e6d6b4460200210128000000")
+
+CASES = [
+    Case("bomb", "gz", "x.gz", streams(gzip.compress, SPACES, 300), f"MB; {RAISE_LIMIT}", True),
+    Case("bomb", "gz-rows", "x.gz", streams(gzip.compress, LONG_ROWS, 300), "to more than 500 MB", True),
+    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, SPACES, 1000), "MB to more than 10 MB", True),
+    Case("bomb", "xz", "x.xz", streams(lzma.compress, SPACES, 300), "unpacks from 0.4", True),
+    Case("bomb", "zip", "x.zip", zipped(("a.tsv", SPACES * 6)), "MB to more than 10 MB", True),
+    Case("bomb", "zip-members", "x.zip", many_members, "contains more than 10,000 files; repack the text file alone"),
+    Case(
+        "zip",
+        "encrypted",
+        "x.zip",
+        zipped(("a.tsv", ROWS), changes={6: 1}),
+        "cannot be unpacked: File 'a.tsv' is encrypted",
+    ),
+    Case(
+        "zip",
+        "method",
+        "x.zip",
+        zipped(("a.tsv", ROWS), changes={8: 98}),
+        "cannot be unpacked: That compression method is not supported; use another",
+    ),
+    Case(
+        "zip",
+        "version",
+        "x.zip",
+        zipped(("a.tsv", ROWS), changes={4: 99}),
+        "cannot be unpacked: zip file version 9.9; use another",
+    ),
+    Case(
+        "zip",
+        "several",
+        "x.zip",
+        zipped(*((f"{n}\n\x1b.tsv", ROWS) for n in range(9))),
+        r"contains '0\n\x1b.tsv', '1\n\x1b.tsv', '2\n\x1b.tsv' and 6 more; repack it",
+    ),
+    Case(
+        "zip",
+        "none",
+        "x.zip",
+        zipped(("a.doc", ROWS)),
+        "must contain exactly one .txt, .tsv, .csv file, contains none; repack it",
+    ),
+    Case(
+        "zip",
+        "empty",
+        "x.zip",
+        zipped(),
+        "does not begin like a zip file; download it again, or correct the end of its name",
+    ),
+    Case(
+        "zip",
+        "truncated",
+        "x.zip",
+        lambda path: (zipped(("a.tsv", ROWS))(path), path.write_bytes(path.read_bytes()[:-30])),
+        "is damaged: File is not a zip file; download it again",
+    ),
+    Case(
+        "nested",
+        "gz-in-zip",
+        "x.zip",
+        zipped(("a.tsv", gzip.compress(ROWS))),
+        "contains another gz file; unpack the outer file",
+    ),
+    Case("nested", "gz-in-gz", "x.gz", content(gzip.compress(gzip.compress(ROWS))), "contains another gz file"),
+    Case(
+        "packing",
+        "zst",
+        "x.tsv",
+        content(b"\x28\xb5\x2f\xfd" + ROWS),
+        "is packed as zst; unpack it, or repack it as zip, gz, bz2 or xz",
+    ),
+    Case(
+        "packing",
+        "wrong-ending",
+        "x.xz",
+        content(ROWS),
+        "does not begin like a xz file; download it again, or correct the end of its name",
+    ),
+    Case("packing", "tar", "x.tar", content(b"a.tsv" + bytes(507) + ROWS), "is not a text file: line 1 has a NUL byte"),
+    Case(
+        "damage",
+        "bz2-garbage",
+        "x.bz2",
+        content(bz2.compress(ROWS) + b"garbage"),
+        "is damaged: Invalid data stream; download it again",
+    ),
+    Case(
+        "damage",
+        "xz-garbage",
+        "x.xz",
+        content(lzma.compress(ROWS) + b"garbage"),
+        "is damaged: Input format not supported by decoder; download it again",
+    ),
+    Case(
+        "damage",
+        "gz-garbage",
+        "x.gz",
+        content(gzip.compress(ROWS) + b"garbage"),
+        "is damaged: Error -3 while decompressing data: incorrect header check; download",
+    ),
+    Case(
+        "damage",
+        "gz-truncated",
+        "x.gz",
+        content(gzip.compress(ROWS)[:-9]),
+        "is damaged: it ends too early; download it again",
+    ),
+    Case(
+        "damage",
+        "bz2-truncated",
+        "x.bz2",
+        content(bz2.compress(ROWS)[:-9]),
+        "is damaged: it ends too early; download it again",
+    ),
+    Case(
+        "damage",
+        "xz-truncated",
+        "x.xz",
+        content(lzma.compress(ROWS)[:-9]),
+        "is damaged: it ends too early; download it again",
+    ),
+    Case("damage", "xz-dictionary", "x.xz", content(XZ_OF_4_GB_DICTIONARY), "is damaged: ", True),
+    Case(
+        "special",
+        "fifo",
+        "x.tsv",
+        os.mkfifo,
+        "is a named pipe; copy the data to a regular file and use that file",
+        True,
+    ),
+    Case("special", "zero", "x.tsv", link("/dev/zero"), "is a device; copy the data", True),
+    Case("special", "urandom", "x.tsv", link("/dev/urandom"), "is a device; copy the data", True),
+    Case("special", "directory", "x.tsv", Path.mkdir, "is a directory; copy the data"),
+    Case("special", "socket", "x.tsv", bound_socket, "is a socket; copy the data"),
+    Case("special", "unreadable", "x.tsv", link("/proc/self/mem"), "cannot be read: Input/output error"),
+    Case("special", "loop", "x.tsv", link("x.tsv"), "cannot be read: Too many levels of symbolic links"),
+    Case("special", "dangling", "x.tsv", link("nowhere"), "does not exist"),
+    Case("size", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 500 MB; {RAISE_LIMIT}", True),
+    Case("size", "sparse-line", "x.tsv", sparse(499 * 10**6), "is not a text file: line 1 has a NUL byte", True),
+    Case("size", "line", "x.tsv", content(b"a" * 10**8), "line 1 is longer than 1,000,000 bytes; split it", True),
+    Case(
+        "size",
+        "blank-lines",
+        "x.tsv",
+        content(b"\n" * 20_000_000),
+        f"has more than 5,000,000 lines; {RAISE_LIMIT}",
+        True,
+    ),
+    Case("size", "nothing", "x.tsv", content(b""), "is empty"),
+    Case("size", "only-blank", "x.tsv", content(b"\n" * 3_000_000), "is empty", True),
+    Case("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 file"),
+    Case("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "is not UTF-8: line 41 has the byte 0xff; convert it"),
+    Case(
+        "text",
+        "utf16",
+        "x.tsv",
+        content("a\tb\n".encode("utf-16")),
+        "is UTF-16; convert it with: iconv -f utf-16 -t utf-8",
+    ),
+    Case(
+        "rows",
+        "columns",
+        "x.tsv",
+        content(ROWS + b"a\tb\tc\n" * 3),
+        "line 41 has 3 columns, expected 2 as in the lines before, and 2 more lines",
+    ),
+    Case("rows", "header", "x.tsv", content(b"English\tSpanish\n"), "the split leaves no pair for "),
+]
+
+
+def cpu_seconds() -> float:
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def refused(
+    case: Case, folder: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable, *command: str
+) -> None:
+    """Run a command that reads the file of a case, and check the refusal, its cost and that it leaves nothing."""
+    case.plant(folder / case.file)
+    (folder / "good.tsv").write_bytes(ROWS)
+    cache = {"H2H_CACHE": str(folder / "cache")}
+    run = (lambda *arguments, **names: h2h_process(*arguments, timeout=120, **names)) if case.measured else h2h_here
+    before = cpu_seconds()
+    ended = run(folder, *(word.format(case.file) for word in command), **cache)
+    used = cpu_seconds() - before
+    line = refusal(ended)
+    assert case.message in line
+    assert case.file in line or case.name == "header"
+    if case.measured:
+        assert used < MAX_CPU_SECONDS
+        assert ended.peak_bytes < MAX_BYTES
+    assert not [path for path in (folder / "cache").rglob("*") if path.is_file()]
+    good = h2h_here(folder, *(word.format("good.tsv") for word in command), **cache)
+    assert good.returncode == 0, good.stderr
+
+
+def test_a_hostile_file_is_refused_and_the_next_file_works(
+    case: Case, tmp_path: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable
+) -> None:
+    refused(case, tmp_path, h2h_process, h2h_here, refusal, "data", "stats", "tatoeba", "--set", "file={}")
+
+
+EXPERIMENT = """\
+question: does it matter?
+base:
+  data: {dataset: tatoeba, split: row, file: good.tsv}
+  model: {d_model: 16, heads: 2, layers: 1, d_ff: 16}
+  train: {epochs: 1}
+baseline: {positional: sinusoidal}
+design:
+  - one_at_a_time: {positional: [none]}
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_refuses_the_same_files(
+    case: Case, tmp_path: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable
+) -> None:
+    (tmp_path / "x.yaml").write_text(EXPERIMENT)
+    refused(case, tmp_path, h2h_process, h2h_here, refusal, "plan", "x.yaml", "--set", "data.file={}")
+
+
+def test_no_member_of_a_zip_is_written_to_disk(tmp_path: Path) -> None:
+    zipped(("../../outside.tsv", ROWS))(tmp_path / "x.zip")
+    assert len(read_lines(tmp_path / "x.zip")) == 40
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable, refusal: Callable) -> None:
+    wide = b"".join(b"%d%s\tb\n" % (n, b" " * 500_000) for n in range(30))
+    (tmp_path / "x.gz").write_bytes(gzip.compress(wide))
+    command = ("data", "fetch", "tatoeba", "--set", "file=x.gz")
+    assert "to more than 10 MB" in refusal(h2h_here(tmp_path, *command))
+    assert h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="20000000").returncode == 0
+    assert "to more than 14 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="14000000"))
+    assert "MB, more than 0.001 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="1000"))
+    for text in ("", "2e9", "-1", "0", "9" * 5000):
+        line = refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES=text))
+        assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
+        assert line == refusal(h2h_here(tmp_path, "data", "stats", "copy", H2H_MAX_DATA_BYTES=text))
+
+
+@pytest.mark.parametrize("value", ['"a\\0b.tsv"', "~nobody-has-this-name/x.tsv", "[a", "!!python/name:os.system x"])
+def test_a_malformed_path_is_one_line(tmp_path: Path, h2h_here: Callable, refusal: Callable, value: str) -> None:
+    refusal(h2h_here(tmp_path, "data", "stats", "tatoeba", "--set", f"file={value}"))
+
+
+CHANGING = """\
+from pathlib import Path
+from headtohead import Corpus, Dataset, Pair, hookimpl
+from headtohead.data import file_sha256, hash_pairs, read_lines
+FILE = Path("x.tsv")
+class Changing(Dataset):
+    @classmethod
+    def cache_key(cls, options, split, cache):
+        return file_sha256(FILE)
+    @classmethod
+    def load(cls, options, split, cache):
+        pairs = [Pair(*line.split("\\t"), line) for line in read_lines(FILE)]
+        if not Path("changed").exists():
+            Path("changed").touch()
+            FILE.write_text("other\\tcontent\\n" * 40)
+        return Corpus(pairs, hash_pairs(pairs), "CC0", "me", ("A", "B"))
+@hookimpl
+def register_datasets():
+    return {"changing": Changing}
+"""
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_prepared(
+    tmp_path: Path, h2h_here: Callable, refusal: Callable
+) -> None:
+    (tmp_path / "changing.py").write_text(CHANGING)
+    (tmp_path / "x.tsv").write_bytes(ROWS)
+    command = ("data", "stats", "changing", "--plugin", "changing.py", "--set", "split=row")
+    line = refusal(h2h_here(tmp_path, *command, H2H_CACHE="cache"))
+    assert line == "a file of dataset 'changing' changed while it was read; run the command again"
+    assert not (tmp_path / "cache").exists()
+    assert "leak        100.0%" in h2h_here(tmp_path, *command, H2H_CACHE="cache").stdout
+
+
+def stats(here: Callable, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    ended: subprocess.CompletedProcess[str] = here(
+        folder, "data", "stats", "tatoeba", "--set", "file=good.tsv", *options, H2H_CACHE="cache"
+    )
+    return ended
+
+
+def flipped(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 3] ^= 1
+    path.write_bytes(raw)
+
+
+PREPARED: dict[str, Plant] = {
+    "flipped": flipped,
+    "header": lambda path: path.write_bytes(b"\0" + path.read_bytes()[1:]),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "empty": content(b""),
+    "pickle": content(pickle.dumps(["not", "mine"])),
+    "json": content(json.dumps({"splits": None}).encode()),
+    "huge": lambda path: (path.unlink(), sparse(10**12)(path)),
+    "fifo": lambda path: (path.unlink(), os.mkfifo(path)),
+    "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "other": lambda path: path.write_bytes(
+        next(other for other in path.parent.iterdir() if other != path).read_bytes()
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", PREPARED)
+def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, damage: str) -> None:
+    (tmp_path / "good.tsv").write_bytes(ROWS)
+    first = stats(h2h_here, tmp_path)
+    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
+    written = prepared.read_bytes()
+    stats(h2h_here, tmp_path, "--set", "split=row")
+    PREPARED[damage](prepared)
+    again = stats(h2h_here, tmp_path)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert prepared.read_bytes() == written
+    assert len(list(prepared.parent.iterdir())) == 2
+
+
+def test_prepared_data_that_cannot_be_replaced_is_one_line(
+    tmp_path: Path, h2h_here: Callable, refusal: Callable, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "good.tsv").write_bytes(ROWS)
+    stats(h2h_here, tmp_path)
+    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
+    prepared.unlink()
+    prepared.mkdir()
+    line = refusal(stats(h2h_here, tmp_path))
+    assert line.startswith("cannot write to the cache folder 'cache/prepared': Is a directory; set H2H_CACHE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
+def test_random_damage_is_an_error_or_without_effect(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    pack: dict[str, Plant] = {
+        "gz": content(gzip.compress(ROWS)),
+        "bz2": content(bz2.compress(ROWS)),
+        "xz": content(lzma.compress(ROWS)),
+        "zip": zipped(("a.tsv", ROWS)),
+    }
+    pack[ending](path)
+    lines, original, chance = read_lines(path), path.read_bytes(), random.Random(1)
+    refusals = 0
+    for _ in range(3000):
+        raw = bytearray(original)
+        for _ in range(chance.choice((1, 1, 3))):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        path.write_bytes(raw[: chance.choice((len(raw), len(raw), chance.randrange(len(raw))))])
+        try:
+            assert read_lines(path) == lines
+        except HeadToHeadError:
+            refusals += 1
+    assert refusals > 1000

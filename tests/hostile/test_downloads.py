@@ -1,0 +1,349 @@
+"""Hostile, broken and slow servers: one line that names the URL, soon, and no file that is taken for complete."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from headtohead.data import download
+
+ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
+LIMIT = 1_000_000
+OFFLINE = "; without a network, download it on another machine and set data.file to its path"
+REMOVED = "download of {url} was removed: "
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A server that sends ``answer`` to each request for a file, and a part of the line that results."""
+
+    kind: str
+    name: str
+    file: str
+    answer: Answer
+    message: str
+
+
+def packed() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("a.tsv", ROWS)
+    return buffer.getvalue()
+
+
+def raw(*parts: bytes, endless: bytes = b"", pause: float = 0.0) -> Answer:
+    """Send bytes as they are, then ``endless`` again and again until the client closes the connection."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"".join(parts))
+        while endless:
+            handler.wfile.write(endless)
+            time.sleep(pause)
+
+    return answer
+
+
+def response(body: bytes, *headers: str, status: str = "200 OK", endless: bytes = b"", pause: float = 0.0) -> Answer:
+    """Send a response with these headers only; HTTP/1.1, and the connection is closed after the body."""
+    lines = [f"HTTP/1.1 {status}", *headers, "", ""]
+    return raw("\r\n".join(lines).encode(), body, endless=endless, pause=pause)
+
+
+def length(number: object) -> str:
+    return f"Content-Length: {number}"
+
+
+def silence(handler: BaseHTTPRequestHandler) -> None:
+    time.sleep(1.5)
+
+
+def redirect(target: str, *, endless: bytes = b"") -> Answer:
+    return response(b"", f"Location: {target}", status="302 Found", endless=endless)
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+BLOCK = b"a\tb\n" * 16_000
+CASES = [
+    Case("size", "stated", "x.tsv", response(ROWS, length(10**12)), "{url} has more than 1 MB; if you trust the"),
+    Case("size", "endless", "x.tsv", response(b"", endless=BLOCK), "{url} has more than 1 MB"),
+    Case(
+        "size", "chunks", "x.tsv", response(b"", CHUNKED, endless=b"fa00\r\n" + BLOCK + b"\r\n"), "has more than 1 MB"
+    ),
+    Case("size", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\n", endless=b"X: y\r\n"), "(got more than 100 headers)"),
+    Case("size", "continue", "x.tsv", raw(endless=b"HTTP/1.1 100 Continue\r\n\r\n" * 99), "has more than 1 MB"),
+    Case("size", "trailers", "x.tsv", response(b"0\r\n", CHUNKED, endless=b"X: y\r\n" * 99), "has more than 1 MB"),
+    Case("size", "redirect-body", "x.tsv", redirect("/x.tsv", endless=BLOCK), "would lead to an infinite loop"),
+    Case(
+        "length",
+        "short",
+        "x.tsv",
+        response(ROWS, length(len(ROWS) + 7)),
+        f"was interrupted 3 times after {len(ROWS)} bytes ({len(ROWS)} of {len(ROWS) + 7} bytes were received); "
+        "run the command again to resume it",
+    ),
+    Case("length", "short-chunks", "x.tsv", response(b"ff\r\nabc", CHUNKED), "was interrupted 3 times after 0 bytes"),
+    Case("length", "bad-chunk", "x.tsv", response(b"zz\r\nabc", CHUNKED), "was interrupted 3 times after 0 bytes"),
+    Case("length", "absent", "x.gz", response(gzip.compress(ROWS)[:-9]), REMOVED + "it is damaged: it ends too early"),
+    Case("length", "invalid", "x.gz", response(gzip.compress(ROWS)[:-9], length("a")), REMOVED + "it is damaged: "),
+    Case("length", "negative", "x.gz", response(gzip.compress(ROWS)[:-9], length(-5)), REMOVED + "it is damaged: "),
+    Case("length", "longer", "x.zip", response(packed(), length(len(packed()) - 9)), REMOVED + "it is damaged: "),
+    Case(
+        "slow", "trickle", "x.tsv", response(b"", endless=b"a", pause=0.02), "the server sends less than 1000 bytes per"
+    ),
+    Case(
+        "slow", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\nX: ", endless=b"y", pause=0.02), "less than 1000 bytes per"
+    ),
+    Case("slow", "silent", "x.tsv", silence, "cannot reach {url} (timed out)" + OFFLINE),
+    Case("redirect", "file", "x.tsv", redirect("file:///etc/passwd"), "Redirection to url 'file:///etc/passwd' is not"),
+    Case("redirect", "ftp", "x.tsv", redirect("ftp://127.0.0.1/x"), "Redirection to ftp://127.0.0.1/x is not allowed"),
+    Case("redirect", "data", "x.tsv", redirect("data:,a"), "302 Found - Redirection to url 'data:,a' is not allowed"),
+    Case(
+        "redirect",
+        "loop",
+        "x.tsv",
+        redirect("/x.tsv"),
+        "cannot download {url}: 302 The HTTP server returned a redirect",
+    ),
+    Case("redirect", "malformed", "x.tsv", redirect("http://[::1"), "cannot reach {url} (Invalid IPv6 URL)" + OFFLINE),
+    Case("redirect", "nowhere", "x.tsv", response(b"", status="302 Found"), "cannot download {url}: 302 Found; check"),
+    Case("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "cannot download {url}: 503 Later"),
+    Case("answer", "garbage", "x.tsv", raw(b"\0\1\2\n\n" * 99), "cannot reach {url} (\0\1\2)" + OFFLINE),
+    Case("answer", "nothing", "x.tsv", raw(), "(Remote end closed connection without response)" + OFFLINE),
+    Case(
+        "content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), REMOVED + "it is an HTML page; check the URL"
+    ),
+    Case("content", "page-text", "x.tsv", response(b"<html>login"), REMOVED + "it is an HTML page; check the URL, and"),
+    Case("content", "empty", "x.tsv", response(b"", status="204 No Content"), REMOVED + "it is empty; check the URL"),
+    Case("content", "other", "x.xz", response(ROWS), REMOVED + "it does not begin like a xz file; check the URL"),
+    Case(
+        "content",
+        "bomb",
+        "x.tsv",
+        response(gzip.compress(bytes(10**7)), "Content-Encoding: gzip"),
+        REMOVED + "it unpacks from 0.00975 MB to more than 1 MB; if you trust the file, set H2H_MAX_DATA_BYTES to a",
+    ),
+    Case(
+        "range",
+        "unrequested",
+        "x.tsv",
+        response(ROWS, "Content-Range: bytes 5-9/99", status="206 Partial Content"),
+        "was interrupted 3 times after 0 bytes (the server sent another range than requested)",
+    ),
+    Case(
+        "range",
+        "part",
+        "x.tsv",
+        response(ROWS[:9], "Content-Range: bytes 0-8/99", length(9), status="206 Partial Content"),
+        "was interrupted 3 times after 9 bytes (9 of 99 bytes were received)",
+    ),
+    Case("range", "none", "x.tsv", response(b"", status="416 No"), "after 0 bytes (the server has no such range)"),
+]
+
+
+@dataclass
+class Server:
+    """A local server; ``answer`` can be changed between requests."""
+
+    address: str = ""
+    answer: Answer = field(default_factory=lambda: response(ROWS))
+    ranges: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.ranges.append(self.headers.get("Range"))
+            with contextlib.suppress(OSError):
+                state.answer(self)
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        listening.daemon_threads = True
+        listening.handle_error = lambda request, address: None  # type: ignore[method-assign]
+        state.address = f"http://127.0.0.1:{listening.server_port}"
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield state
+        listening.shutdown()
+        thread.join()
+
+
+def complete(folder: Path) -> list[Path]:
+    """Return the files of the cache that are no locks and no incomplete parts."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if path.suffix != ".lock" and ".part" not in path.name]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported(h2h_here: Callable, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Import everything that the command needs before a test measures its duration."""
+    assert h2h_here(tmp_path_factory.mktemp("first"), "data", "fetch", "copy").returncode == 0
+
+
+def test_a_hostile_server_is_one_line_and_a_good_answer_works(
+    case: Case, tmp_path: Path, server: Server, h2h_here: Callable, refusal: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.5)
+    url = f"{server.address}/{case.file}"
+    command = ("data", "fetch", "tatoeba", "--set", f"url={url}")
+    environment = {"H2H_CACHE": "cache", "H2H_MAX_DATA_BYTES": str(LIMIT)}
+    server.answer = case.answer
+    started = time.monotonic()
+    line = refusal(h2h_here(tmp_path, *command, **environment))
+    assert time.monotonic() - started < 10
+    assert case.message.format(url=url) in line
+    assert url in line
+    assert not complete(tmp_path / "cache")
+    body = {"gz": gzip.compress(ROWS), "xz": lzma.compress(ROWS), "zip": packed()}.get(case.file[2:], ROWS)
+    server.answer = response(body, length(len(body)))
+    ended = h2h_here(tmp_path, *command, **environment)
+    assert ended.stdout.startswith("tatoeba: 40 pairs"), ended.stderr
+    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
+
+
+def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProcess[str]:
+    ended: subprocess.CompletedProcess[str] = here(
+        folder, "data", "fetch", "tatoeba", "--set", f"url='{url}'", H2H_CACHE="cache"
+    )
+    return ended
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1/x.tsv",
+        "http://host:99999/x.tsv",
+        "http://host:a/x.tsv",
+        "http://host/a b.tsv",
+        "http://höst/x.tsv",
+        "http://host/\u202ex.tsv",
+        f"http://host/{'x' * 3000}.tsv",
+    ],
+)
+def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
+    line = refusal(fetched(h2h_here, tmp_path, url))
+    assert line.startswith(f"malformed URL {url[:50]!a}"[:-1])
+    assert line.endswith("; expected http://host/file or https://host/file")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://host/x.tsv", "data:,a", "x.tsv", "http://", "http:///x.tsv", ""]
+)
+def test_other_schemes_are_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
+    line = refusal(fetched(h2h_here, tmp_path, url))
+    assert line == "--set: data.url: expected http://host or https://host with a path"
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e%2f%2e%2e%2fx.tsv", "a%00b.tsv", "a:*?b.tsv", "-", "x" * 1500, "x.tsv?a=/../b"]
+)
+def test_names_of_a_url_stay_inside_the_cache(tmp_path: Path, server: Server, name: str) -> None:
+    path = download.fetch(f"{server.address}/{name}", tmp_path / "cache")
+    assert path.parent == tmp_path / "cache"
+    assert path.read_bytes() == ROWS
+    assert [folder.name for folder in tmp_path.iterdir()] == ["cache"]
+
+
+def test_a_server_without_tls_is_one_line(
+    tmp_path: Path, server: Server, h2h_here: Callable, refusal: Callable
+) -> None:
+    url = f"{server.address.replace('http', 'https')}/x.tsv"
+    line = refusal(fetched(h2h_here, tmp_path, url))
+    assert line.startswith(f"cannot reach {url} ([SSL")
+    assert line.endswith(OFFLINE)
+
+
+def test_chunks_and_redirects_are_supported(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ROWS), ROWS)
+        (redirect("/y.tsv") if handler.path == "/x.tsv" else response(chunks, CHUNKED))(handler)
+
+    server.answer = answer
+    assert fetched(h2h_here, tmp_path, f"{server.address}/x.tsv").stdout.startswith("tatoeba: 40 pairs")
+
+
+def test_a_part_is_completed_by_the_requested_range(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
+    url = f"{server.address}/x.tsv"
+    server.answer = response(ROWS[:100], length(len(ROWS)), 'ETag: "1"')
+    assert fetched(h2h_here, tmp_path, url).returncode == 2
+    rest = f"Content-Range: bytes 100-{len(ROWS) - 1}/{len(ROWS)}"
+    server.answer = response(ROWS[100:], length(len(ROWS) - 100), rest, status="206 Partial Content")
+    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 40 pairs")
+    assert server.ranges[-1] == "bytes=100-"
+
+
+def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
+    command = f"{prefix} exec {sys.executable} -m headtohead.cli data fetch tatoeba --set url={url}"
+    environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "no_proxy": "127.0.0.1"}
+    return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_full_disk_is_one_line_and_the_download_is_resumed(
+    tmp_path: Path, server: Server, h2h_here: Callable
+) -> None:
+    rows = ROWS * 100
+    url = f"{server.address}/x.tsv"
+    server.answer = response(rows, length(len(rows)), 'ETag: "1"')
+    process = start(tmp_path, url, prefix="ulimit -f 50;")
+    (line,) = process.communicate(timeout=60)[1].splitlines()
+    folder = tmp_path / "cache" / "downloads"
+    assert line == (
+        f"h2h: cannot write to the cache folder '{folder}': File too large; "
+        "set H2H_CACHE to a writable folder with free space"
+    )
+    assert process.returncode == 2
+    assert not complete(tmp_path / "cache")
+    (part,) = folder.glob("*.part")
+    size = part.stat().st_size
+    rest = f"Content-Range: bytes {size}-{len(rows) - 1}/{len(rows)}"
+    server.answer = response(rows[size:], rest, status="206 Partial Content")
+    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 4000 pairs")
+    assert server.ranges[-1] == f"bytes={size}-"
+
+
+@pytest.mark.slow
+def test_a_killed_download_leaves_nothing_that_is_taken_for_complete(
+    tmp_path: Path, server: Server, h2h_here: Callable
+) -> None:
+    url = f"{server.address}/x.tsv"
+    sent, go_on = threading.Event(), threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        response(ROWS * 100)(handler)
+        sent.set()
+        go_on.wait(30)
+
+    server.answer = answer
+    with start(tmp_path, url) as process:
+        assert sent.wait(60)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    go_on.set()
+    assert not complete(tmp_path / "cache")
+    server.answer = response(ROWS)
+    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 40 pairs")

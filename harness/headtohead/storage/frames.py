@@ -159,8 +159,8 @@ class Frames:
 def load_frames(experiment_dir: Path) -> Frames:
     """Read an experiment and all its runs.
 
-    A run without files is PLANNED. Incomplete lines of a history, caused by a crash, are skipped and counted in
-    the column ``torn_lines``.
+    A run without files is PLANNED. Damaged lines of a history, such as the incomplete line of a crash, are skipped
+    and counted in the column ``torn_lines``.
 
     Raises:
         HeadToHeadError: If the folder is not an experiment, a record cannot be read, or a path is outside the
@@ -249,7 +249,7 @@ class _Histories:
         self.epoch, self.time, self.value = array("d"), array("d"), array("d")
 
     def read(self, run: str, path: Path) -> int:
-        """Append the content of a metrics file and return the number of incomplete lines."""
+        """Append the content of a metrics file and return the number of damaged lines."""
         code = len(self.runs)
         self.runs.append(run)
         values: dict[tuple[int, str], tuple[float, float, float]] = {}

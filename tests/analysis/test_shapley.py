@@ -26,11 +26,11 @@ def noise(*parts):
 
 
 def additive(applied, seed):
-    return 0.5 + 0.125 * seed + sum(EFFECTS[name] for name in applied)
+    return 0.25 + 0.03125 * seed + sum(EFFECTS[name] for name in applied)
 
 
 def random_game(applied, seed):
-    return noise("game", sorted(applied)) + 0.05 * noise("seed", sorted(applied), seed)
+    return 0.5 + 0.1 * noise("game", sorted(applied)) + 0.005 * noise("seed", sorted(applied), seed)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_killed_worker_stops_only_its_stack_which_resumes(
     parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
     wait_for(lambda: set(study.states().values()) == {"RUNNING"})
     if resume_point:
-        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume.safetensors")))
+        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))
     os.kill(worker_of(study), signal.SIGKILL)
     output, _ = parent.communicate(timeout=120)
     assert parent.returncode == 0, output

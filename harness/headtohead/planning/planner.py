@@ -283,7 +283,10 @@ class _Results:
 
     @cached_property
     def _results(self) -> list[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]:
-        finished = ((run, existing.record, RunDirectory(existing.path).results) for run, existing in self.finished)
+        finished = (
+            (run, existing.record, RunDirectory(existing.path).results_of(existing.status))
+            for run, existing in self.finished
+        )
         return [(run, record, results.metrics) for run, record, results in finished if results]
 
     def scores(self, metric: str) -> dict[str, dict[int, float]]:

@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import observe
@@ -205,7 +204,7 @@ def _run(
     record = read_record(RunRecord, folder / RUN)
     status, state = observe(folder)
     run = RunDirectory(folder)
-    results = run.results if state == states.DONE else None
+    results = run.results_of(status)
     row: dict[str, Any] = {
         "variant": planned.variant,
         "title": variant.title,
@@ -225,7 +224,7 @@ def _run(
         "flops_per_token": variant.flops_per_token,
         **{f"parameters/{part}": n for part, n in variant.parameters},
         **(results.metrics if results else {}),
-        **(run.head_metrics if results else {}),
+        **run.head_metrics_of(status),
     }
     details = RunDetails(
         plugins=record.plugins if record else (),

@@ -499,7 +499,7 @@ def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.lo
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise HeadToHeadError(
-            f"cannot read '{path}': {f'{field}: ' if field else ''}{first['msg']}; restore it, or move its folder away"
+            f"cannot read '{path}': {f'{field}: ' if field else ''}{first['msg'].removeprefix('Value error, ')}; restore it, or move its folder away"
         ) from error
     return record
 

@@ -83,7 +83,7 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is damaged.
         """
-        return read_record(ResultsRecord, self.verified(RESULTS)) if self.state == states.DONE else None
+        return self.results_of(self.status)
 
     @property
     def head_metrics(self) -> Mapping[str, float | None]:
@@ -92,20 +92,32 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is damaged.
         """
-        heads = read_record(HeadMetrics, self.verified(HEADS)) if self.has(HEADS) else None
+        return self.head_metrics_of(self.status)
+
+    def results_of(self, status: StatusRecord) -> ResultsRecord | None:
+        """Return `results` for a status that the caller has read."""
+        return read_record(ResultsRecord, self.verified(RESULTS, status)) if status.state == states.DONE else None
+
+    def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
+        """Return `head_metrics` for a status that the caller has read."""
+        heads = read_record(HeadMetrics, self.verified(HEADS, status)) if HEADS in status.files else None
         return heads.metrics if heads else {}
 
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""
         return name in self.status.files
 
-    def verified(self, name: str) -> Path:
+    def verified(self, name: str, status: StatusRecord | None = None) -> Path:
         """Return the path of a result file after comparing its sha256 with that in status.json.
+
+        Args:
+            name: The name of the file.
+            status: The run's status, if the caller has read it.
 
         Raises:
             HeadToHeadError: If the file is missing or damaged; names the command that repairs it.
         """
-        damage = self._damage(name, self.status.files)
+        damage = self._damage(name, (status or self.status).files)
         if damage is not None:
             raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
         return self.path / name
@@ -124,8 +136,9 @@ class RunDirectory:
 
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing result file by name; empty for a run that is not DONE."""
-        recorded = stored_status(self.path).files
-        damages = {name: self._damage(name, recorded) for name in recorded}
+        status = stored_status(self.path)
+        names = {*status.files, RESULTS} if status.state == states.DONE else set()
+        damages = {name: self._damage(name, status.files) for name in sorted(names)}
         return {name: damage for name, damage in damages.items() if damage is not None}
 
     def _damage(self, name: str, recorded: Mapping[str, str]) -> str | None:

@@ -498,8 +498,9 @@ def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.lo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Value error, ")
         raise HeadToHeadError(
-            f"cannot read '{path}': {f'{field}: ' if field else ''}{first['msg'].removeprefix('Value error, ')}; restore it, or move its folder away"
+            f"cannot read '{path}': {f'{field}: ' if field else ''}{problem}; restore it, or move its folder away"
         ) from error
     return record
 

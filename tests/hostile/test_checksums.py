@@ -210,7 +210,8 @@ def test_repair_removes_damaged_heads_and_retrains_nothing(study: Study) -> None
     assert study.h2h("report", "tiny").returncode == 0
 
 
-@pytest.mark.parametrize("record", ["status.json", pytest.param("run.json", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("record", ["status.json", "run.json"])
 def test_repair_retrains_a_run_with_an_unreadable_record(study: Study, undisturbed: Study, record: str) -> None:
     (study.runs()[1] / record).write_text("{")
     done = study.h2h("run", "tiny.yaml", "--repair")
@@ -257,6 +258,7 @@ def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study:
     assert [run.name for run in study.runs("other")] == [first.name]
 
 
+@pytest.mark.slow
 def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: Study) -> None:
     (study.folder / "tuned.yaml").write_text(FILE + "tune: {train.lr: [0.01, 0.001]}\ntune_seeds: 1\n")
     assert study.h2h("run", "tuned.yaml").returncode == 0

@@ -34,13 +34,23 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
-from headtohead.storage.records import METRICS, RESULTS, ResultsRecord, RunRecord
+from headtohead.storage.records import (
+    CHECKPOINT,
+    MAPS,
+    METRICS,
+    PROBES,
+    RESULTS,
+    TRANSLATIONS,
+    VOCABULARY,
+    ResultsRecord,
+    RunRecord,
+)
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.stack import StackFolder
 
 POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
 ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
-LINKED = ("checkpoint.safetensors", "vocabulary.json", "attention/maps.safetensors", "attention/probes.json")
+LINKED = (CHECKPOINT, VOCABULARY, MAPS, PROBES)
 DIVERGED_IN = 1000
 """One of this many runs diverges."""
 
@@ -192,7 +202,7 @@ class TrainedRun:
     def read(cls, path: Path) -> TrainedRun:
         """Read a run directory."""
         record = RunDirectory(path).record
-        lines = (path / "translations.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        lines = (path / TRANSLATIONS).read_text(encoding="utf-8").splitlines()[1:]
         return cls(
             path,
             _model(record),
@@ -233,7 +243,7 @@ class TrainedRun:
             target = run.path / name
             target.parent.mkdir(exist_ok=True)
             os.link(self.path / name, target)
-        self._write_translations(run.path / "translations.tsv", right)
+        self._write_translations(run.path / TRANSLATIONS, right)
         results = {**self.results, "metrics": moved(self.results["metrics"])}
         results["buckets"] = [
             bucket

@@ -79,6 +79,18 @@ def h2h_here() -> Command:
 
 
 @pytest.fixture(scope="session")
+def record_checksums() -> Callable[[Path], None]:
+    """Record the sha256 of a run's result files as they are, after a test has written or changed them."""
+    from headtohead.storage.run_directory import checksums
+
+    def record(run: Path) -> None:
+        status = json.loads((run / "status.json").read_text(encoding="utf-8"))
+        (run / "status.json").write_text(json.dumps(status | {"files": checksums(run)}, indent=1), encoding="utf-8")
+
+    return record
+
+
+@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for prepared data, which tests share: preparing the default data takes a second."""
     return tmp_path_factory.mktemp("cache")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headtohead.config.loading import MAX_RUNS, load_file, read_override
+from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
@@ -18,6 +18,7 @@ from headtohead.execution.import_checkpoint import read_checkpoint
 from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
+from headtohead.execution.repair import move_damaged_runs
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, reset_failed
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
 from headtohead.planning.pitfalls import find_pitfalls
@@ -27,6 +28,7 @@ from headtohead.planning.replacing import refuse_replacing
 from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
+from headtohead.storage.paths import inside
 from headtohead.storage.progress import find_experiment
 from headtohead.training.maps import SentenceMaps
 
@@ -106,6 +108,7 @@ def run(
     timeout: float | None = None,
     fresh: bool = False,
     retry: bool = False,
+    repair: bool = False,
     tracking: bool = True,
     allow_partial: bool = False,
     watcher: Watcher | None = None,
@@ -130,6 +133,7 @@ def run(
         timeout: Time limit per stack in seconds.
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
+        repair: Verify the files of all finished runs and retrain damaged runs.
         tracking: Log to MLflow while training.
         allow_partial: Write the report even if runs are missing.
         watcher: Receives progress events.
@@ -144,7 +148,11 @@ def run(
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     kind = find_device(device, chosen_launcher)
     registry, root = current(), runs_folder(experiment, runs)
-    planned = make_plan(loaded, registry, root, fresh=fresh, ready=chosen_launcher.warm)
+    if repair and fresh:
+        raise HeadToHeadError("--fresh trains every run anew; leave out --repair")
+    experiments = [loaded.name, f"{loaded.name}-{SWEEP_LABEL}"] if repair else []
+    ignored = {reference for name in experiments for reference in move_damaged_runs(inside(root, name), log)}
+    planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
     machine = Machine(chosen_launcher, kind, workers, threads, timeout)
@@ -188,7 +196,7 @@ def run(
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         outcome = train(sweep)
-        planned = make_plan(loaded, registry, root)
+        planned = make_plan(loaded, registry, root, ignored=ignored)
         if planned.tuning is None or not planned.tuning.is_done:
             log_end(sweep, sweep.name, outcome)
             _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)

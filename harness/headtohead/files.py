@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
@@ -75,6 +76,12 @@ def read_json(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
     except (ValueError, OSError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or f"not valid JSON ({error})"
         raise HeadToHeadError(f"cannot read '{path}': {reason}; restore it, or move its folder away") from error
+
+
+def sha256(path: Path) -> str:
+    """Return the sha256 of a file's content in hexadecimal digits."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -69,12 +70,13 @@ def test_a_run_without_maps_has_none(tmp_path):
     assert load_maps(tmp_path) == []
 
 
-def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path):
-    run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
-    (tmp_path / "attention").mkdir()
-    probes = (run / "attention" / "probes.json").read_bytes()
-    (tmp_path / "attention" / "probes.json").write_bytes(probes)
-    whole = (run / "attention" / "maps.safetensors").read_bytes()
-    (tmp_path / "attention" / "maps.safetensors").write_bytes(whole[:100])
-    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors: not a readable safetensors"):
-        _ = load_maps(tmp_path)[0].weights
+def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path, record_checksums):
+    run = tmp_path / "run"
+    shutil.copytree(next(quickstart.glob("rotary-split-heads-causal-s1-*")), run)
+    maps = run / "attention" / "maps.safetensors"
+    maps.write_bytes(maps.read_bytes()[:100])
+    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors' is damaged: its sha256"):
+        load_maps(run)
+    record_checksums(run)
+    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors' is not a readable safetensors"):
+        _ = load_maps(run)[0].weights

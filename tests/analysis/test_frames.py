@@ -95,9 +95,10 @@ def test_the_error_names_a_folder_that_is_not_an_experiment(tmp_path):
         load_frames(tmp_path)
 
 
-def test_the_error_names_a_corrupted_record(copied):
+def test_the_error_names_a_corrupted_record(copied, record_checksums):
     broken = next(copied.glob("*-s1-*")) / "results.json"
     broken.write_text('{"metrics": {')
+    record_checksums(broken.parent)
     with pytest.raises(HeadToHeadError, match=r"results\.json': not valid JSON"):
         load_frames(copied)
 

@@ -180,13 +180,14 @@ def test_the_error_for_missing_head_ablations_names_the_command(plant: Plant) ->
     assert found.reason == "no head ablation; run h2h ablate-heads claims, then h2h report"
 
 
-def test_head_ablations_are_read_from_the_run_directory(plant: Plant, tmp_path: Path) -> None:
+def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_checksums: Callable[[Path], None]) -> None:
     frames = plant(
         {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
     )
     for number, run in enumerate(frames.rows("rotary").index):
         metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
         (frames.path(run) / "heads.json").write_text(json.dumps({"metrics": metrics}))
+        record_checksums(frames.path(run))
     found = claim_result(load_frames(frames.directory))
     assert found.verdict == "agrees"
     assert found.difference is not None

@@ -86,11 +86,11 @@ def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
 
 def test_a_table_of_translations_is_read_as_written(quickstart):
     run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
-    found = read_translations(run / "translations.tsv")
+    found = read_translations(run)
     assert len(found) == 250
     assert found[0].source == "the black cat does not eat it"
     assert found[0].exact == (found[0].hypothesis == found[0].references)
 
 
 def test_a_run_without_translations_has_none(tmp_path):
-    assert read_translations(tmp_path / "translations.tsv") == []
+    assert read_translations(tmp_path) == []

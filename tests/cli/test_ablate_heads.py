@@ -83,12 +83,13 @@ def test_every_run_gets_a_file_and_the_report_summarises_them(folder):
     assert f"| {mean} against" in markdown.read_text()
 
 
-def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once(folder):
+def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once(folder, record_checksums):
     (name,) = (path.name for path in (folder / "runs" / "tiny").glob("*-s1-*"))
     call(folder, "ablate-heads", name[:-4], "--no-decode", "--fresh")
     file = folder / "runs" / "tiny" / name / "heads.json"
     assert set(json.loads(file.read_text())["whole"]) == {"loss"}
     file.write_text(file.read_text().replace('"format": 1', '"format": 1, "kept": true'))
+    record_checksums(file.parent)
     shown = call(folder, "ablate-heads", name)
     assert "encoder" in shown.output
     assert '"kept": true' in file.read_text()

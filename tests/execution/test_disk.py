@@ -18,8 +18,6 @@ import torch
 from safetensors.numpy import save_file
 
 from headtohead.errors import is_disk_error
-from headtohead.storage import states
-from headtohead.storage.run_directory import leased
 from headtohead.training import checkpoint
 
 if TYPE_CHECKING:
@@ -70,31 +68,6 @@ def test_a_runs_folder_that_cannot_be_created_is_one_line(study: Study) -> None:
     done = study.run("--runs", "/proc/nowhere/runs", code=2)
     assert "Traceback" not in done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("h2h: cannot write to '/proc/nowhere")
-
-
-def test_a_damaged_resume_point_is_one_line(study: Study) -> None:
-    study.write(base={"train": {"steps": 1_000_000}})
-    study.run("--timeout", "0.5", code=1)
-    (resume,) = study.experiment.glob(".stacks/*/resume.safetensors")
-    resume.write_bytes(resume.read_bytes()[:1000])
-    for run in study.directories():
-        with leased(run) as writer:
-            writer.set_state(states.KILLED)
-    done = study.run("--timeout", "30", code=2)
-    assert "resume.safetensors' is damaged" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_damaged_checkpoint_is_one_line(undisturbed: Study, study: Study) -> None:
-    shutil.copytree(undisturbed.runs, study.runs)
-    run = study.directories()[0]
-    path = run / "checkpoint.safetensors"
-    path.write_bytes(path.read_bytes()[:500])
-    done = study.here(study.folder, "translate", run.name, "the cat", H2H_CACHE=str(study.cache))
-    assert done.returncode == 2
-    assert "is damaged" in done.stderr
-    assert "delete it and run the same command again" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
 
 
 FILLING = """

@@ -63,7 +63,7 @@ def test_a_killed_worker_stops_only_its_stack_which_resumes(
     parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
     wait_for(lambda: set(study.states().values()) == {"RUNNING"})
     if resume_point:
-        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume.safetensors")))
+        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))
     os.kill(worker_of(study), signal.SIGKILL)
     output, _ = parent.communicate(timeout=120)
     assert parent.returncode == 0, output
@@ -133,7 +133,7 @@ def test_reproduce_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
 
 
 def test_reproduce_reports_the_difference_of_weights(
-    study: Study, undisturbed: Study, monkeypatch: pytest.MonkeyPatch
+    study: Study, undisturbed: Study, record_checksums: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shutil
 
@@ -149,6 +149,7 @@ def test_reproduce_reports_the_difference_of_weights(
     weights = load_file(path / "checkpoint.safetensors")
     weights["lm_head.bias"][0, 0] += 0.5
     checkpoint.save(path / "checkpoint.safetensors", weights, {})
+    record_checksums(path)
     reproduction = reproduce(path.name, study.runs, LineWatcher())
     assert not reproduction.equal
     assert "weights differ by at most 0.5" in reproduction.summary

@@ -340,7 +340,7 @@ def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study:
     study.write(base={"train": {"steps": 1_000_000}})
     study.run("--timeout", "1.5", code=1)
     assert set(study.states().values()) == {"TIMEOUT"}
-    assert any(study.experiment.glob(".stacks/*/resume.safetensors"))
+    assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
 
 
 def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:

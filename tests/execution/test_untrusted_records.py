@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import shutil
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def received(undisturbed: Study, study: Study) -> Study:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".plugins.pickle").write_bytes(attack)
     for path in study.experiment.glob(".stacks/*/stack.json"):
-        (path.parent / "resume.safetensors").write_bytes(attack)
+        (path.parent / f"resume-1-{hashlib.sha256(attack).hexdigest()}.safetensors").write_bytes(attack)
         files.write_json(path, files.read_json(path) | {"plugin_files": [str(named)]})
     return study
 
@@ -110,11 +111,14 @@ def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Comman
 
 
 @pytest.mark.parametrize("file", ["checkpoint.safetensors", "attention/maps.safetensors"])
-def test_pickles_in_place_of_tensors_are_refused(received: Study, h2h_here: Command, file: str) -> None:
+def test_pickles_in_place_of_tensors_are_refused(
+    received: Study, h2h_here: Command, record_checksums: Callable[[Path], None], file: str
+) -> None:
     run = received.directories()[0]
     marker = received.folder / "attacked"
     (run / file).parent.mkdir(exist_ok=True)
     (run / file).write_bytes(pickle.dumps([Payload(marker)]))
+    record_checksums(run)
     for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["reproduce", run.name]):
         h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
         assert not marker.exists(), typed

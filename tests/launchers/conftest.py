@@ -140,8 +140,8 @@ class Study:
         found = set()
         for folder in stack_folders(self.experiment):
             metrics = folder.runs()[-1].path / "metrics.jsonl"
-            with suppress(FileNotFoundError):
-                if folder.resume_path.stat().st_mtime_ns > metrics.stat().st_mtime_ns:
+            with suppress(FileNotFoundError, IndexError):
+                if folder.resume_points.newest_first()[0].path.stat().st_mtime_ns > metrics.stat().st_mtime_ns:
                     found.add(folder.path.name)
         return found
 

@@ -60,7 +60,7 @@ def planned(study: Study, h2h_here: Command) -> Study:
         path.unlink()
         (path.parent / "metrics.jsonl").unlink(missing_ok=True)
     for folder in stack_folders(study.experiment):
-        folder.resume_path.unlink(missing_ok=True)
+        folder.resume_points.clear()
         folder.change(timeout_seconds=None)
     return study
 
@@ -180,19 +180,37 @@ def test_returned_files_stay_within_the_folders_of_the_stack(planned: Study, nam
     assert not (planned.folder / "outside.json").exists()
 
 
-def test_a_resume_point_is_transferred_and_removed_after_the_worker_removed_it(planned: Study) -> None:
+def test_resume_points_are_transferred_and_removed_after_the_worker_removed_them(planned: Study) -> None:
     transfer = sent(planned)
-    resume = StackFolder(transfer.job.stack).resume_path
-    resume.write_bytes(b"where it was")
-    whole, light = transfer.pack(), stack_archive.pack(transfer.job.stack, tensors=False)
-    resume.unlink()
+    points = StackFolder(transfer.job.stack).resume_points
+
+    def save(step: int) -> bytes:
+        points.save(step, lambda path: path.write_text(f"the state of step {step}"))
+        return transfer.pack()
+
+    archives = {step: save(step) for step in (2, 4, 6)}
+    light = stack_archive.pack(transfer.job.stack, tensors=False)
+    points.clear()
     without = transfer.pack()
-    stack_archive.put_back(whole, transfer.job.stack, ended=False)
-    assert resume.read_bytes() == b"where it was"
-    stack_archive.put_back(light, transfer.job.stack, ended=False)
-    assert resume.exists()
-    stack_archive.put_back(without, transfer.job.stack, ended=True)
-    assert not resume.exists()
+    for archive, ended, expected in (
+        (archives[2], False, [2]),
+        (archives[6], False, [6, 4]),
+        (light, False, [6, 4]),
+        (without, False, [6, 4]),
+        (without, True, []),
+    ):
+        stack_archive.put_back(archive, transfer.job.stack, ended=ended)
+        assert [point.step for point in points.newest_first()] == expected
+        assert all(point.is_intact() for point in points.newest_first())
+
+
+def test_a_done_run_is_not_in_an_archive_without_tensors(planned: Study) -> None:
+    transfer = sent(planned)
+    first, *others = StackFolder(transfer.job.stack).runs()
+    (first.path / "status.json").write_text('{"state": "DONE"}')
+    with zipfile.ZipFile(io.BytesIO(stack_archive.pack(transfer.job.stack, tensors=False))) as archive:
+        runs = {name.split("/")[0] for name in archive.namelist() if name.endswith("run.json")}
+    assert runs == {run.path.name for run in others}
 
 
 def test_plugin_files_and_local_data_files_are_archived(

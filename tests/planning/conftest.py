@@ -67,6 +67,7 @@ def record():
     from contextlib import ExitStack
 
     from headtohead.storage.leases import Lease
+    from headtohead.storage.run_directory import checksums
 
     def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status):
         folder = plan.runs_root / (experiment or plan.name) / run.directory
@@ -77,9 +78,10 @@ def record():
         (folder / "status.json").write_text(json.dumps({"state": state} | status))
         if state in ("LEASED", "RUNNING") and not gone:
             leases.enter_context(Lease(folder))
-        if metrics is not None:
+        if metrics is not None or state == "DONE":
             results = {"buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": []}
-            (folder / "results.json").write_text(json.dumps({"metrics": metrics} | results))
+            (folder / "results.json").write_text(json.dumps({"metrics": metrics or {}} | results))
+            (folder / "status.json").write_text(json.dumps({"state": state, "files": checksums(folder)} | status))
         return folder
 
     with ExitStack() as leases:

@@ -20,6 +20,7 @@ from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry, current, load_registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import RunRecord
+from headtohead.storage.run_directory import checksums
 from headtohead_plugins.positional.sinusoidal import Sinusoidal
 
 BASE: dict[str, Any] = {
@@ -134,7 +135,8 @@ def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozense
             "execution": {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
         },
     )
-    _dump(folder / "status.json", {"state": state, "reason": None, "step": 10, "steps": 10})
+    status = {"state": state, "reason": None, "step": 10, "steps": 10}
+    _dump(folder / "status.json", status)
     if state != "DONE":
         return
     score = study.score(applied, run.seed)
@@ -142,6 +144,7 @@ def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozense
     if score is not None:
         metrics[study.primary] = score
     _dump(folder / "results.json", {"metrics": metrics} | NOTHING_ELSE)
+    _dump(folder / "status.json", status | {"files": checksums(folder)})
 
 
 NOTHING_ELSE: dict[str, Any] = {"buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": []}

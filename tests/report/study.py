@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from headtohead.storage.run_directory import checksums
+
 CEILING = 0.53
 VERSIONS = {
     "headtohead": "0.1.0",
@@ -325,6 +327,13 @@ def _run(
         _translations(folder, study, seed, score, variant["slug"])
         if study.maps:
             _maps(folder, study, variant, seed)
+        record_checksums(folder)
+
+
+def record_checksums(run: Path) -> None:
+    """Record the sha256 of the result files as they are, also after a test has changed them."""
+    status = json.loads((run / "status.json").read_text(encoding="utf-8"))
+    _dump(run / "status.json", status | {"files": checksums(run)})
 
 
 def _fate(state: str) -> tuple[str | None, str | None]:

@@ -87,7 +87,7 @@ def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     effects = dict(zip(FOUR, (-0.3, 0.4, 0.02, 0.0), strict=True))
 
     def score(applied, seed):
-        return 0.3 + sum(effects[name] for name in applied) + 0.002 * wobble(applied, seed)
+        return 0.4 + sum(effects[name] for name in applied) + 0.002 * wobble(applied, seed)
 
     text = answered(study(score=score))
     assert "model.activation (relu → gelu) accounts for most of it, +0.4" in text

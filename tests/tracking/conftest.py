@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from headtohead.config.resolve import complete_model
 from headtohead.schema.config_input import ModelInput
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig, TrainConfig
+from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import data_config
 
 AXES: dict[str, list[str]] = {
@@ -148,6 +149,7 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
             folder / "checkpoint.safetensors",
         )
         _write_json(folder / "vocabulary.json", {"source": ["<pad>", "the"], "target": ["<pad>"]})
+        update_json(folder / "status.json", files=checksums(folder))
 
 
 def update_json(path: Path, **changes: Any) -> None:

@@ -162,19 +162,23 @@ def test_shipping_again_sends_nothing(shipped: Place) -> None:
     assert (report.shipped, report.unchanged) == (0, 1)
 
 
-def test_a_lost_marker_makes_no_second_run(shipped: Place) -> None:
+def test_a_lost_marker_makes_no_second_run(shipped: Place, record_checksums: Callable[[Path], None]) -> None:
     (shipped.run.path / "mlflow.json").unlink()
     first = shipped.shipped().info.run_id
     _change(shipped, "results.json", best_step=10)
+    record_checksums(shipped.run.path)
     shipped.ship()
     assert shipped.shipped().info.run_id == first
 
 
-def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped: Place) -> None:
+def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
+    shipped: Place, record_checksums: Callable[[Path], None]
+) -> None:
     before = shipped.shipped()
     results = json.loads((shipped.run.path / "results.json").read_text())
     results["metrics"]["test/bleu"] = 12.5
     _change(shipped, "results.json", **results)
+    record_checksums(shipped.run.path)
     shipped.ship()
     after = shipped.shipped()
     assert after.info.run_id == before.info.run_id
@@ -185,11 +189,14 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped:
     assert [model.source_run_id for model in models] == [after.info.run_id]
 
 
-def test_what_masking_the_heads_gave_is_added_to_the_same_run(shipped: Place) -> None:
+def test_what_masking_the_heads_gave_is_added_to_the_same_run(
+    shipped: Place, record_checksums: Callable[[Path], None]
+) -> None:
     before = shipped.shipped()
     changed = {"heads/cross/only-one/loss": 0.25}
     written = {"format": 1, "heads": [], "metrics": changed}
     (shipped.run.path / "heads.json").write_text(json.dumps(written))
+    record_checksums(shipped.run.path)
     shipped.ship()
     after = shipped.shipped()
     assert after.info.run_id == before.info.run_id
@@ -224,7 +231,7 @@ def test_every_end_has_its_status_and_its_reason(
     assert ship(folder, store_uri).unchanged == 1
 
 
-def test_a_running_run_is_running_and_then_finished_in_the_same_run(
+def test_a_running_run_is_running_and_then_ended_in_the_same_run(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
@@ -234,9 +241,9 @@ def test_a_running_run_is_running_and_then_finished_in_the_same_run(
     live = place.shipped()
     assert (live.info.status, live.info.end_time) == ("RUNNING", None)
     assert live.data.metrics["train/loss"] > 0
-    _change(place, "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
+    _change(place, "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     place.ship()
-    assert (place.shipped().info.run_id, place.shipped().info.status) == (live.info.run_id, "FINISHED")
+    assert (place.shipped().info.run_id, place.shipped().info.status) == (live.info.run_id, "FAILED")
 
 
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:

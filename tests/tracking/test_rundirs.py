@@ -40,12 +40,23 @@ def test_steps_are_in_order_even_if_lines_are_not(run: TrackedRun) -> None:
     assert [point.step for point in run.histories()["x"]] == [10, 20]
 
 
-@pytest.mark.parametrize("name", ["status.json", "results.json", "metrics.jsonl"])
+@pytest.mark.parametrize("name", ["status.json", "run.json", "metrics.jsonl"])
 def test_the_content_hash_depends_on_all_content(run: TrackedRun, name: str) -> None:
     before = run.content_hash()
     path = run.path / name
     path.write_text(path.read_text() + "\n")
     assert run.content_hash() != before
+
+
+def test_the_content_hash_depends_on_the_recorded_checksums(
+    run: TrackedRun, record_checksums: Callable[[Path], None]
+) -> None:
+    hashes = []
+    for content in ("{}", "[]"):
+        (run.path / "heads.json").write_text(content)
+        record_checksums(run.path)
+        hashes.append(run.content_hash())
+    assert len(set(hashes)) == 2
 
 
 def test_the_content_hash_does_not_depend_on_modification_times(run: TrackedRun) -> None:

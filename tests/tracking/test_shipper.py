@@ -56,9 +56,9 @@ def test_finished_runs_are_shipped_while_others_train(
     shipper.poll()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
     running = read_study(folder).runs()[1]
-    change_json(running.path / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
+    change_json(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     shipper.poll()
-    assert [run.info.status for run in _runs(store_uri)] == ["FINISHED", "FINISHED"]
+    assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
 
 
 def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(

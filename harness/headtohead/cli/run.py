@@ -33,6 +33,7 @@ from headtohead.cli.output import echo
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
+@click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
@@ -53,6 +54,7 @@ def command(
     timeout: float | None,
     fresh: bool,
     retry: bool,
+    repair: bool,
     no_tracking: bool,
     allow_partial: bool,
 ) -> None:
@@ -81,6 +83,7 @@ def command(
         timeout=timeout,
         fresh=fresh,
         retry=retry,
+        repair=repair,
         tracking=not no_tracking,
         allow_partial=allow_partial,
         watcher=make_watcher(),

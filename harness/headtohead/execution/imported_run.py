@@ -30,9 +30,11 @@ from headtohead.plugins.registry import Registry
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import (
+    CHECKPOINT,
     EXPERIMENT,
     METRICS,
     RUN,
+    VOCABULARY,
     ExecutionRecord,
     ExperimentRecord,
     ImportedRecord,
@@ -120,10 +122,10 @@ def _scratch(study: Path, name: str) -> Iterator[Path]:
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
     record = _record(imported, name, registry)
     run.plan(record)
-    checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"run_hash": record.run_hash})
+    checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
     vocabularies = imported.vocabulary.vocabularies
     files.write_json(
-        run.path / "vocabulary.json", {side: vocabularies[side].words if vocabularies else None for side in SIDES}
+        run.path / VOCABULARY, {side: vocabularies[side].words if vocabularies else None for side in SIDES}
     )
     (run.path / METRICS).touch()
     run.set_state(states.LEASED, attempt=1, started=now())

@@ -22,8 +22,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
-from headtohead.storage import states
-from headtohead.storage.records import RUN, RunRecord
+from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
@@ -268,16 +267,15 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     """
     path = find_run(run, runs_folder(given=runs))
     directory = RunDirectory(path)
-    if directory.state != states.DONE:
-        raise HeadToHeadError(f"run '{path.name}' is {directory.state}, not DONE; it has no weights")
+    directory.require_done()
     record = directory.record
     config = RunConfig.model_validate(record.config)
     refuse_unregistered(config, current(), path.name)
     imported = record.imported
-    words = _imported_words(path, config, record) if imported else _prepared(path, config, record)
+    words = _imported_words(directory, config, record) if imported else _prepared(path, config, record)
     sizes = imported.words if imported else record.data["vocabulary"]
     model = Transformer(config, [1], sizes["source"], sizes["target"])
-    weights, _ = checkpoint.load(path / "checkpoint.safetensors")
+    weights, _ = checkpoint.load(directory.verified(CHECKPOINT))
     if config.train.precision == "float64":
         model.double()
     if dtype is not None:
@@ -298,9 +296,9 @@ def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
     return data
 
 
-def _imported_words(path: Path, config: RunConfig, record: RunRecord) -> PreparedData | None:
+def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> PreparedData | None:
     """Return the stored vocabularies of an imported run; None if it has none."""
-    stored = files.read_json(path / "vocabulary.json")
+    stored = files.read_json(run.verified(VOCABULARY))
     if stored["source"] is None:
         return None
     unknown = config.data.vocabulary.unknown

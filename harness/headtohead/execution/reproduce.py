@@ -18,6 +18,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import inside
+from headtohead.storage.records import CHECKPOINT, RESULTS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.storage.stack import STACKS, StackFolder, stack_folders
 from headtohead.training import checkpoint
@@ -44,10 +45,11 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
     """
     path = find_run(run, runs)
     original = RunDirectory(path)
-    if original.state != states.DONE:
-        raise HeadToHeadError(f"run '{path.name}' is {original.state}, not DONE; finish it with h2h run")
+    original.require_done()
     if original.record.imported:
         raise HeadToHeadError(f"run '{path.name}' was imported, not trained; it cannot be reproduced")
+    for name in (CHECKPOINT, RESULTS):
+        original.verified(name)
     stack = _stack_of(path)
     for _, config, _ in stack.record.variants:
         refuse_unregistered(RunConfig.model_validate(config), current(), path.name)
@@ -81,8 +83,8 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
-    old_weights, _ = checkpoint.load(original.path / "checkpoint.safetensors")
-    new_weights, _ = checkpoint.load(new.path / "checkpoint.safetensors")
+    old_weights, _ = checkpoint.load(original.verified(CHECKPOINT))
+    new_weights, _ = checkpoint.load(new.verified(CHECKPOINT))
     distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
     equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
     before, after = (run.results.metrics if run.results else {} for run in (original, new))

@@ -139,13 +139,19 @@ def archive_runs(plan: Plan) -> None:
     paths = [path for run in plan.runs if (path := inside(plan.directory, run.directory)).exists()]
     if not paths:
         return
-    archive = inside(plan.directory, ".archived", now().replace(":", ""))
-    with layout_lock(plan.directory), _refuse_busy(), Lease(*paths):
-        archive.mkdir(parents=True)
-        for path in paths:
-            path.rename(archive / path.name)
+    with layout_lock(plan.directory), refuse_busy(), Lease(*paths):
+        archive = move_to_archive(plan.directory, paths)
         if (plan.directory / STACKS).exists():
             (plan.directory / STACKS).rename(archive / STACKS)
+
+
+def move_to_archive(experiment: Path, runs: Sequence[Path]) -> Path:
+    """Move run directories to a new folder in ``.archived`` and return it; the caller holds their leases."""
+    archive = inside(experiment, ".archived", now().replace(":", ""))
+    archive.mkdir(parents=True)
+    for run in runs:
+        run.rename(archive / run.name)
+    return archive
 
 
 def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
@@ -157,12 +163,12 @@ def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
     if not runs:
         return
     paths = [inside(plan.directory, run.directory, tree=True) for run in runs]
-    with layout_lock(plan.directory), _refuse_busy(), Lease(*paths) as lease:
+    with layout_lock(plan.directory), refuse_busy(), Lease(*paths) as lease:
         for path in paths:
             RunWriter(path, lease).set_state(states.PLANNED)
         # The resume points record them as failed.
         for folder in stacks_of(plan.directory, {run.run_hash for run in runs}):
-            folder.resume_path.unlink(missing_ok=True)
+            folder.resume_points.clear()
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
@@ -175,7 +181,8 @@ def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
 
 
 @contextmanager
-def _refuse_busy() -> Iterator[None]:
+def refuse_busy() -> Iterator[None]:
+    """Convert Busy to the error for a run that another process writes."""
     try:
         yield
     except Busy as error:
@@ -204,8 +211,10 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
     new_stacks = arrange(plan, unassigned, workers, machine.device, sizes, memory)
     _, threads = share_machine(machine, len(folders) + len(new_stacks))
     records = [_stack_record(plan, members, machine, cache, threads) for members in new_stacks]
-    with _refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
+    with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         _plan_directories(plan, missing, lease)
+        for folder in folders:
+            _record_execution(folder, lease, {run.directory for run in missing})
         return folders + [_lay_out(plan.directory, record, lease) for record in records]
 
 
@@ -218,14 +227,17 @@ def _existing_stacks(
     plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path
 ) -> tuple[list[StackFolder], list[PlannedRun]]:
     """Return the existing stacks with any of the runs, and the runs without a stack."""
-    remaining = {run.run_hash for run in runs}
+    remaining = {run.run_hash: run.directory for run in runs}
     folders: list[StackFolder] = []
     for folder in stack_folders(plan.directory):
-        run_hashes = {member.run_hash for member in folder.record.members}
-        if run_hashes & remaining:
-            folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0)
+        record = folder.record
+        if any(member.run_hash in remaining for member in record.members):
+            # The name of an archived run's new directory has all axes of the current design.
+            members = [
+                replace(member, directory=remaining.pop(member.run_hash, member.directory)) for member in record.members
+            ]
+            folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
             folders.append(folder)
-            remaining -= run_hashes
     return folders, [run for run in runs if run.run_hash in remaining]
 
 
@@ -263,7 +275,16 @@ def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder
     """Write a stack's folder, and the execution settings into the records of its runs."""
     folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
+    _record_execution(folder, lease, {member.directory for member in record.members})
+    return folder
+
+
+def _record_execution(folder: StackFolder, lease: Lease, directories: Set[str]) -> None:
+    """Write the execution settings of a stack into the records of its runs in these directories."""
+    record = folder.record
     for index, directory in enumerate(folder.runs()):
+        if record.members[index].directory not in directories:
+            continue
         execution = ExecutionRecord(
             stack=tuple(member.run_hash for member in record.members),
             member=index,
@@ -273,19 +294,15 @@ def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder
         )
         run = directory.record.model_copy(update={"execution": execution})
         RunWriter(directory.path, lease).write_json(RUN, run.to_json())
-    return folder
 
 
 def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> list[StackFolder]:
-    """Replace a stack by several stacks that resume from copies of its resume point.
+    """Replace a stack by several stacks that resume from copies of its resume points.
 
     A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two stacks.
     """
-    if folder.resume_path.exists():
-        for part in parts:
-            resume = StackFolder(folder.path.parent / part.id).resume_path
-            resume.parent.mkdir(exist_ok=True)
-            files.replace(resume, lambda temporary: shutil.copyfile(folder.resume_path, temporary))
+    for part in parts:
+        folder.resume_points.copy(folder.path.parent / part.id)
     (folder.path / RECORD).unlink()
     new_stacks = [_lay_out(folder.experiment, part, lease) for part in parts]
     shutil.rmtree(folder.path)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
+from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import STATUS
 from headtohead.storage.stack import RECORD, STACKS, StackFolder
@@ -28,12 +29,16 @@ TENSORS = ".safetensors"
 
 
 def pack(stack: Path, *, tensors: bool = True) -> bytes:
-    """Return an archive of a stack and its runs; without ``tensors``, weights and maps are excluded."""
+    """Return an archive of a stack and its runs.
+
+    Without ``tensors``, weights and maps are excluded, and so are runs that are DONE, since these require them.
+    """
     folder = StackFolder(stack)
     buffer = io.BytesIO()
     # Not compressed, because nearly all of it is weights.
     with zipfile.ZipFile(buffer, "w") as archive:
-        for path in _files(folder):
+        parts = [folder.path, *(run.path for run in folder.runs() if tensors or run.state != states.DONE)]
+        for path in _files(parts):
             if tensors or path.suffix != TENSORS:
                 # The worker may remove its resume point between listing and reading.
                 with suppress(FileNotFoundError):
@@ -60,11 +65,11 @@ def put_back(archive_bytes: bytes, stack: Path, *, ended: bool) -> None:
     """Replace the files of a stack and its runs by those of an archive, each file atomically.
 
     Equal files are not rewritten, since archives arrive every few seconds and fsync takes time. The status of a run
-    is written last, as its worker does, so that a DONE run is complete. If the worker has ``ended``, a resume point
-    that is not in the archive is removed.
+    is written last, as its worker does, so that a DONE run is complete. If the worker has ``ended``, or the archive
+    has a resume point, resume points that are not in the archive are removed.
     """
     folder = StackFolder(stack)
-    parts = _parts(folder)
+    parts = [folder.path, *(run.path for run in folder.runs())]
     with zipfile.ZipFile(io.BytesIO(archive_bytes)) as archive:
         # The local record is kept, since it has the paths of this machine.
         names = [name for name in archive.namelist() if Path(name).name != RECORD]
@@ -77,18 +82,15 @@ def put_back(archive_bytes: bytes, stack: Path, *, ended: bool) -> None:
             if path.exists() and path.read_bytes() == content:
                 continue
             files.replace(path, lambda temporary, content=content: temporary.write_bytes(content))
-    resume = folder.resume_path
-    if ended and str(resume.relative_to(folder.experiment)) not in names:
-        resume.unlink(missing_ok=True)
+    points = folder.resume_points.newest_first()
+    received = {point.path for point in points if str(point.path.relative_to(folder.experiment)) in names}
+    for point in points:
+        if (ended or received) and point.path not in received:
+            point.path.unlink(missing_ok=True)
 
 
-def _parts(folder: StackFolder) -> list[Path]:
-    """Return the folders in the archive: the stack's and those of its runs."""
-    return [folder.path, *(run.path for run in folder.runs())]
-
-
-def _files(folder: StackFolder) -> Iterator[Path]:
-    for part in _parts(folder):
+def _files(parts: Sequence[Path]) -> Iterator[Path]:
+    for part in parts:
         for path in sorted(inside(part, tree=True).rglob("*")):
             if path.is_file() and path.name not in EXCLUDED and not path.name.endswith(files.TEMPORARY):
                 yield path

@@ -26,7 +26,7 @@ from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.records import METRICS
+from headtohead.storage.records import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint, selftest
@@ -60,7 +60,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
             return exits.BUSY
         files.remove_temporary(path)
         if all(run.state in states.FINAL for run in folder.runs()):
-            folder.resume_path.unlink(missing_ok=True)
+            folder.resume_points.clear()
         else:
             Worker(folder, device, plugins, lease).run()
     except LeaseLost as error:
@@ -135,7 +135,7 @@ class Worker:
             [member.seed for member in self.record.members],
             self.data,
             self.device,
-            resume_path=folder.resume_path,
+            resume_points=folder.resume_points,
             on_evaluation=self._on_evaluation,
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
@@ -166,7 +166,7 @@ class Worker:
         self.training.run(left)
         self._finish()
         with self._writing():
-            self.folder.resume_path.unlink(missing_ok=True)
+            self.folder.resume_points.clear()
 
     def _writing(self) -> AbstractContextManager[None]:
         """Return a context for writes to the stack's folder.
@@ -192,7 +192,7 @@ class Worker:
             self._announce_end(index, states.FAILED)
 
     def _on_fall_back(self, reason: str) -> None:
-        """Add the reason of a fallback to the log and to the stack's notes, which progress and results include."""
+        """Add a fallback or a damaged resume point to the log and the stack's notes, which results include."""
         _log(reason)
         with self._writing():
             self.folder.note(reason)
@@ -265,13 +265,12 @@ class Worker:
         with run.writing() as directory:
             if maps:
                 write_maps(directory / "attention", maps)
-            checkpoint.save(directory / "checkpoint.safetensors", weights, {"run_hash": run_hash})
+            checkpoint.save(directory / CHECKPOINT, weights, {"run_hash": run_hash})
             run.write_json(
-                "vocabulary.json",
-                {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words},
+                VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
             )
             table = translations_table(test.translations)
-            files.write_text(directory / "translations.tsv", table)
+            files.write_text(directory / TRANSLATIONS, table)
         last = self._last_metrics(index, member.best_step)
         costs = cost_metrics(self.training)
         costs["system/wall_seconds"] = time.monotonic() - self.started

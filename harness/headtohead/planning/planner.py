@@ -6,7 +6,7 @@ Planning writes only to the cache of prepared data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +49,7 @@ def make_plan(
     cache: Path | None = None,
     *,
     fresh: bool = False,
+    ignored: Collection[str] = (),
     ready: Callable[[], object] = lambda: None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
@@ -59,24 +60,28 @@ def make_plan(
         runs_root: Folder with one folder per experiment; it need not exist.
         cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
         fresh: Ignore existing runs.
+        ignored: Runs to ignore, as ``<experiment>/<directory>``.
         ready: Called after the design is expanded without an error, before costs are counted.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, or the data or the runs folder cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root())
+    existing = None if fresh else ExistingRuns(runs_root, ignored)
     design = expand(loaded, registry, prepared.find_incompatibility)
     ready()
     tuning = None
     if loaded.file.tune is not None:
         settings = settings_of(loaded, design, registry)
-        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, fresh)
+        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing)
         tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried))
         design = tuning.apply(design)
-    return replace(_plan(loaded, design, prepared, runs_root, fresh), tuning=tuning)
+    return replace(_plan(loaded, design, prepared, runs_root, existing), tuning=tuning)
 
 
-def _plan(loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, fresh: bool) -> Plan:
+def _plan(
+    loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, all_existing: ExistingRuns | None
+) -> Plan:
     registry = prepared.registry
     configured_d_ff = widths(design.variants)
     _refuse_matched_width(design, loaded)
@@ -100,7 +105,7 @@ def _plan(loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: 
         for slug, hashes in hashes_by_slug.items()
         for seed, run_hash in zip(design.seeds, hashes, strict=True)
     ]
-    existing = {} if fresh else _find_runs(planned, identities, runs_root, loaded.name)
+    existing = {} if all_existing is None else _find_runs(planned, identities, all_existing, loaded.name)
     runs = tuple(_with_states(planned, existing, variants, loaded.name, registry))
     contrasts = tuple(design.contrasts())
     results = _Results(runs, existing, variants, prepared)
@@ -222,9 +227,8 @@ def _planned(
 
 
 def _find_runs(
-    runs: Iterable[PlannedRun], identities: Mapping[str, Mapping[str, Any]], root: Path, experiment: str
+    runs: Iterable[PlannedRun], identities: Mapping[str, Mapping[str, Any]], existing: ExistingRuns, experiment: str
 ) -> dict[tuple[str, int], ExistingRun]:
-    existing = ExistingRuns(root)
     by_variant_and_seed = {}
     compared_configs: dict[str, object] = {}
     for run in runs:
@@ -279,7 +283,10 @@ class _Results:
 
     @cached_property
     def _results(self) -> list[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]:
-        finished = ((run, existing.record, RunDirectory(existing.path).results) for run, existing in self.finished)
+        finished = (
+            (run, existing.record, RunDirectory(existing.path).results_of(existing.status))
+            for run, existing in self.finished
+        )
         return [(run, record, results.metrics) for run, record, results in finished if results]
 
     def scores(self, metric: str) -> dict[str, dict[int, float]]:

@@ -61,7 +61,10 @@ def provenance_differences(frames: Frames) -> list[str]:
     differences += [f"{count} run{'s' * (count != 1)}: {note}." for note, count in notes.items()]
     torn = int(frames.runs["torn_lines"].sum())
     if torn:
-        differences.append(f"{torn} incomplete lines of training histories, caused by a crash, are omitted.")
+        differences.append(
+            f"{torn} damaged line{'s' * (torn != 1)} of training histories, for example incomplete after a crash, "
+            f"{'are' if torn != 1 else 'is'} omitted."
+        )
     return differences
 
 

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
+from headtohead.storage.records import MAPS, PROBES
+from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +88,7 @@ class ProbeMaps:
                 }
         except SafetensorError as error:
             raise HeadToHeadError(
-                f"{self.file}: not a readable safetensors file ({error}); remove the run and run the experiment again"
+                f"'{self.file}' is not a readable safetensors file ({error}); remove it and run the experiment again"
             ) from error
 
     def tokens(self, role: str) -> tuple[list[str], list[str]]:
@@ -98,11 +100,16 @@ class ProbeMaps:
 
 
 def load_maps(run: Path) -> list[ProbeMaps]:
-    """Return the maps of each probe sentence in a run directory; empty if none were recorded."""
-    listing, file = run / "attention" / "probes.json", run / "attention" / "maps.safetensors"
-    if not listing.is_file() or not file.is_file():
+    """Return the maps of each probe sentence in a run directory; empty if none were recorded.
+
+    Raises:
+        HeadToHeadError: If ``maps.safetensors`` or ``probes.json`` is damaged.
+    """
+    directory = RunDirectory(run)
+    if not directory.has(PROBES):
         return []
-    return [ProbeMaps(index, probe, file) for index, probe in enumerate(files.read_json(listing))]
+    file = directory.verified(MAPS)
+    return [ProbeMaps(index, probe, file) for index, probe in enumerate(files.read_json(directory.verified(PROBES)))]
 
 
 def _shares(weights: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

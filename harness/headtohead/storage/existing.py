@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,21 @@ class ExistingRun:
 
 
 class ExistingRuns:
-    """The run directories of a runs folder, indexed by the first eight digits of the run hash."""
+    """The run directories of a runs folder, indexed by the first eight digits of the run hash.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: The runs folder.
+        ignored: References of run directories to ignore.
+    """
+
+    def __init__(self, root: Path, ignored: Collection[str] = ()) -> None:
         self.root = root
         self._text = SharedText()
         self._names: dict[str, list[tuple[str, str]]] = {}
         for experiment in _folders(root):
             for name in _folders(root / experiment):
                 match = _DIRECTORY.search(name)
-                if match:
+                if match and f"{experiment}/{name}" not in ignored:
                     self._names.setdefault(match.group(2), []).append((experiment, name))
 
     def find(self, run_hash: str, experiment: str, directory: str) -> ExistingRun | None:

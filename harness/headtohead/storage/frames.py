@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import observe
@@ -159,8 +158,8 @@ class Frames:
 def load_frames(experiment_dir: Path) -> Frames:
     """Read an experiment and all its runs.
 
-    A run without files is PLANNED. Incomplete lines of a history, caused by a crash, are skipped and counted in
-    the column ``torn_lines``.
+    A run without files is PLANNED. Damaged lines of a history, such as the incomplete line of a crash, are skipped
+    and counted in the column ``torn_lines``.
 
     Raises:
         HeadToHeadError: If the folder is not an experiment, a record cannot be read, or a path is outside the
@@ -205,7 +204,7 @@ def _run(
     record = read_record(RunRecord, folder / RUN)
     status, state = observe(folder)
     run = RunDirectory(folder)
-    results = run.results if state == states.DONE else None
+    results = run.results_of(status)
     row: dict[str, Any] = {
         "variant": planned.variant,
         "title": variant.title,
@@ -225,7 +224,7 @@ def _run(
         "flops_per_token": variant.flops_per_token,
         **{f"parameters/{part}": n for part, n in variant.parameters},
         **(results.metrics if results else {}),
-        **(run.head_metrics if results else {}),
+        **run.head_metrics_of(status),
     }
     details = RunDetails(
         plugins=record.plugins if record else (),
@@ -249,7 +248,7 @@ class _Histories:
         self.epoch, self.time, self.value = array("d"), array("d"), array("d")
 
     def read(self, run: str, path: Path) -> int:
-        """Append the content of a metrics file and return the number of incomplete lines."""
+        """Append the content of a metrics file and return the number of damaged lines."""
         code = len(self.runs)
         self.runs.append(run)
         values: dict[tuple[int, str], tuple[float, float, float]] = {}

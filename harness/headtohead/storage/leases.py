@@ -164,7 +164,7 @@ def observe(run: Path) -> tuple[StatusRecord, str]:
     Raises:
         HeadToHeadError: If ``status.json`` is damaged.
     """
-    status = read_status(run)
+    status = read_status(run)  # INTERRUPTED if a result file is missing
     if status.state in states.ACTIVE and holder_of(run) is None:
         # The holder writes the final state before it releases the lease, so the status is read again.
         status = read_status(run)

@@ -7,16 +7,20 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
 
 from headtohead import files
 from headtohead.config.labels import Scalar
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
+from headtohead.storage.metrics import RANGES, in_range, span
 
 EXPERIMENT = "experiment.json"
 RUN = "run.json"
@@ -24,6 +28,14 @@ STATUS = "status.json"
 RESULTS = "results.json"
 HEADS = "heads.json"
 METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+VOCABULARY = "vocabulary.json"
+TRANSLATIONS = "translations.tsv"
+MAPS = "attention/maps.safetensors"
+PROBES = "attention/probes.json"
+
+RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, MAPS, PROBES, HEADS)
+"""Files with the results of a run; ``status.json`` has the sha256 of each."""
 
 R = TypeVar("R")
 
@@ -379,8 +391,15 @@ class RunRecord(ResolvedVariant):
         return {(plugin.family, plugin.name): plugin.source_sha256 for plugin in self.plugins}
 
 
+FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RESULT_FILES))})$")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
 class StatusRecord(Record):
-    """State and progress of a run; the defaults hold for a run without ``status.json``."""
+    """State and progress of a run; the defaults hold for a run without ``status.json``.
+
+    ``files`` has the sha256 of every result file of a DONE run, by name.
+    """
 
     state: str = Field(states.PLANNED, pattern=f"^({'|'.join(sorted(states.STORED))})$")
     reason: str | None = None
@@ -392,6 +411,7 @@ class StatusRecord(Record):
     attempt: int = 0
     host: str | None = None
     pid: int | None = None
+    files: Mapping[FileName, Sha256] = Field(default_factory=dict)
 
 
 class BackendRecord(Record):
@@ -401,11 +421,46 @@ class BackendRecord(Record):
     why: str
 
 
+def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metrics; raise ValueError if a value is not a number in the range of its metric."""
+    for name, value in metrics.items():
+        if not in_range(name, value):
+            low, high = span(name)
+            expected = "a number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
+            raise ValueError(f"{name} is {str(value)[:40]!r}, expected {expected}")
+    return metrics
+
+
+def _valid_bucket(bucket: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the bucket; raise ValueError if a count or a score is invalid."""
+    for name, length in COUNTS.items():
+        value = bucket.get(name)
+        counts = value if length > 1 and isinstance(value, list) else [value]
+        if value is not None and (len(counts) != length or not all(map(_is_count, counts))):
+            raise ValueError(f"{name} is {str(value)[:40]!r}, expected {'counts' if length > 1 else 'a count'}")
+    _valid_metrics({name: value for name, value in bucket.items() if name in RANGES})
+    return bucket
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+COUNTS = {"low": 1, "high": 1, "n": 1, "target_tokens": 1, "bleu_counts": 10}
+"""Fields of a bucket that are counts, and how many they hold."""
+
+Metrics = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
+"""Metrics by name, each within its range."""
+
+Bucket = Annotated[Mapping[str, Any], AfterValidator(_valid_bucket)]
+"""Scores of the test sentences with a source length from ``low`` to ``high``."""
+
+
 class ResultsRecord(Record):
     """The final scores of a run."""
 
-    metrics: Mapping[str, int | float | None]
-    buckets: tuple[Mapping[str, Any], ...]
+    metrics: Metrics
+    buckets: tuple[Bucket, ...]
     signatures: Mapping[str, str]
     decoding: Mapping[str, Any] | None = None
     padding: Mapping[str, float] | None = None
@@ -420,7 +475,7 @@ class HeadMetrics(Record):
 
     model_config = ConfigDict(extra="ignore")
 
-    metrics: Mapping[str, int | float | None]
+    metrics: Metrics
 
 
 def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads) -> R | None:
@@ -443,14 +498,31 @@ def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.lo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Value error, ")
         raise HeadToHeadError(
-            f"cannot read '{path}': {f'{field}: ' if field else ''}{first['msg']}; restore it, or move its folder away"
+            f"cannot read '{path}': {f'{field}: ' if field else ''}{problem}; restore it, or move its folder away"
         ) from error
     return record
 
 
 def read_status(run: Path) -> StatusRecord:
     """Return the status of a run directory; a run without ``status.json`` is PLANNED.
+
+    A DONE run without one of its result files is INTERRUPTED, so that the same command retrains it. ``heads.json`` is
+    not a result of training.
+
+    Raises:
+        HeadToHeadError: If ``status.json`` is damaged.
+    """
+    status = stored_status(run)
+    missing = next((name for name in status.files if name != HEADS and not os.path.isfile(run / name)), None)
+    if missing is None:
+        return status
+    return status.model_copy(update={"state": states.INTERRUPTED, "reason": f"{missing} is missing", "files": {}})
+
+
+def stored_status(run: Path) -> StatusRecord:
+    """Return the content of ``status.json``, whether or not the result files exist.
 
     Raises:
         HeadToHeadError: If the file is damaged.

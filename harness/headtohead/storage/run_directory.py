@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,21 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from headtohead import files
-from headtohead.errors import HeadToHeadError
+from headtohead.config.loading import SWEEP_LABEL, experiment_name
+from headtohead.config.project import next_command
+from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.storage import states
 from headtohead.storage.leases import Lease, observe
+from headtohead.storage.paths import inside
 from headtohead.storage.records import (
+    EXPERIMENT,
     HEADS,
     METRICS,
+    RESULT_FILES,
     RESULTS,
     RUN,
     STATUS,
+    ExperimentRecord,
     HeadMetrics,
     ResultsRecord,
     RunRecord,
     StatusRecord,
     read_record,
     read_status,
+    stored_status,
 )
 
 
@@ -70,14 +78,80 @@ class RunDirectory:
 
     @property
     def results(self) -> ResultsRecord | None:
-        """The content of results.json; None before the run is DONE."""
-        return read_record(ResultsRecord, self.path / RESULTS)
+        """The content of results.json; None before the run is DONE.
+
+        Raises:
+            HeadToHeadError: If the file is damaged.
+        """
+        return self.results_of(self.status)
 
     @property
     def head_metrics(self) -> Mapping[str, float | None]:
-        """The metrics of heads.json; empty if there is no such file."""
-        heads = read_record(HeadMetrics, self.path / HEADS)
+        """The metrics of heads.json; empty if there is no such file.
+
+        Raises:
+            HeadToHeadError: If the file is damaged.
+        """
+        return self.head_metrics_of(self.status)
+
+    def results_of(self, status: StatusRecord) -> ResultsRecord | None:
+        """Return `results` for a status that the caller has read."""
+        return read_record(ResultsRecord, self.verified(RESULTS, status)) if status.state == states.DONE else None
+
+    def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
+        """Return `head_metrics` for a status that the caller has read."""
+        heads = read_record(HeadMetrics, self.verified(HEADS, status)) if HEADS in status.files else None
         return heads.metrics if heads else {}
+
+    def has(self, name: str) -> bool:
+        """Return whether the run has a result file of this name."""
+        return name in self.status.files
+
+    def verified(self, name: str, status: StatusRecord | None = None) -> Path:
+        """Return the path of a result file after comparing its sha256 with that in status.json.
+
+        Args:
+            name: The name of the file.
+            status: The run's status, if the caller has read it.
+
+        Raises:
+            HeadToHeadError: If the file is missing or damaged; names the command that repairs it.
+        """
+        damage = self._damage(name, (status or self.status).files)
+        if damage is not None:
+            raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
+        return self.path / name
+
+    def require_done(self) -> None:
+        """Check that the run is DONE.
+
+        Raises:
+            HeadToHeadError: If it is not; names the missing file of a finished run.
+        """
+        status = self.status
+        if status.state == states.INTERRUPTED:
+            raise HeadToHeadError(f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}")
+        if status.state != states.DONE:
+            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with h2h run")
+
+    def damaged_files(self) -> dict[str, str]:
+        """Return the damage of each damaged or missing result file by name; empty for a run that is not DONE."""
+        status = stored_status(self.path)
+        names = {*status.files, RESULTS} if status.state == states.DONE else set()
+        damages = {name: self._damage(name, status.files) for name in sorted(names)}
+        return {name: damage for name, damage in damages.items() if damage is not None}
+
+    def _damage(self, name: str, recorded: Mapping[str, str]) -> str | None:
+        """Return how a result file is damaged, or None."""
+        path = inside(self.path, name)
+        if name not in recorded:
+            return f"has no sha256 in {STATUS}"
+        if not path.is_file():
+            return "is missing"
+        try:
+            return None if files.sha256(path) == recorded[name] else f"is damaged: its sha256 is not that in {STATUS}"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
 
 
 @dataclass(frozen=True)
@@ -112,16 +186,23 @@ class RunWriter(RunDirectory):
     def set_state(self, state: str, **fields: Any) -> None:
         """Change the state and the given fields of status.json; other fields keep their values."""
         with self.writing():
-            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
+            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid(), "files": {}}
+            changes |= fields
             if state in states.FINAL | {states.KILLED}:
                 changes["ended"] = now()
-            self.write_json(STATUS, self.status.model_copy(update=changes).to_json())
+            self._change_status(**changes)
+
+    def _change_status(self, **changes: Any) -> None:
+        self.write_json(STATUS, stored_status(self.path).model_copy(update=changes).to_json())
 
     def begin_attempt(self) -> None:
-        """Save the status of the previous attempt, if any, in ``attempts/`` and start the next attempt."""
+        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""
         with self.writing() as folder:
             files.remove_temporary(folder)
-            status = self.status
+            for name in RESULT_FILES:
+                (folder / name).unlink(missing_ok=True)
+            # The reason of a DONE run without one of its files.
+            status = stored_status(folder).model_copy(update={"reason": self.status.reason})
             if status.attempt and status.state in states.ACTIVE:
                 # The process of that attempt died or lost the lease before it wrote a final state.
                 changes = {"state": states.KILLED, "reason": "the process died", "ended": now()}
@@ -144,10 +225,53 @@ class RunWriter(RunDirectory):
             files.append_lines(folder / METRICS, [record])
 
     def finish(self, results: ResultsRecord) -> None:
-        """Write the results, then the state DONE, so that a DONE run always has its results."""
-        with self.writing():
+        """Write the results, then the state DONE with the sha256 of the result files.
+
+        The other result files have been written before.
+        """
+        with self.writing() as folder:
             self.write_json(RESULTS, results.to_json())
-            self.set_state(states.DONE)
+            self.set_state(states.DONE, files=checksums(folder))
+
+    def add_result(self, name: str, value: Any) -> None:
+        """Write or replace a JSON file with results of a DONE run, and its sha256."""
+        with self.writing() as folder:
+            others = {other: digest for other, digest in stored_status(folder).files.items() if other != name}
+            if self.has(name):
+                # After a crash between the next two writes, the run has no such file.
+                self._change_status(files=others)
+            self.write_json(name, value)
+            self._change_status(files=others | {name: files.sha256(folder / name)})
+
+    def remove_result(self, name: str) -> None:
+        """Remove a result file and its sha256."""
+        with self.writing() as folder:
+            self._change_status(
+                files={other: sha for other, sha in stored_status(folder).files.items() if other != name}
+            )
+            (folder / name).unlink(missing_ok=True)
+
+
+def checksums(run: Path) -> dict[str, str]:
+    """Return the sha256 of the existing result files of a run directory by name."""
+    return {name: files.sha256(run / name) for name in RESULT_FILES if (run / name).is_file()}
+
+
+def _repair(run: Path, name: str) -> str:
+    """Return the advice for a damaged result file."""
+    if name == HEADS:
+        return f"h2h ablate-heads {run.name} --fresh writes it anew"
+    runs = run.parent.parent
+    try:
+        experiment = read_record(ExperimentRecord, run.parent / EXPERIMENT)
+        if experiment is None or experiment.file is None:
+            return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
+        file = runs.parent / experiment.file
+        label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
+    except HeadToHeadError:
+        return "h2h run FILE --repair retrains the run"
+    command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)
+    return f"{command}{f' --name {shlex.quote(label)}' if label else ''} --repair retrains the run"
 
 
 @contextmanager

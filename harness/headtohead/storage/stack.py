@@ -17,6 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import JsonObject, read_record
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run_directory import RunDirectory
 
 STACKS = ".stacks"
@@ -116,9 +117,9 @@ class StackFolder:
         return self.path.parent.parent
 
     @property
-    def resume_path(self) -> Path:
-        """The resume point, which exists while runs of the stack have no final state."""
-        return self.path / "resume.safetensors"
+    def resume_points(self) -> ResumePoints:
+        """The resume points, which exist while runs of the stack have no final state."""
+        return ResumePoints(self.path)
 
     @property
     def exists(self) -> bool:

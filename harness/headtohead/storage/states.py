@@ -11,7 +11,9 @@ OOM = "OOM"
 TIMEOUT = "TIMEOUT"
 KILLED = "KILLED"
 INTERRUPTED = "INTERRUPTED"
-"""Displayed for a run that is LEASED or RUNNING in status.json while no process holds its lease."""
+"""Displayed for a run that is LEASED or RUNNING in status.json while no process holds its lease, and for a DONE run
+without one of its files.
+"""
 
 FAILED = "FAILED"
 EXCLUDED = "EXCLUDED"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headtohead.storage.frames import Frames
+from headtohead.storage.records import TRANSLATIONS
+from headtohead.storage.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,16 @@ class Translation:
     exact: bool
 
 
-def read_translations(path: Path) -> list[Translation]:
-    """Read ``translations.tsv``; return an empty list if there is no such file."""
-    if not path.is_file():
+def read_translations(run: Path) -> list[Translation]:
+    """Return the translations of a run directory; empty if there are none.
+
+    Raises:
+        HeadToHeadError: If ``translations.tsv`` is damaged.
+    """
+    directory = RunDirectory(run)
+    if not directory.has(TRANSLATIONS):
         return []
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[1:]]
+    rows = [line.split("\t") for line in directory.verified(TRANSLATIONS).read_text(encoding="utf-8").split("\n")[1:]]
     return [Translation(row[0], row[1], row[2], row[3] == "1") for row in rows if len(row) == 4]
 
 
@@ -37,4 +44,4 @@ def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
     """Return the translations of a variant's run with this seed; empty if there are none."""
     rows = frames.rows(slug)
     names = rows.index[rows["seed"] == seed]
-    return read_translations(frames.path(str(names[0])) / "translations.tsv") if len(names) else []
+    return read_translations(frames.path(str(names[0]))) if len(names) else []

@@ -9,11 +9,10 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.leases import Busy
-from headtohead.storage.run_directory import leased
+from headtohead.storage.records import HEADS, PROBES
+from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
-
-FILE = "heads.json"
 
 
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
@@ -28,13 +27,14 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
             process writes the run.
     """
-    if (path / FILE).is_file() and not fresh:
-        stored: dict[str, Any] = files.read_json(path / FILE)
+    directory = RunDirectory(path)
+    if directory.has(HEADS) and not fresh:
+        stored: dict[str, Any] = files.read_json(directory.verified(HEADS))
         return stored
     record = _measure(load(path), decode)
     try:
         with leased(path) as run_writer:
-            run_writer.write_json(FILE, record)
+            run_writer.add_result(HEADS, record)
     except Busy as error:
         raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
     return record
@@ -65,11 +65,11 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
 
 def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
     """Return entropy and mean distance of each head, averaged over the recorded sentences."""
-    probes_file = path / "attention" / "probes.json"
-    if not probes_file.is_file():
+    run = RunDirectory(path)
+    if not run.has(PROBES):
         return {}
     values: dict[tuple[str, int, int], dict[str, list[float]]] = {}
-    for probe in files.read_json(probes_file):
+    for probe in files.read_json(run.verified(PROBES)):
         for role, layers in probe["heads"].items():
             for layer, heads in enumerate(layers):
                 for head, statistics in enumerate(heads):

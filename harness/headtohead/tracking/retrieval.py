@@ -14,7 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.storage.records import EXPERIMENT
+from headtohead.files import write_json
+from headtohead.storage.records import CHECKPOINT, EXPERIMENT, STATUS, stored_status
 from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.replay import all_runs
 from headtohead.tracking.rundirs import read_study
@@ -70,7 +71,16 @@ def materialise(uri: str, experiment_name: str, into: Path) -> Path:
             directory = study.run_path(run)
             if not directory.exists():
                 source.fetch(stored_runs[run.run_hash], RAW, directory)
+                _without_weights(directory)
     return folder
+
+
+def _without_weights(run: Path) -> None:
+    """Remove the checkpoint, which is not in ``run/``, from the files that status.json lists."""
+    status = stored_status(run)
+    if CHECKPOINT in status.files:
+        present = {name: digest for name, digest in status.files.items() if name != CHECKPOINT}
+        write_json(run / STATUS, status.model_copy(update={"files": present}).to_json())
 
 
 class _Database:

@@ -13,14 +13,14 @@ from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import observe
-from headtohead.storage.records import HEADS, METRICS, RESULTS, RUN, STATUS, StatusRecord, VariantRecord
+from headtohead.storage.records import METRICS, RUN, STATUS, StatusRecord, VariantRecord
 from headtohead.storage.run_directory import RunDirectory
 
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
 SHIPPING_FORMAT = 1
 UNREADABLE = "UNREADABLE"
-CONTENT = (RUN, STATUS, RESULTS, METRICS, "translations.tsv", "attention/probes.json", "vocabulary.json")
-BULK = ("attention/maps.safetensors", "checkpoint.safetensors")
+CONTENT = (RUN, STATUS, METRICS)
+"""Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 
 
 class MetricPoint(NamedTuple):
@@ -72,28 +72,23 @@ class TrackedRun(RunDirectory):
         """Return the status, the state and the reason.
 
         With ``sweep``, an active run without a live process is KILLED. Without it, the run keeps its state, since its
-        parent will resume it.
+        parent will resume it. A finished run without one of its files is KILLED.
         """
         status, state = observe(self.path)
         if state != states.INTERRUPTED:
             return status, state, status.reason
-        if sweep:
-            return status, states.KILLED, f"process {status.pid} on {status.host} is gone"
+        if sweep or status.state == states.INTERRUPTED:
+            return status, states.KILLED, status.reason or f"process {status.pid} on {status.host} is gone"
         return status, status.state, status.reason
 
     def content_hash(self) -> str:
-        """Return a hash of the content to log; of large arrays, only the file size is hashed."""
+        """Return a hash of the content to log."""
         content = hashlib.sha256(f"{SHIPPING_FORMAT} {self.variant.axes}".encode())
         for name in CONTENT:
             path = self.path / name
             content.update(f"\0{name}\0".encode())
             if path.is_file():
                 content.update(path.read_bytes())
-        if (self.path / HEADS).is_file():
-            content.update(f"\0{HEADS}\0".encode() + (self.path / HEADS).read_bytes())
-        for name in BULK:
-            path = self.path / name
-            content.update(f"\0{name}\0{path.stat().st_size if path.is_file() else -1}".encode())
         return content.hexdigest()[:32]
 
     def histories(self) -> dict[str, list[MetricPoint]]:

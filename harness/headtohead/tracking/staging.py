@@ -23,16 +23,15 @@ from safetensors.numpy import load_file
 
 from headtohead import files
 from headtohead.escaping import visible
-from headtohead.storage.records import HEADS, METRICS, RESULTS, RUN, STATUS
+from headtohead.storage.records import CHECKPOINT, MAPS, METRICS, PROBES, RUN, STATUS, TRANSLATIONS, VOCABULARY
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
 
 ROLES = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
-COPIED = (RUN, STATUS, METRICS, RESULTS, "translations.tsv", "vocabulary.json", HEADS)
-ARRAYS = "attention"
-MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", RUN)
+COPIED = (RUN, STATUS, METRICS)
+MODEL_FILES = (CHECKPOINT, VOCABULARY)
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
@@ -55,9 +54,9 @@ class Staged:
 
 def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
     """Write the artifacts of a run below ``into``; ``moment`` is the images' timestamp in milliseconds."""
-    _copy_raw(run.path, into / RAW)
+    _copy_raw(run, into / RAW)
     images = _write_attention(run, into, moment)
-    table = _write_table(run.path / "translations.tsv", into / TABLE)
+    table = _write_table(into / RAW / TRANSLATIONS, into / TABLE)
     results = run.results
     scored = [bucket for bucket in (results.buckets if results else ()) if "exact_match" in bucket]
     if scored:
@@ -67,14 +66,15 @@ def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
 
 def has_model(run: TrackedRun) -> bool:
     """Return whether the run has a checkpoint."""
-    return (run.path / MODEL_FILES[0]).is_file()
+    return run.has(CHECKPOINT)
 
 
 def stage_model(run: TrackedRun, into: Path) -> None:
     """Copy the files of the run's model into a folder."""
+    shutil.copyfile(run.path / RUN, into / RUN)
     for name in MODEL_FILES:
-        if (run.path / name).is_file():
-            shutil.copyfile(run.path / name, into / name)
+        if run.has(name):
+            shutil.copyfile(run.verified(name), into / name)
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
@@ -90,21 +90,21 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
     small.save(folder / f"{stem}+compressed.webp", lossless=True, quality=0, method=0)
 
 
-def _copy_raw(source: Path, into: Path) -> None:
+def _copy_raw(run: TrackedRun, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, into / name)
-    if (source / ARRAYS).is_dir():
-        shutil.copytree(source / ARRAYS, into / ARRAYS, dirs_exist_ok=True)
+        if (run.path / name).is_file():
+            shutil.copyfile(run.path / name, into / name)
+    for name in sorted({*run.status.files} - {CHECKPOINT}):
+        (into / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(run.verified(name), into / name)
 
 
 def _write_attention(run: TrackedRun, into: Path, moment: int) -> bool:
-    folder = run.path / ARRAYS
-    if not (folder / "maps.safetensors").is_file():
+    if not (into / RAW / MAPS).is_file():
         return False
-    maps = load_file(folder / "maps.safetensors")
-    probes = files.read_json(folder / "probes.json")
+    maps = load_file(into / RAW / MAPS)
+    probes = files.read_json(into / RAW / PROBES)
     (into / "figures").mkdir(exist_ok=True)
     for index, probe in enumerate(probes):
         for role in ROLES:

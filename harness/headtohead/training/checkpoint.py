@@ -30,15 +30,13 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         HeadToHeadError: If the file is missing or damaged.
     """
     if not path.is_file():
-        raise HeadToHeadError(f"checkpoint '{path}' does not exist")
+        raise HeadToHeadError(f"'{path}' does not exist")
     try:
         with safe_open(path, framework="pt") as handle:
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
             state = json.loads((handle.metadata() or {}).get("state", "{}"))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise HeadToHeadError(
-            f"checkpoint '{path}' is damaged ({error}); delete it and run the same command again"
-        ) from error
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise HeadToHeadError(f"'{path}' is not a checkpoint of headtohead: {error}") from error
     return tensors, state
 
 

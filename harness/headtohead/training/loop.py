@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from headtohead.data import PreparedData
@@ -23,6 +23,7 @@ from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import (
     BatchShape,
@@ -80,6 +81,16 @@ class Progress:
     members: list[Member] = field(default_factory=list)
 
 
+@dataclass
+class SavedProgress(Progress):
+    """The state of a resume point; ``owners`` has the one-member name and the members of tensors of some members."""
+
+    owners: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+
+
+_SAVED_PROGRESS = TypeAdapter(SavedProgress)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The metrics of a member at an evaluation."""
@@ -98,12 +109,12 @@ class StackTraining:
         seeds: A seed per member.
         data: The prepared data.
         device: The device.
-        resume_path: File of the resume point; it is loaded if it exists.
+        resume_points: Folder of the resume points; the newest intact resume point is loaded.
         on_evaluation: Called for each active member at each evaluation.
         on_progress: Called after every step with the step and the number of steps.
         num_microbatches: Number of pieces in which a batch is computed, to save memory.
         configs: A variant per member, where they differ as ``model/members.py`` allows.
-        on_fall_back: Receives the reason if another backend than ``train.backend`` is used.
+        on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
         unverified: Returns why a backend is not verified on this machine, or an empty text.
         keys: Identifies each member in a resume point; by default its index.
         saving: Returns the context in which resume points are written; it may raise.
@@ -115,7 +126,7 @@ class StackTraining:
         seeds: Sequence[int],
         data: PreparedData,
         device: torch.device,
-        resume_path: Path | None = None,
+        resume_points: ResumePoints | None = None,
         on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
         on_progress: Callable[[int, int], None] = lambda step, steps: None,
         num_microbatches: int = 1,
@@ -129,7 +140,8 @@ class StackTraining:
         self.train = config.train
         trains = [config.train for config in configs or [config] * len(seeds)]
         self.device = device
-        self.resume_path = resume_path
+        self.resume_points = resume_points
+        self.log = on_fall_back
         self.on_evaluation = on_evaluation
         self.on_progress = on_progress
         self.saving = saving
@@ -429,14 +441,28 @@ class StackTraining:
 
     def save_resume_point(self) -> None:
         """Write the resume point: everything that the rest of the training depends on."""
-        if self.resume_path is None:
+        if self.resume_points is None:
             return
         with self.saving():
-            checkpoint.save(self.resume_path, self._tensors(), self._state())
+            self.resume_points.save(
+                self.progress.step, lambda path: checkpoint.save(path, self._tensors(), self._state())
+            )
 
     def _resume(self) -> None:
-        if self.resume_path is not None and self.resume_path.exists():
-            self._restore(*checkpoint.load(self.resume_path))
+        """Load the newest intact resume point, and remove damaged resume points."""
+        damaged = []
+        for point in self.resume_points.newest_first() if self.resume_points else ():
+            try:
+                if not point.is_intact():
+                    raise HeadToHeadError("its sha256 is not that of its name")
+                self._restore(*checkpoint.load(point.path))
+                break
+            except HeadToHeadError as error:
+                damaged.append(f"the resume point of step {point.step} is damaged ({error})")
+                with self.saving():
+                    point.path.unlink(missing_ok=True)
+        for reason in damaged:
+            self.log(f"{reason}; training continued from step {self.progress.step}")
 
     def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return a copy of the state in host memory, for a failed replay; empty without replays."""
@@ -475,47 +501,97 @@ class StackTraining:
         """Load a resume point of this stack, or of a larger stack that contains its members.
 
         Members that have ended since then stay ended.
+
+        Raises:
+            HeadToHeadError: If the resume point is damaged or belongs to other runs; then nothing is changed.
         """
-        state = dict(point)
-        saved = [Member(**member) for member in state.pop("members")]
-        owners = state.pop("owners")
-        index_of_key = {member.run_hash: index for index, member in enumerate(saved)}
         try:
-            indices = [index_of_key[member.run_hash] for member in self.progress.members]
-        except KeyError as error:
-            raise HeadToHeadError(
-                f"checkpoint '{self.resume_path}' belongs to other runs; delete it and run the same command again"
-            ) from error
-        rows: dict[tuple[str, int], Tensor] = {}
-        for name, value in tensors.items():
-            if not name.startswith("best/"):
-                plain, members = owners.get(name, (name, range(len(saved))))
-                rows |= {(plain, member): row for member, row in zip(members, value, strict=True)}
-        kinds = dict.fromkeys(name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/"))
-
-        def stacked(name: str) -> Tensor:
-            plain, members = self._owner(name)
-            return torch.stack([rows[plain, indices[member]] for member in members])
-
-        def moments(name: str) -> dict[str, Tensor]:
-            plain, members = self._owner(f"optimizer/{name}")
-            first = indices[members[0]]  # a parameter without gradients has no moments
-            return {kind: stacked(f"optimizer/{name}/{kind}") for kind in kinds if (f"{plain}/{kind}", first) in rows}
-
+            state = _SAVED_PROGRESS.validate_python(point)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise HeadToHeadError(f"{'.'.join(map(str, first['loc'])) or 'its state'}: {first['msg']}") from error
+        index_of_hash = {member.run_hash: index for index, member in enumerate(state.members)}
+        if not {member.run_hash for member in self.progress.members} <= set(index_of_hash):
+            raise HeadToHeadError("it belongs to other runs")
+        if not 0 <= state.step <= self.steps:
+            raise HeadToHeadError(f"its step is {state.step} of {self.steps}")
+        indices = [index_of_hash[member.run_hash] for member in self.progress.members]
+        try:
+            weights, moments, best, sums = self._saved_tensors(tensors, state, indices)
+        except (LookupError, TypeError, ValueError) as error:
+            raise HeadToHeadError(f"a tensor is missing or invalid: {error}") from error
         retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
-        self.progress = Progress(**state, members=[saved[index] for index in indices])
+        members = [state.members[index] for index in indices]
+        self.progress = Progress(state.step, state.train_seconds, state.steps_since, members)
         for index, reason in retired.items():
             self.progress.members[index].ended = reason
         self.clear_gradients()
-        self.model.load_state_dict({name: stacked(f"model/{name}") for name in self.model.state_dict()})
-        self.optimizer.load(moments)
+        self.model.load_state_dict(weights)
+        self.optimizer.load(moments.__getitem__)
         self.best_weights = {
-            index: {name: value.to(self.device) for name, value in weights.items()}
-            for index, saved_index in enumerate(indices)
-            if (weights := _under(tensors, f"best/{saved_index}/"))
+            index: {name: value.to(self.device) for name, value in own.items()} for index, own in best.items()
         }
-        self.loss_sums.copy_(stacked("sums/losses"))
-        self.token_sums.copy_(stacked("sums/tokens"))
+        self.loss_sums.copy_(sums["losses"])
+        self.token_sums.copy_(sums["tokens"])
+
+    def _saved_tensors(
+        self, tensors: Mapping[str, Tensor], state: SavedProgress, indices: Sequence[int]
+    ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]], dict[int, dict[str, Tensor]], dict[str, Tensor]]:
+        """Return the weights, the optimizer state by parameter, the best weights by member, and the sums.
+
+        Args:
+            tensors: The tensors of a resume point.
+            state: Its state.
+            indices: The index of each member in the resume point.
+
+        Raises:
+            LookupError: If a tensor is missing.
+            TypeError: If a tensor has no member axis.
+            ValueError: If a tensor has a wrong shape, or the weights of a member with finite losses are not finite.
+        """
+        rows: dict[tuple[str, int], Tensor] = {}
+        for name, value in tensors.items():
+            if not name.startswith("best/"):
+                plain, members = state.owners.get(name, (name, range(len(state.members))))
+                rows |= {(plain, member): row for member, row in zip(members, value, strict=True)}
+        kinds = dict.fromkeys(name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/"))
+
+        def stacked(name: str, expected: Tensor) -> Tensor:
+            """Return the rows of a tensor, each with the shape of a row of ``expected``."""
+            plain, members = self._owner(name)
+            return torch.stack([_shaped(rows[plain, indices[member]], expected[0], name) for member in members])
+
+        def moments(name: str, parameter: Tensor) -> dict[str, Tensor]:
+            plain, members = self._owner(f"optimizer/{name}")
+            first = indices[members[0]]
+            if not any((f"{plain}/{kind}", first) in rows for kind in kinds):
+                return {}  # a parameter without gradients
+            count = torch.empty(len(members))
+            return {kind: stacked(f"optimizer/{name}/{kind}", count if kind == "step" else parameter) for kind in kinds}
+
+        weights = {name: stacked(f"model/{name}", value) for name, value in self.model.state_dict().items()}
+        parameters = dict(self.model.named_parameters())
+        optimizer = {name: moments(name, value) for name, value in parameters.items() if value.requires_grad}
+        best = {}
+        for index, saved in enumerate(indices):
+            own = _under(tensors, f"best/{saved}/")
+            if own or state.members[saved].best_step is not None:
+                expected = self.model.member_state(index)
+                best[index] = {name: _shaped(own[name], value, name) for name, value in expected.items()}
+        sums = {name: stacked(f"sums/{name}", self.loss_sums) for name in ("losses", "tokens")}
+        for name in parameters:
+            for row, member in zip(weights[name], self.model.members_of(name), strict=True):
+                trains = state.members[indices[member]].ended is None and math.isfinite(sums["losses"][member])
+                if trains and not torch.isfinite(row).all():
+                    raise ValueError(f"{name} is not finite")
+        return weights, optimizer, best, sums
+
+
+def _shaped(value: Tensor, expected: Tensor, name: str) -> Tensor:
+    """Return the value; raise ValueError if its shape differs from the expected one."""
+    if value.shape != expected.shape:
+        raise ValueError(f"{name} has shape {list(value.shape)}, expected {list(expected.shape)}")
+    return value
 
 
 def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -562,5 +638,5 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -6,6 +6,7 @@ import torch
 from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining
 
@@ -18,7 +19,7 @@ DRAWING = {
 }
 
 
-def training(positional, path=None):
+def training(positional, points=None):
     config = resolve(
         {
             "positional": positional,
@@ -29,11 +30,11 @@ def training(positional, path=None):
         current(),
     )
     data = prepare(config.data, cache_root())
-    return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), path)
+    return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), points)
 
 
-def train_until(positional, path, at):
-    first = training(positional, path)
+def train_until(positional, points, at):
+    first = training(positional, points)
     with pytest.raises(TimeoutError):
         first.run(lambda: at - first.progress.step)
 
@@ -45,10 +46,10 @@ def same(stack_a, stack_b):
 
 @pytest.mark.parametrize("positional", DRAWING.values(), ids=DRAWING.keys())
 def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp_path):
-    whole, path = training(positional), tmp_path / "resume.safetensors"
+    whole, points = training(positional), ResumePoints(tmp_path)
     whole.run()
-    train_until(positional, path, 6)
-    rest = training(positional, path)
+    train_until(positional, points, 6)
+    rest = training(positional, points)
     rest.run()
     assert rest.progress.step == 10
     assert same(whole, rest)
@@ -57,15 +58,15 @@ def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp
 
 def test_a_resume_with_a_lost_sampling_step_is_detected(tmp_path):
     """The planted fault: the comparison above must be able to fail."""
-    whole, path = training("shape"), tmp_path / "resume.safetensors"
+    whole, points = training("shape"), ResumePoints(tmp_path)
     whole.run()
-    train_until("shape", path, 6)
-    tensors, state = checkpoint.load(path)
+    train_until("shape", points, 6)
+    tensors, state = checkpoint.load(points.newest_first()[0].path)
     counts = [name for name in tensors if name.endswith("rng.state")]
     assert len(counts) == 2, "one for each side"
     for name in counts:
         tensors[name][:, 1] = 0
-    checkpoint.save(path, tensors, state)
-    rest = training("shape", path)
+    points.save(6, lambda path: checkpoint.save(path, tensors, state))
+    rest = training("shape", points)
     rest.run()
     assert not torch.equal(whole.model.lm_head.weight, rest.model.lm_head.weight)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from headtohead import files
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import show
+from headtohead.storage.records import HEADS
+from headtohead.storage.run_directory import RunDirectory
 
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 
@@ -43,9 +45,9 @@ def _head_ablations(analysis: Analysis) -> list[tuple[int, list[dict[str, Any]]]
     """Return the seed and the ablated heads of each of the baseline's runs with an ablation."""
     frames, ablations = analysis.frames, []
     for run, seed in frames.rows(frames.baseline)["seed"].items():
-        path = frames.path(str(run)) / "heads.json"
-        if path.is_file():
-            ablations.append((int(seed), json.loads(path.read_text("utf-8"))["heads"]))
+        directory = RunDirectory(frames.path(str(run)))
+        if directory.has(HEADS):
+            ablations.append((int(seed), files.read_json(directory.verified(HEADS))["heads"]))
     return ablations
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
@@ -18,13 +19,13 @@ from headtohead.training.loop import StackTraining
 def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
     """Training that is interrupted, saved, loaded and resumed gives the same weights."""
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "resume.safetensors"
+        points = ResumePoints(Path(folder))
         whole = _training(subject, None)
         whole.run()
-        interrupted = _training(subject, path)
+        interrupted = _training(subject, points)
         with suppress(TimeoutError):
             interrupted.run(lambda: whole.steps // 2 - interrupted.progress.step)
-        resumed = _training(subject, path)
+        resumed = _training(subject, points)
         resumed.run()
     expected, weights = whole.model.state_dict(), resumed.model.state_dict()
     differences = {
@@ -35,9 +36,9 @@ def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
     return within(difference, quantity, 0.0, counterexample=f"{name}: {quantity} is {difference:.3g}")
 
 
-def _training(subject: Subject, path: Path | None) -> StackTraining:
+def _training(subject: Subject, resume_points: ResumePoints | None) -> StackTraining:
     train = subject.config.train.model_copy(update={"precision": "float64", "evaluate_every": None})
     config = subject.config.model_copy(update={"train": train})
-    training = StackTraining(config, subject.seeds, subject.data, torch.device("cpu"), path)
+    training = StackTraining(config, subject.seeds, subject.data, torch.device("cpu"), resume_points)
     training.evaluate_every = training.steps
     return training

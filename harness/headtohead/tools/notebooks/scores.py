@@ -125,9 +125,7 @@ def _translations(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the number of correct and empty translations over all seeds, and an example."""
     frames = analysis.frames
     translations = [
-        translation
-        for run in frames.rows(slug).index
-        for translation in read_translations(frames.path(str(run)) / "translations.tsv")
+        translation for run in frames.rows(slug).index for translation in read_translations(frames.path(str(run)))
     ]
     if not translations:
         yield "no translations: the notebook has no decoding"

@@ -1,0 +1,236 @@
+"""Training continues from the newest intact resume point, with the results of an undisturbed training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from headtohead.config.resolve import resolve
+from headtohead.data import prepare
+from headtohead.plugins.registry import current
+from headtohead.storage.resume_points import ResumePoint, ResumePoints
+from headtohead.training import checkpoint
+from headtohead.training.loop import StackTraining
+
+Command = Callable[..., CompletedProcess[str]]
+Tensors = dict[str, Tensor]
+State = dict[str, Any]
+WEIGHT = "model/lm_head.weight"
+MOMENT = "optimizer/lm_head.weight/exp_avg"
+
+
+def rewrite(change: Callable[[Tensors, State], object]) -> Callable[[ResumePoint], None]:
+    """Return a damage that writes other content under its own sha256, as an edited file has."""
+
+    def damage(point: ResumePoint) -> None:
+        tensors, state = checkpoint.load(point.path)
+        point.path.unlink()
+        changed = change(tensors, state)
+        state = changed if changed is not None and not isinstance(changed, Tensor) else state
+        unnamed = ResumePoints(point.path.parent)
+        others = {other.path: other.path.read_bytes() for other in unnamed.newest_first()}
+        unnamed.save(point.step, lambda path: checkpoint.save(path, tensors, state))
+        for path, content in others.items():
+            path.write_bytes(content)
+
+    return damage
+
+
+def content(change: Callable[[bytes], bytes]) -> Callable[[ResumePoint], None]:
+    """Return a damage of the bytes of the file."""
+    return lambda point: point.path.write_bytes(change(point.path.read_bytes())) and None
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def junk(point: ResumePoint) -> None:
+    point.path.unlink()
+    ResumePoints(point.path.parent).save(point.step, lambda path: path.write_bytes(b"no tensors" * 9))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A damage of a resume point, and a part of the reason in the log."""
+
+    kind: str
+    name: str
+    damage: Callable[[ResumePoint], None]
+    reason: str
+
+
+SHA = "its sha256 is not that of its name"
+TENSOR = "a tensor is missing or invalid"
+CASES = [
+    Case("content", "flipped-bit", content(flipped), SHA),
+    Case("content", "truncated", content(lambda data: data[:-5]), SHA),
+    Case("content", "empty", content(lambda data: b""), SHA),
+    Case("content", "NaN", content(lambda data: data[:-4] + b"\xff\xff\xff\x7f"), SHA),
+    Case("edited", "no-tensors", junk, "is not a checkpoint of headtohead"),
+    Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), TENSOR),
+    Case("edited", "missing-moment", rewrite(lambda tensors, state: tensors.pop(MOMENT)), TENSOR),
+    Case("edited", "missing-sums", rewrite(lambda tensors, state: tensors.pop("sums/losses")), TENSOR),
+    Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "has shape"),
+    Case("edited", "moment-shape", rewrite(lambda t, s: t.update({MOMENT: t[MOMENT][:, 0]})), "has shape"),
+    Case("edited", "one-member", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:1]})), TENSOR),
+    Case("edited", "scalar", rewrite(lambda t, s: t.update({WEIGHT: torch.tensor(1.0)})), TENSOR),
+    Case("edited", "NaN-weights", rewrite(lambda t, s: t[WEIGHT].fill_(float("nan"))), "is not finite"),
+    Case("edited", "other-runs", rewrite(lambda t, s: s["members"][0].update(run_hash="x")), "belongs to other runs"),
+    Case("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
+    Case("edited", "no-state", rewrite(lambda t, s: {"": 0}), "belongs to other runs"),
+    Case("edited", "late-step", rewrite(lambda t, s: s.update(step=10**9)), "its step is 1000000000 of 12"),
+    Case("edited", "text-step", rewrite(lambda t, s: s.update(step="soon")), "step: Input should be"),
+    Case("edited", "owners", rewrite(lambda t, s: s.update(owners={WEIGHT: ["x", [9, 9]]})), TENSOR),
+]
+
+
+@pytest.fixture
+def trained(cache: Path) -> Callable[..., StackTraining]:
+    config = resolve(
+        {
+            "data": {"dataset": "toy-grammar", "size": 200},
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.2},
+            "train": {"steps": 12, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 4, "checkpoint_seconds": 0},
+        },
+        current(),
+    )
+    data = prepare(config.data, cache)
+
+    def train(folder: Path | None, stop: int = 13, log: Callable[[str], object] = print) -> StackTraining:
+        points = folder and ResumePoints(folder)
+        stack = StackTraining(config, [1, 2], data, torch.device("cpu"), points, on_fall_back=log)
+        if stop < 12:
+            with pytest.raises(TimeoutError):
+                stack.run(lambda: stop - stack.progress.step)
+        else:
+            stack.run()
+        return stack
+
+    return train
+
+
+def same(a: StackTraining, b: StackTraining) -> bool:
+    pairs = zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs) and a.progress.members == b.progress.members
+
+
+def test_training_continues_from_the_previous_resume_point(
+    tmp_path: Path, trained: Callable[..., StackTraining], case: Case
+) -> None:
+    trained(tmp_path, 7)
+    newest, previous = ResumePoints(tmp_path).newest_first()
+    assert (newest.step, previous.step) == (7, 6)
+    case.damage(newest)
+    log: list[str] = []
+    rest = trained(tmp_path, log=log.append)
+    (line,) = log
+    assert line.startswith("the resume point of step 7 is damaged (")
+    assert case.reason in line
+    assert line.endswith("); training continued from step 6")
+    assert same(rest, trained(None))
+
+
+@pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[7].damage, marks=pytest.mark.slow)])
+def test_training_starts_again_if_all_resume_points_are_damaged(
+    tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None]
+) -> None:
+    trained(tmp_path, 7)
+    for point in ResumePoints(tmp_path).newest_first():
+        damage(point)
+    log: list[str] = []
+    rest = trained(tmp_path, log=log.append)
+    assert [line.split(" is damaged")[0] for line in log] == [
+        "the resume point of step 7",
+        "the resume point of step 6",
+    ]
+    assert all(line.endswith("; training continued from step 0") for line in log)
+    assert same(rest, trained(None))
+    assert [point.step for point in ResumePoints(tmp_path).newest_first()] == [12, 11]
+
+
+def test_an_undamaged_training_logs_nothing(tmp_path: Path, trained: Callable[..., StackTraining]) -> None:
+    trained(tmp_path, 7)
+    log: list[str] = []
+    assert same(trained(tmp_path, log=log.append), trained(None))
+    assert log == []
+
+
+def test_a_killed_process_leaves_two_intact_resume_points(tmp_path: Path) -> None:
+    points = ResumePoints(tmp_path)
+    for step in range(4):
+        points.save(step, lambda path: path.write_text("state"))
+    (tmp_path / "resume-unnamed.safetensors").write_text("a kill before the rename")
+    assert [point.step for point in points.newest_first()] == [3, 2]
+    assert all(point.is_intact() for point in points.newest_first())
+    points.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+FILE = """
+question: Does it continue?
+base:
+  data: {dataset: toy-grammar, size: 200}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0.1}
+  train: {steps: 6, batch_tokens: 128, evaluate_every: 3}
+  evaluate: {test_limit: 8, max_length: 6}
+baseline: {positional: sinusoidal}
+seeds: 2
+"""
+
+
+@pytest.mark.slow
+def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
+    tmp_path: Path, cache: Path, h2h_here: Command, without_figures: None
+) -> None:
+    def run(folder: Path, *arguments: str) -> CompletedProcess[str]:
+        (folder / "tiny.yaml").write_text(FILE)
+        typed = ("run", "tiny.yaml", "--no-tracking", "--workers", "1", *arguments)
+        return h2h_here(folder, *typed, H2H_CACHE=str(cache))
+
+    undisturbed, study = tmp_path / "undisturbed", tmp_path / "study"
+    for folder in (undisturbed, study):
+        folder.mkdir()
+    assert run(undisturbed).returncode == 0
+    for _ in range(2):  # each attempt ends after a step
+        assert run(study, "--timeout", "0.000001").returncode == 1
+        resume(study)
+    (stack,) = (study / "runs/tiny/.stacks").iterdir()
+    newest, previous = ResumePoints(stack).newest_first()
+    newest.path.write_bytes(flipped(newest.path.read_bytes()))
+    copy = tmp_path / "copy"
+    shutil.copytree(study, copy)
+    for point in (newest, previous):
+        (copy / point.path.relative_to(study)).write_bytes(b"")
+    for folder, step in ((study, previous.step), (copy, 0)):
+        done = run(folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+        note = f"the resume point of step {newest.step} is damaged ({SHA}); training continued from step {step}"
+        for path in folder.glob("runs/tiny/*/results.json"):
+            ours, theirs = (json.loads((root / path.relative_to(folder)).read_text()) for root in (folder, undisturbed))
+            assert note in ours["notes"]
+            assert theirs["notes"] == []
+            assert [scores(ours), ours["buckets"]] == [scores(theirs), theirs["buckets"]]
+            weights = path.with_name("checkpoint.safetensors")
+            assert weights.read_bytes() == (undisturbed / weights.relative_to(folder)).read_bytes()
+        assert f"2 runs: {note}." in (folder / "reports/tiny/report.md").read_text()
+
+
+def resume(study: Path) -> None:
+    """Let the same command continue runs over their time limit, as it does after a kill."""
+    for status in study.glob("runs/tiny/*/status.json"):
+        status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "KILLED"}))
+
+
+def scores(results: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in results["metrics"].items() if not name.startswith("system/")}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headtohead.errors import HeadToHeadError
+from headtohead import files
 
 
 class MetricLine(NamedTuple):
@@ -26,11 +26,9 @@ def read_metrics(path: Path) -> Iterator[MetricLine | None]:
         HeadToHeadError: If the file cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = files.read_bytes(path, files.LARGE_BYTES)
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise HeadToHeadError(f"cannot read '{path}': {error.strerror}") from error
     yield from parse_metrics(content)
 
 
@@ -51,5 +49,5 @@ def parse_metrics(content: bytes) -> Iterator[MetricLine | None]:
 def _parse(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from headtohead import files
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.storage import states
@@ -107,9 +107,7 @@ def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
 def _pace(metrics: Path) -> tuple[int, float | None]:
     """Return the last logged step and the recent seconds per step."""
     try:
-        with metrics.open("rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL))
-            tail = handle.read()
+        tail = files.read_tail(metrics, _TAIL)
     except FileNotFoundError:
         return 0, None
     # The tail may start in the middle of a line.

@@ -1,21 +1,41 @@
 """Types of the records of the run-directory format, used by all readers and writers.
 
-``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord` and
-``results.json`` a `ResultsRecord`. ``stack.json`` is `headtohead.storage.stack.StackRecord`.
+``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord`,
+``results.json`` a `ResultsRecord`, ``heads.json`` a `HeadsRecord` and ``vocabulary.json`` a `VocabularyRecord`.
+``stack.json`` is `headtohead.storage.stack.StackRecord`, ``probes.json`` a list of
+`headtohead.storage.attention_maps.ProbeRecord`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SkipValidation,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.config.labels import Scalar
+from headtohead.config.source_location import dotted, shown
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
+from headtohead.schema.experiment_file import ClaimMetric, Metric
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 
 EXPERIMENT = "experiment.json"
@@ -27,8 +47,100 @@ METRICS = "metrics.jsonl"
 
 R = TypeVar("R")
 
-JsonObject = SkipValidation[Mapping[str, Any]]
-"""A mapping that is not validated here but where it is used."""
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+"""A whole number that a float represents exactly."""
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A finite number."""
+
+NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+
+Percent = Annotated[float, Field(strict=True, ge=0, le=100.001, allow_inf_nan=False)]
+"""A score from 0 to 100; sacreBLEU returns 100.00000000000004 for equal texts."""
+
+MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
+
+HeadMetricName = Annotated[str, Field(pattern="^heads/")]
+
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+MAX_TOKENS = 100_000
+"""Maximum value of ``decoding_limit``."""
+
+Role = Literal["encoder", "decoder", "cross"]
+
+
+def _axis_value(value: Scalar) -> Scalar:
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        raise ValueError("expected text, true, false, null or a finite number below 2**63")
+    return value
+
+
+AxisValue = Annotated[Scalar, AfterValidator(_axis_value)]
+"""The value of an axis."""
+
+
+def _date(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or not 1970 <= moment.astimezone(UTC).year <= 9998:
+        raise ValueError("expected a date from 1970 to 9998 with a time zone")
+    return text
+
+
+Date = Annotated[str, AfterValidator(_date)]
+"""A date in ISO 8601 format with a time zone."""
+
+
+def _config(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration unchanged if it is a complete `RunConfig`."""
+    try:
+        RunConfig.model_validate(value)
+    except ValidationError as error:
+        field, message = format_validation_error(error, RunConfig, value)
+        raise ValueError(f"{dotted(field)}: {message}" if field else message) from error
+    return value
+
+
+Config = Annotated[SkipValidation[Mapping[str, Any]], AfterValidator(_config)]
+"""A complete configuration without its seed, as plain data."""
+
+
+Size = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+
+
+class Sides(TypedDict):
+    """A size per side."""
+
+    source: Size
+    target: Size
+
+
+class DataRecord(TypedDict):
+    """The description of a corpus; an imported checkpoint has only a part of it."""
+
+    dataset: str
+    data_hash: str
+    corpus_fingerprint: NotRequired[str]
+    licence: str | None
+    citation: str | None
+    languages: list[str]
+    split: str
+    normalise: str
+    tokens: str
+    counts: dict[str, Count]
+    dropped: NotRequired[dict[str, Count]]
+    dropped_words: NotRequired[dict[str, Count]]
+    vocabulary: Sides
+    longest: NotRequired[Sides]
+    longest_in_train: NotRequired[Count]
+    leak: NotRequired[Fraction]
+    leaky: NotRequired[StrictBool]
+    bag_of_words_upper_bound: NotRequired[Fraction | None]
+    unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
+    notes: list[str]
+
 
 Versions = Mapping[str, str | None]
 """Versions of headtohead, Python and torch, commit and platform."""
@@ -47,9 +159,9 @@ class Record(BaseModel):
 class ParameterCounts(Record):
     """Numbers of parameters of a variant."""
 
-    total: int
-    non_embedding: int
-    attention: int
+    total: Count
+    non_embedding: Count
+    attention: Count
 
 
 class PitfallRecord(Record):
@@ -68,20 +180,20 @@ class ResolvedVariant(Record):
     """
 
     title: str
-    axes: Mapping[str, Scalar]
+    axes: Mapping[str, AxisValue]
     parameters: ParameterCounts
-    flops_per_token: float
-    inner_width: int
-    d_ff: int
-    d_ff_asked: int
+    flops_per_token: NonNegative
+    inner_width: Count
+    d_ff: Count
+    d_ff_asked: Count
     match: str
-    path: Mapping[str, str]
-    steps: int
-    evaluate_every: int
-    decoding_limit: int
-    order_invariant: bool
+    path: Mapping[Role, str]
+    steps: Count
+    evaluate_every: Count
+    decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
+    order_invariant: StrictBool
     pitfalls: tuple[PitfallRecord, ...]
-    config: JsonObject
+    config: Config
 
 
 class VariantRecord(ResolvedVariant):
@@ -97,7 +209,7 @@ class ExcludedRecord(Record):
 
     slug: str
     title: str
-    axes: Mapping[str, Scalar]
+    axes: Mapping[str, AxisValue]
     reason: str
     source: Literal["exclude", "incompatible"]
 
@@ -130,11 +242,11 @@ class FactorContrast(Record):
     kind: Literal["factor"] = "factor"
     name: str
     axis: str
-    value: Scalar
-    against: Scalar
-    given: Mapping[str, Scalar]
+    value: AxisValue
+    against: AxisValue
+    given: Mapping[str, AxisValue]
     pairs: Pairs
-    pairs_missing: int
+    pairs_missing: Count
 
 
 class ChoiceContrast(Record):
@@ -166,8 +278,8 @@ class PathChoice(Record):
 
     name: str
     fields: tuple[str, ...]
-    before: Scalar
-    after: Scalar
+    before: AxisValue
+    after: AxisValue
     alone: str | None
     without: str | None
 
@@ -182,10 +294,10 @@ class PathStep(Record):
 class PathOrders(Record):
     """How permutations were sampled: the possible number, the number tried, and blocked permutations by reason."""
 
-    possible: int
-    tried: int
-    blocked: Mapping[str, int]
-    seed: int
+    possible: Annotated[int, Field(strict=True, ge=0)]
+    tried: Count
+    blocked: Mapping[str, Count]
+    seed: Count
 
 
 class InseparableChoice(Record):
@@ -211,15 +323,15 @@ class PathRecord(Record):
 class TrialRecord(Record):
     """A setting of a sweep; ``mean`` is None if a run diverged."""
 
-    values: Mapping[str, Any]
-    mean: float | None
-    sd: float | None
+    values: Mapping[str, JsonValue]
+    mean: Number | None
+    sd: Number | None
 
 
 class TunedVariant(Record):
     """The setting that a sweep chose for a variant, and all tried settings."""
 
-    chosen: Mapping[str, Any]
+    chosen: Mapping[str, JsonValue]
     at_the_edge: tuple[str, ...]
     tried: tuple[TrialRecord, ...]
 
@@ -229,16 +341,16 @@ class TuningRecord(Record):
 
     experiment: str
     fields: tuple[str, ...]
-    metric: str
-    seeds: tuple[int, ...]
+    metric: Metric
+    seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
 
 
 class PublishedNumbers(Record):
     """The numbers that a publication reports for a claim."""
 
-    variant: float | None
-    against: float | None
+    variant: Number | None
+    against: Number | None
     where: str
 
 
@@ -248,22 +360,22 @@ class ClaimRecord(Record):
     statement: str
     variant: str
     against: str | None
-    metric: str
-    against_metric: str | None
-    lengths: tuple[int, int] | None
-    against_lengths: tuple[int, int] | None
+    metric: ClaimMetric
+    against_metric: ClaimMetric | None
+    lengths: tuple[Count, Count] | None
+    against_lengths: tuple[Count, Count] | None
     published: PublishedNumbers
     expect: Literal["higher", "lower", "equal", "at-most"]
-    by: float
-    margin: float | None
-    limit: float | None
+    by: Number
+    margin: Number | None
+    limit: Number | None
 
 
 class PublishedRecord(Record):
     """The published results that an experiment tests."""
 
     source: str
-    setup: Mapping[str, Any]
+    setup: Mapping[str, JsonValue]
     differences: tuple[str, ...]
     claims: tuple[ClaimRecord, ...]
 
@@ -271,8 +383,8 @@ class PublishedRecord(Record):
 class ReportedMetrics(Record):
     """The primary metric, and the metrics of the report's table."""
 
-    primary: str
-    report: tuple[str, ...]
+    primary: Metric
+    report: tuple[Metric, ...]
 
 
 class ProbeSentence(Record):
@@ -286,7 +398,7 @@ class PlannedRunRecord(Record):
     """A run of an experiment; ``reused_from`` is the path of another experiment's run with the same result."""
 
     variant: str
-    seed: int
+    seed: Seed
     run_hash: str
     directory: str
     reused_from: str | None = None
@@ -302,10 +414,10 @@ class ExperimentRecord(Record):
     file: str | None = None
     text: str = ""
     command: str
-    created: str
+    created: Date
     axes: tuple[str, ...]
     baseline: str
-    seeds: tuple[int, ...]
+    seeds: tuple[Seed, ...]
     variants: tuple[VariantRecord, ...]
     tuning: TuningRecord | None = None
     excluded: tuple[ExcludedRecord, ...] = ()
@@ -316,9 +428,41 @@ class ExperimentRecord(Record):
     metrics: ReportedMetrics
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
-    data: JsonObject
+    data: DataRecord
     runs: tuple[PlannedRunRecord, ...]
     versions: Versions
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        """Check that every slug is that of a variant, and that no variant and no run is listed twice."""
+        known = Counter(variant.slug for variant in self.variants)
+        for field, slug in self._slugs():
+            if slug not in known:
+                raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
+        listed = {"variants": known, "runs": Counter((run.variant, run.seed) for run in self.runs)}
+        for field, counts in listed.items():
+            twice = next((name for name, count in counts.items() if count > 1), None)
+            if twice is not None:
+                raise ValueError(f"{field}: {shown(twice)} is listed twice")
+        return self
+
+    def _slugs(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each field that refers to a variant, and the slug."""
+        yield "baseline", self.baseline
+        for variant in self.variants:
+            if variant.equal_to is not None:
+                yield "variants.equal_to", variant.equal_to
+        for run in self.runs:
+            yield "runs.variant", run.variant
+        for contrast in self.contrasts:
+            yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
+        for claim in self.published.claims if self.published else ():
+            yield from (("published.claims", slug) for slug in (claim.variant, claim.against) if slug is not None)
+        if self.path:
+            yield from (("path", end.slug) for end in (self.path.start, self.path.end))
+            for choice in self.path.choices:
+                yield from (("path.choices", slug) for slug in (choice.alone, choice.without) if slug is not None)
+            yield from (("path.permutations", step.slug) for steps in self.path.permutations for step in steps)
 
     @property
     def by_slug(self) -> dict[str, VariantRecord]:
@@ -341,8 +485,8 @@ class ExecutionRecord(Record):
     """How a run is trained: the run hashes of its stack, its member index, threads, device and precision."""
 
     stack: tuple[str, ...]
-    member: int
-    threads: int
+    member: Count
+    threads: Count
     device: str | None
     dtype: str
 
@@ -353,8 +497,8 @@ class ImportedRecord(Record):
     file: str
     sha256: str
     form: str
-    words: Mapping[str, int]
-    positions: int | None
+    words: Sides
+    positions: Count | None
 
 
 class RunRecord(ResolvedVariant):
@@ -364,14 +508,14 @@ class RunRecord(ResolvedVariant):
     run_hash: str
     experiment: str
     variant: str
-    seed: int
+    seed: Seed
     plugins: tuple[PluginRecord, ...]
-    data: JsonObject
+    data: DataRecord
     execution: ExecutionRecord | None = None
     recipe: str | None = None
     imported: ImportedRecord | None = None
     versions: Versions
-    created: str
+    created: Date
 
     @property
     def sources(self) -> dict[tuple[str, str], str]:
@@ -385,13 +529,13 @@ class StatusRecord(Record):
     state: str = Field(states.PLANNED, pattern=f"^({'|'.join(sorted(states.STORED))})$")
     reason: str | None = None
     signature: str | None = None
-    step: int = 0
-    steps: int | None = None
-    started: str | None = None
-    ended: str | None = None
-    attempt: int = 0
+    step: Count = 0
+    steps: Count | None = None
+    started: Date | None = None
+    ended: Date | None = None
+    attempt: Count = 0
     host: str | None = None
-    pid: int | None = None
+    pid: Count | None = None
 
 
 class BackendRecord(Record):
@@ -401,16 +545,40 @@ class BackendRecord(Record):
     why: str
 
 
+class DecodingRecord(TypedDict):
+    """How translations were generated; ``size`` and ``length_penalty`` belong to beam search."""
+
+    decode: str
+    max_length: NotRequired[Count]
+    size: NotRequired[Count]
+    length_penalty: NotRequired[NonNegative]
+
+
+class BucketRecord(TypedDict):
+    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None."""
+
+    bucket: str
+    low: Count
+    high: Count | None
+    n: Count
+    target_tokens: NotRequired[Count]
+    loss: NotRequired[NonNegative | None]
+    exact_match: NotRequired[Fraction | None]
+    bleu: NotRequired[Percent | None]
+    chrf: NotRequired[Percent | None]
+    bleu_counts: NotRequired[Annotated[list[Count], Field(min_length=10, max_length=10)]]
+
+
 class ResultsRecord(Record):
     """The final scores of a run."""
 
-    metrics: Mapping[str, int | float | None]
-    buckets: tuple[Mapping[str, Any], ...]
+    metrics: Mapping[MetricName, int | float | None]
+    buckets: tuple[BucketRecord, ...]
     signatures: Mapping[str, str]
-    decoding: Mapping[str, Any] | None = None
-    padding: Mapping[str, float] | None = None
-    best_step: int | None
-    stopped_early: bool
+    decoding: DecodingRecord | None = None
+    padding: Mapping[str, Fraction] | None = None
+    best_step: Count | None
+    stopped_early: StrictBool
     backend: BackendRecord | None = None
     notes: tuple[str, ...]
 
@@ -420,22 +588,79 @@ class HeadMetrics(Record):
 
     model_config = ConfigDict(extra="ignore")
 
-    metrics: Mapping[str, int | float | None]
+    metrics: Mapping[HeadMetricName, int | float | None]
 
 
-def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads) -> R | None:
+class HeadScores(TypedDict):
+    """Scores of a model, or their changes."""
+
+    loss: Number
+    bleu: NotRequired[Number]
+    exact_match: NotRequired[Number]
+
+
+HeadRecord = TypedDict(
+    "HeadRecord",
+    {
+        "role": Role,
+        "layer": Count,
+        "head": Count,
+        "without-one": HeadScores,
+        "only-one": HeadScores,
+        "entropy": NotRequired[Number],
+        "distance": NotRequired[Number],
+    },
+)
+"""The changes of the scores if a head, or every other head of its layer, is masked."""
+
+
+class HeadsRecord(TypedDict):
+    """The content of ``heads.json``."""
+
+    format: Literal[1]
+    split: str
+    whole: HeadScores
+    heads: list[HeadRecord]
+    metrics: dict[HeadMetricName, Number | None]
+
+
+def _equal_names(record: HeadsRecord) -> HeadsRecord:
+    names = record["whole"].keys()
+    for number, head in enumerate(record["heads"]):
+        if not head["without-one"].keys() == head["only-one"].keys() == names:
+            raise ValueError(f"heads.{number}: expected {', '.join(names)} in without-one and only-one")
+    return record
+
+
+class VocabularyRecord(Record):
+    """The words of each side by id; None for a checkpoint that was imported without them."""
+
+    source: tuple[str, ...] | None
+    target: tuple[str, ...] | None
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            raise ValueError("expected the words of both sides, or null for both")
+        return self
+
+
+def read_record(
+    kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = files.MAX_BYTES
+) -> R | None:
     """Read a record from a JSON file; return None if there is no such file.
 
     Args:
         kind: The type of the record.
         path: The file.
         parse: Parses the text of the file.
+        max_bytes: Maximum size of the file.
 
     Raises:
         HeadToHeadError: If the content is invalid; names the file and the first invalid field.
     """
     try:
-        content = files.read_json(path, parse)
+        content = files.read_json(path, parse, max_bytes)
     except FileNotFoundError:
         return None
     try:
@@ -443,10 +668,20 @@ def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.lo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
-        raise HeadToHeadError(
-            f"cannot read '{path}': {f'{field}: ' if field else ''}{first['msg']}; restore it, or move its folder away"
-        ) from error
+        message = first["msg"].removeprefix("Value error, ")
+        problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
+        raise HeadToHeadError(f"cannot read '{path}': {problem}; restore it, or move its folder away") from error
     return record
+
+
+def read_heads(run: Path) -> HeadsRecord | None:
+    """Return the content of a run's ``heads.json``, or None if there is no such file.
+
+    Raises:
+        HeadToHeadError: If the file is damaged.
+    """
+    kind: Any = Annotated[HeadsRecord, AfterValidator(_equal_names)]
+    return cast(HeadsRecord | None, read_record(kind, run / HEADS))
 
 
 def read_status(run: Path) -> StatusRecord:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.storage.frames import Frames
+
+COLUMNS = ("source", "references", "hypothesis", "exact")
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,25 @@ class Translation:
 
 
 def read_translations(path: Path) -> list[Translation]:
-    """Read ``translations.tsv``; return an empty list if there is no such file."""
-    if not path.is_file():
+    """Read ``translations.tsv``; return an empty list if there is no such file.
+
+    Raises:
+        HeadToHeadError: If the file is damaged; names the line.
+    """
+    try:
+        lines = files.read_text(path, files.LARGE_BYTES).removesuffix("\n").split("\n")
+    except FileNotFoundError:
         return []
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[1:]]
-    return [Translation(row[0], row[1], row[2], row[3] == "1") for row in rows if len(row) == 4]
+    translations = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("\t")
+        if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
+            raise HeadToHeadError(
+                f"cannot read '{path}': line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs; "
+                "restore it, or move its folder away"
+            )
+        translations.append(Translation(cells[0], cells[1], cells[2], cells[3] == "1"))
+    return translations
 
 
 def median_seed(frames: Frames, slug: str, metric: str) -> int | None:

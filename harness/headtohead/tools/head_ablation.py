@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
+from headtohead.storage.attention_maps import read_probes
 from headtohead.storage.leases import Busy
+from headtohead.storage.records import HEADS, read_heads
 from headtohead.storage.run_directory import leased
 from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
-
-FILE = "heads.json"
 
 
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
@@ -28,13 +27,13 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
             process writes the run.
     """
-    if (path / FILE).is_file() and not fresh:
-        stored: dict[str, Any] = files.read_json(path / FILE)
-        return stored
+    stored = None if fresh else read_heads(path)
+    if stored is not None:
+        return dict(stored)
     record = _measure(load(path), decode)
     try:
         with leased(path) as run_writer:
-            run_writer.write_json(FILE, record)
+            run_writer.write_json(HEADS, record)
     except Busy as error:
         raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
     return record
@@ -65,11 +64,8 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
 
 def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
     """Return entropy and mean distance of each head, averaged over the recorded sentences."""
-    probes_file = path / "attention" / "probes.json"
-    if not probes_file.is_file():
-        return {}
     values: dict[tuple[str, int, int], dict[str, list[float]]] = {}
-    for probe in files.read_json(probes_file):
+    for probe in read_probes(path):
         for role, layers in probe["heads"].items():
             for layer, heads in enumerate(layers):
                 for head, statistics in enumerate(heads):

@@ -132,7 +132,22 @@ def bare_experiment() -> Callable[..., str]:
             ReportedMetrics,
             VariantRecord,
         )
+        from headtohead.testing.tiny import tiny_config
 
+        config = tiny_config().model_dump(mode="json")
+        data = {
+            "dataset": "toy-grammar",
+            "data_hash": "",
+            "licence": None,
+            "citation": None,
+            "languages": [],
+            "split": "iid",
+            "normalise": "none",
+            "tokens": "word",
+            "counts": {},
+            "vocabulary": {"source": 1, "target": 1},
+            "notes": [],
+        }
         variants = [
             VariantRecord(
                 slug=slug,
@@ -152,7 +167,7 @@ def bare_experiment() -> Callable[..., str]:
                 decoding_limit=1,
                 order_invariant=False,
                 pitfalls=(),
-                config={},
+                config=config,
             )
             for slug, equal in equal_to.items()
         ]
@@ -170,7 +185,7 @@ def bare_experiment() -> Callable[..., str]:
             metrics=ReportedMetrics(primary="test/exact_match", report=()),
             probes=(),
             notes=(),
-            data={},
+            data=data,
             runs=tuple(
                 PlannedRunRecord(variant=slug, seed=seed, run_hash=f"{slug}{seed}", directory=directory)
                 for slug, seed, directory in runs

@@ -76,14 +76,15 @@ def opened(path: Path) -> Iterator[FileIO]:
     try:
         # Without O_NONBLOCK, opening a FIFO waits for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise HeadToHeadError(unreadable(path, "not a regular file"))
         with open(descriptor, "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise HeadToHeadError(_unreadable(path, "not a regular file"))
             yield file
     except FileNotFoundError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character
-        raise HeadToHeadError(_unreadable(path, getattr(error, "strerror", None) or str(error))) from error
+    except OSError as error:
+        raise HeadToHeadError(unreadable(path, error.strerror or str(error))) from error
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
@@ -97,7 +98,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise HeadToHeadError(
-                _unreadable(path, f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB")
+                unreadable(path, f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB")
             )
         return file.read()
 
@@ -120,7 +121,7 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     try:
         return str(content, "utf-8")
     except UnicodeDecodeError as error:
-        raise HeadToHeadError(_unreadable(path, f"not UTF-8 text (byte {error.start})")) from error
+        raise HeadToHeadError(unreadable(path, f"not UTF-8 text (byte {error.start})")) from error
 
 
 def read_json(path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = MAX_BYTES) -> Any:
@@ -143,14 +144,15 @@ def read_json(path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: i
         return content
     except UnicodeEncodeError as error:
         reason = "not valid JSON (half of a surrogate pair)"
-        raise HeadToHeadError(_unreadable(path, reason)) from error
+        raise HeadToHeadError(unreadable(path, reason)) from error
     except ValueError as error:
-        raise HeadToHeadError(_unreadable(path, f"not valid JSON ({error})")) from error
+        raise HeadToHeadError(unreadable(path, f"not valid JSON ({error})")) from error
     except RecursionError as error:
-        raise HeadToHeadError(_unreadable(path, "not valid JSON (nested too deeply)")) from error
+        raise HeadToHeadError(unreadable(path, "not valid JSON (nested too deeply)")) from error
 
 
-def _unreadable(path: Path, reason: str) -> str:
+def unreadable(path: Path | str, reason: str) -> str:
+    """Return the message for a record that cannot be read."""
     return f"cannot read '{path}': {reason}; restore it, or move its folder away"
 
 

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path, PurePosixPath
 
 from headtohead.errors import HeadToHeadError
+from headtohead.files import unreadable
 
 
 def inside(root: Path, *names: object, tree: bool = False) -> Path:
@@ -108,5 +109,5 @@ def _find_link(folder: Path | str) -> str | None:
             if link is not None:
                 return link
         elif not entry.is_file(follow_symlinks=False):
-            raise HeadToHeadError(f"'{entry.path}' is neither a file nor a folder; remove it")
+            raise HeadToHeadError(unreadable(entry.path, "not a regular file"))
     return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, cast
 
@@ -84,8 +84,8 @@ AxisValue = Annotated[Scalar, AfterValidator(_axis_value)]
 
 def _date(text: str) -> str:
     moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None or not 1970 <= moment.astimezone(UTC).year <= 9998:
-        raise ValueError("expected a date from 1970 to 9998 with a time zone")
+    if moment.tzinfo is None or not 1971 <= moment.year <= 9998:
+        raise ValueError("expected a date from 1971 to 9998 with a time zone")
     return text
 
 
@@ -670,7 +670,7 @@ def read_record(
         field = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
-        raise HeadToHeadError(f"cannot read '{path}': {problem}; restore it, or move its folder away") from error
+        raise HeadToHeadError(files.unreadable(path, problem)) from error
     return record
 
 

@@ -36,10 +36,8 @@ def read_translations(path: Path) -> list[Translation]:
     for number, line in enumerate(lines[1:], start=2):
         cells = line.split("\t")
         if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
-            raise HeadToHeadError(
-                f"cannot read '{path}': line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs; "
-                "restore it, or move its folder away"
-            )
+            expected = f"line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs"
+            raise HeadToHeadError(files.unreadable(path, expected))
         translations.append(Translation(cells[0], cells[1], cells[2], cells[3] == "1"))
     return translations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 LOWER_IS_BETTER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate")
@@ -38,7 +39,11 @@ RANGES = {
 }
 """The minimum and maximum of scores."""
 
+ROUNDING = 1e-6
+"""Tolerance of ranges: sacreBLEU returns 100.00000000000004 for equal texts."""
 
+
+@cache
 def span(metric: str) -> tuple[float, float]:
     """Return the minimum and maximum of a metric; effects of masking heads are unbounded.
 
@@ -48,6 +53,22 @@ def span(metric: str) -> tuple[float, float]:
     split, _, leaf = metric.rpartition("/")
     known = None if split.startswith("heads/") else RANGES.get(leaf.removesuffix("_unpadded"))
     return known or (-math.inf, math.inf)
+
+
+def in_range(metric: str, value: object) -> bool:
+    """Return whether a value is missing (None or NaN) or a number in the range of the metric.
+
+    >>> in_range("test/exact_match", 0.5), in_range("test/exact_match", 1.5), in_range("valid/loss", "0.5")
+    (True, False, False)
+    """
+    if value is None:
+        return True
+    if type(value) is int:
+        value = float(value) if abs(value) < 2**63 else None
+    if type(value) is not float:
+        return False
+    low, high = span(metric)
+    return value != value or low - ROUNDING <= value <= high + ROUNDING
 
 
 def is_loss(metric: str) -> bool:

@@ -177,7 +177,7 @@ def bare_experiment() -> Callable[..., str]:
             command="h2h run x.yaml",
             created="2026-01-05T10:00:00Z",
             axes=(),
-            baseline="a",
+            baseline=next(iter(equal_to)),
             seeds=tuple(dict.fromkeys(seed for _, seed, _ in runs)),
             variants=tuple(variants),
             contrasts=(),

@@ -144,7 +144,22 @@ def bare_experiment() -> Callable[..., str]:
             ReportedMetrics,
             VariantRecord,
         )
+        from headtohead.testing.tiny import tiny_config
 
+        config = tiny_config().model_dump(mode="json")
+        data = {
+            "dataset": "toy-grammar",
+            "data_hash": "",
+            "licence": None,
+            "citation": None,
+            "languages": [],
+            "split": "iid",
+            "normalise": "none",
+            "tokens": "word",
+            "counts": {},
+            "vocabulary": {"source": 1, "target": 1},
+            "notes": [],
+        }
         variants = [
             VariantRecord(
                 slug=slug,
@@ -164,7 +179,7 @@ def bare_experiment() -> Callable[..., str]:
                 decoding_limit=1,
                 order_invariant=False,
                 pitfalls=(),
-                config={},
+                config=config,
             )
             for slug, equal in equal_to.items()
         ]
@@ -174,7 +189,7 @@ def bare_experiment() -> Callable[..., str]:
             command="h2h run x.yaml",
             created="2026-01-05T10:00:00Z",
             axes=(),
-            baseline="a",
+            baseline=next(iter(equal_to)),
             seeds=tuple(dict.fromkeys(seed for _, seed, _ in runs)),
             variants=tuple(variants),
             contrasts=(),
@@ -182,7 +197,7 @@ def bare_experiment() -> Callable[..., str]:
             metrics=ReportedMetrics(primary="test/exact_match", report=()),
             probes=(),
             notes=(),
-            data={},
+            data=data,
             runs=tuple(
                 PlannedRunRecord(variant=slug, seed=seed, run_hash=f"{slug}{seed}", directory=directory)
                 for slug, seed, directory in runs

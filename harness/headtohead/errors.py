@@ -9,7 +9,9 @@ import traceback
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES})
+_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+)
 
 
 class HeadToHeadError(Exception):
@@ -69,7 +71,8 @@ def shown_path(path: Path | str) -> str:
 def is_disk_error(error: BaseException | None) -> bool:
     """Return whether an error or one of its causes is a full or unwritable disk.
 
-    Full: no space left, an exceeded quota, or a file above the size limit.
+    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, or a folder in
+    the place of a file or a file in the place of a folder.
     """
     while error is not None:
         if _errno(error) in _DISK:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,12 @@ from headtohead.errors import HeadToHeadError
 
 TEMPORARY = ".tmp"
 """Suffix of temporary files."""
+
+MAX_BYTES = 64 * 2**20
+"""Maximum size of a record that is read as a whole."""
+
+LARGE_BYTES = 256 * 2**20
+"""Maximum size of ``experiment.json``, ``metrics.jsonl`` and ``translations.tsv``."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -57,25 +66,95 @@ def remove_temporary(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def read_json(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
+@contextmanager
+def opened(path: Path) -> Iterator[FileIO]:
+    """Open a regular file for reading.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        HeadToHeadError: If the path is a folder, a FIFO or a device, or the file cannot be read.
+    """
+    try:
+        # Without O_NONBLOCK, opening a FIFO waits for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise HeadToHeadError(unreadable(path, "not a regular file"))
+        with open(descriptor, "rb", buffering=0) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise HeadToHeadError(unreadable(path, error.strerror or str(error))) from error
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        HeadToHeadError: If it is not a regular file, is larger than ``max_bytes``, or cannot be read.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise HeadToHeadError(
+                unreadable(path, f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB")
+            )
+        return file.read()
+
+
+def read_tail(path: Path, max_bytes: int) -> bytes:
+    """Return the last ``max_bytes`` bytes of a regular file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        HeadToHeadError: If it is not a regular file or cannot be read.
+    """
+    with opened(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
+        return file.read(max_bytes)
+
+
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """Return the text of a UTF-8 file; raises as `read_bytes`, and if the text is not UTF-8."""
+    content = read_bytes(path, max_bytes)
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError as error:
+        raise HeadToHeadError(unreadable(path, f"not UTF-8 text (byte {error.start})")) from error
+
+
+def read_json(path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = MAX_BYTES) -> Any:
     """Return the content of a JSON file.
 
     Args:
         path: The file.
         parse: Parses the text; raises ValueError for text that is not JSON.
+        max_bytes: Maximum size of the file.
 
     Raises:
         FileNotFoundError: If there is no such file.
         HeadToHeadError: If the file cannot be read or is not JSON.
     """
+    text = read_text(path, max_bytes)
     try:
-        with open(path, "rb", buffering=0) as file:
-            return parse(str(file.read(), "utf-8"))
-    except FileNotFoundError:
-        raise
-    except (ValueError, OSError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or f"not valid JSON ({error})"
-        raise HeadToHeadError(f"cannot read '{path}': {reason}; restore it, or move its folder away") from error
+        content = parse(text)
+        if "\\ud" in text or "\\uD" in text:  # an escaped half of a surrogate pair, which is no text
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except UnicodeEncodeError as error:
+        reason = "not valid JSON (half of a surrogate pair)"
+        raise HeadToHeadError(unreadable(path, reason)) from error
+    except ValueError as error:
+        raise HeadToHeadError(unreadable(path, f"not valid JSON ({error})")) from error
+    except RecursionError as error:
+        raise HeadToHeadError(unreadable(path, "not valid JSON (nested too deeply)")) from error
+
+
+def unreadable(path: Path | str, reason: str) -> str:
+    """Return the message for a record that cannot be read."""
+    return f"cannot read '{path}': {reason}; restore it, or move its folder away"
 
 
 def sha256(path: Path) -> str:

@@ -44,7 +44,7 @@ def on_evaluation(run, step, metrics):
 
 def wait_for_a_step(study: Study) -> None:
     end = time.monotonic() + 240
-    while not any(folder.read_progress().get("step") for folder in stack_folders(study.experiment)):
+    while not any((folder.read_progress() or {"step": 0})["step"] for folder in stack_folders(study.experiment)):
         assert time.monotonic() < end, "nothing is trained"
         time.sleep(0.01)
 

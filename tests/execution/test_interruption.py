@@ -35,7 +35,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 def step_of(study: Study) -> int:
-    steps = [folder.read_progress().get("step", 0) for folder in stack_folders(study.experiment)]
+    steps = [(folder.read_progress() or {"step": 0})["step"] for folder in stack_folders(study.experiment)]
     return max(steps, default=0)
 
 

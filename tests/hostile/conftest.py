@@ -7,15 +7,20 @@ tier.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -91,3 +96,79 @@ def refusal() -> Refusal:
         return str(lines[0].removeprefix("h2h: "))
 
     return line
+
+
+SMALL: dict[str, Any] = {
+    "question": "Does it matter?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 100},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
+        "train": {"steps": 8, "batch_tokens": 128, "evaluate_every": 4},
+    },
+    "baseline": {"positional": "sinusoidal"},
+    "design": [{"product": {"positional": ["sinusoidal", "none"]}}],
+    "seeds": 2,
+}
+
+
+@dataclass(frozen=True)
+class SmallStudy:
+    """A finished study of two variants with two seeds; ``run`` is the baseline's first run, with all files."""
+
+    folder: Path
+    cache: Path
+    here: Callable[..., subprocess.CompletedProcess[str]]
+
+    @property
+    def experiment(self) -> Path:
+        return self.folder / "runs" / "small"
+
+    @property
+    def run(self) -> Path:
+        return next(self.experiment.glob("sinusoidal-s1-*"))
+
+    @property
+    def stack(self) -> Path:
+        return next(self.experiment.glob(".stacks/*"))
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Call a command in this process; the argument RUN stands for the run's name."""
+        words = [self.run_name if argument == "RUN" else argument for argument in arguments]
+        return self.here(self.folder, *words, H2H_CACHE=str(self.cache))
+
+    @property
+    def run_name(self) -> str:
+        return next(path.name for path in self.experiment.iterdir() if path.name.startswith("sinusoidal-s1-"))
+
+    def copy(self, folder: Path) -> SmallStudy:
+        """Return a copy in another folder."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return SmallStudy(folder, self.cache, self.here)
+
+    def change(self, path: Path, change: Callable[[Any], Any]) -> None:
+        """Replace the content of a JSON file."""
+        path.write_text(json.dumps(change(json.loads(path.read_text("utf-8")))), encoding="utf-8")
+
+    def recompute_checksums(self) -> None:
+        """Recompute the checksums of the run's files in status.json, as somebody who edits the files can."""
+        status = self.run / "status.json"
+        if not status.is_file() or "files" not in (record := json.loads(status.read_bytes())):
+            return
+        for name in record["files"]:
+            if (self.run / name).is_file():
+                record["files"][name] = hashlib.sha256((self.run / name).read_bytes()).hexdigest()
+        status.write_text(json.dumps(record), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def small_study(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Callable[..., Any]) -> SmallStudy:
+    """The undamaged study; tests damage a copy."""
+    study = SmallStudy(tmp_path_factory.mktemp("small"), cache, h2h_here)
+    (study.folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headtohead.report.writing.draw", lambda content: {})
+        done = study.call("run", "small.yaml", "--no-tracking", "--workers", "1")
+        assert done.returncode == 0, done.stderr
+        done = study.call("ablate-heads", "RUN", "--no-decode")
+    assert done.returncode == 0, done.stderr
+    return study

@@ -18,6 +18,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from headtohead.storage.run_directory import checksums
+from headtohead.testing.tiny import tiny_config
 
 CEILING = 0.53
 VERSIONS = {
@@ -139,18 +140,17 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "order_invariant": axes.get("positional") == "none",
         "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
-        "config": {
-            "data": {
-                "dataset": "toy-grammar",
-                "tokens": "word",
-                "vocabulary": {"min_count": 1, "max_size": None, "shared": False},
-            },
-            "quirks": {"min_vocab_size": None},
-            "positional": {"encoder": {"name": str(axes.get("positional", "sinusoidal")), "options": {}}},
-            "train": {"label_smoothing": 0.0, "batch_tokens": 2048, "lr": 0.003},
-            **study.config(axes),
-        },
+        "config": _config(study, axes),
     }
+
+
+def _config(study: Study, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a complete configuration; ``study.config`` changes fields of its sections."""
+    config = tiny_config(train={"batch_tokens": 2048, "lr": 0.003}).model_dump(mode="json")
+    config["positional"]["encoder"]["name"] = str(axes.get("positional", "sinusoidal"))
+    for section, changes in study.config(axes).items():
+        config[section] |= changes
+    return config
 
 
 def _data(study: Study) -> dict[str, Any]:

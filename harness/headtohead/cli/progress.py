@@ -105,7 +105,7 @@ class ProgressBarWatcher:
             if folder.path.name in self.finished or not folder.path.exists():
                 done += 1.0
             elif progress := folder.read_progress():
-                done += 0.98 * progress["step"] / max(1, progress["steps"])
+                done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
         self.bar.update(self.task, completed=done)
 
     def ended(self, folder: StackFolder, code: int) -> None:

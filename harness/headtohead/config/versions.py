@@ -8,8 +8,13 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from headtohead.config.builder import FAMILIES
+from headtohead.config.source_location import dotted
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import ROLES
@@ -39,22 +44,33 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     return [registry.find(family, name) for family, name in used]
 
 
-def refuse_unregistered(config: RunConfig, registry: Registry, run: str) -> None:
-    """Raise if an entry of a recorded configuration is not registered in this process.
+def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -> RunConfig:
+    """Return the configuration of a record if this process can build its model.
 
     Records contain the names of entries, not their code.
 
     Raises:
-        HeadToHeadError: With the first missing entry and how to register it.
+        HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
+            that its entry refuses.
     """
-    named = [("dataset", config.data.dataset)]
-    named += [(family, chosen.name) for family, chosen in _entries(config)]
-    for family, name in named:
-        if name not in registry.entries[family]:
+    config = RunConfig.model_validate(recorded)
+    used = [("dataset", EntryConfig(name=config.data.dataset, options=config.data.options)), *_entries(config)]
+    for family, chosen in used:
+        if chosen.name not in registry.entries[family]:
             raise HeadToHeadError(
-                f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
+                f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
                 "plugin that defines it with --plugin FILE, or install its package"
             )
+        options = registry.find(family, chosen.name).entry.Options
+        try:
+            options.model_validate(chosen.options)
+        except ValidationError as error:
+            field, message = format_validation_error(error, options, chosen.options)
+            raise HeadToHeadError(
+                f"the record of run '{run}' is damaged: {family} '{chosen.name}': {dotted(field)}: {message}; restore "
+                "it, or move its folder away"
+            ) from error
+    return config
 
 
 def _entries(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:

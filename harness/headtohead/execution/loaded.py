@@ -10,19 +10,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headtohead import files
 from headtohead.config.project import runs_folder
-from headtohead.config.versions import refuse_unregistered
+from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.execution.import_checkpoint import tokenisers_of
 from headtohead.model.grouping import translate_each
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
-from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord
+from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord, VocabularyRecord, read_record
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
@@ -269,13 +269,15 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     directory = RunDirectory(path)
     directory.require_done()
     record = directory.record
-    config = RunConfig.model_validate(record.config)
-    refuse_unregistered(config, current(), path.name)
+    config = recorded_config(record.config, current(), path.name)
     imported = record.imported
-    words = _imported_words(directory, config, record) if imported else _prepared(path, config, record)
-    sizes = imported.words if imported else record.data["vocabulary"]
-    model = Transformer(config, [1], sizes["source"], sizes["target"])
-    weights, _ = checkpoint.load(directory.verified(CHECKPOINT))
+    if imported:
+        words, sizes = _imported_words(directory, config, record), (imported.words["source"], imported.words["target"])
+    else:
+        words = _prepared(path, config, record)
+        sizes = len(words.source_vocabulary), len(words.target_vocabulary)
+    weights = checkpoint.load_weights(directory.verified(CHECKPOINT), _shapes(config, sizes, path))
+    model = Transformer(config, [1], *sizes)
     if config.train.precision == "float64":
         model.double()
     if dtype is not None:
@@ -283,6 +285,26 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     checkpoint.load_members(model, [weights])
     rows = imported.positions if imported else None
     return LoadedRun(path, config, model.eval(), words, record.decoding_limit, imported is not None, rows)
+
+
+def _shapes(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, torch.Size]:
+    """Return name and shape of every weight, without allocating memory.
+
+    Raises:
+        HeadToHeadError: If the model does not fit into the memory of this machine.
+    """
+    try:
+        model = Transformer(config, None, *sizes)
+        tensors = [*model.parameters(), *model.buffers()]
+        fits = sum(tensor.numel() * tensor.element_size() for tensor in tensors) <= machine_memory()
+    except RuntimeError:  # a tensor of more than 2**63 bytes
+        fits = False
+    if not fits:
+        raise HeadToHeadError(
+            f"the model of '{path / RUN}' does not fit into the memory of this machine; if its sizes are wrong, "
+            "restore the file, or move its folder away"
+        )
+    return {name: weights.shape[1:] for name, weights in model.state_dict().items()}
 
 
 def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
@@ -298,11 +320,19 @@ def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
 
 def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> PreparedData | None:
     """Return the stored vocabularies of an imported run; None if it has none."""
-    stored = files.read_json(run.verified(VOCABULARY))
-    if stored["source"] is None:
+    file = run.verified(VOCABULARY)
+    stored = read_record(VocabularyRecord, file)
+    if stored is None or stored.source is None or stored.target is None:
         return None
     unknown = config.data.vocabulary.unknown
-    source, target = (Vocabulary(stored[side], unknown=unknown) for side in ("source", "target"))
+    source, target = (Vocabulary(list(words), unknown=unknown) for words in (stored.source, stored.target))
+    rows = record.imported.words if record.imported else {}
+    for side, vocabulary in (("source", source), ("target", target)):
+        if len(vocabulary) > rows[side]:
+            raise HeadToHeadError(
+                f"'{file}' has {len(vocabulary)} {side} words, the checkpoint {rows[side]}; repeat h2h "
+                "import-checkpoint"
+            )
     data_hash = record.data["data_hash"]
     tokenisers = tokenisers_of(config.data)
     return PreparedData(source, target, {}, dict(record.data), data_hash, tokenisers)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import torch
 
-from headtohead.config.versions import drift, plugins_of, refuse_unregistered
+from headtohead.config.versions import drift, plugins_of, recorded_config
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import find_run
 from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, Watcher, run_stacks
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import CHECKPOINT, RESULTS
@@ -52,7 +51,7 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
         original.verified(name)
     stack = _stack_of(path)
     for _, config, _ in stack.record.variants:
-        refuse_unregistered(RunConfig.model_validate(config), current(), path.name)
+        recorded_config(config, current(), path.name)
     folder = _copy(stack, inside(path.parent, ".reproduced", path.name))
     stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1), watcher, folder.experiment)
     new = RunDirectory(folder.experiment / path.name)
@@ -83,8 +82,9 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
-    old_weights, _ = checkpoint.load(original.verified(CHECKPOINT))
-    new_weights, _ = checkpoint.load(new.verified(CHECKPOINT))
+    new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
+    shapes = {name: weights.shape for name, weights in new_weights.items()}
+    old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), shapes)
     distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
     equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
     before, after = (run.results.metrics if run.results else {} for run in (original, new))
@@ -96,13 +96,17 @@ def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
     name = original.path.name
     if equal_weights and not different:
         return Reproduction(True, f"{name}: weights and scores are bit-for-bit equal")
-    shown = ", ".join(f"{metric} {a:.6g} then, {b:.6g} now" for metric, (a, b) in different.items())
+    shown = ", ".join(f"{metric} {_number(a)} then, {_number(b)} now" for metric, (a, b) in different.items())
     summary = f"{name}: weights differ by at most {distance:.2g}; {shown or 'scores are equal'}"
     changed = ", ".join(_drift(original)) or "no recorded version"
     return Reproduction(False, f"{summary}; changed since: {changed}")
 
 
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"
+
+
 def _drift(run: RunDirectory) -> list[str]:
     record = run.record
-    config = RunConfig.model_validate(record.config)
+    config = recorded_config(record.config, current(), run.path.name)
     return list(drift(record.versions, record.sources, plugins_of(config, current())))

@@ -527,7 +527,10 @@ class _Execution:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    try:
+        lines = str(files.read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
+    except (FileNotFoundError, HeadToHeadError):
+        lines = []
     return lines[-1].strip() if lines else "no message"
 
 

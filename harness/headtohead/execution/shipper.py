@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headtohead import files
 from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import inside
@@ -137,5 +138,8 @@ def _left(until: float) -> float:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    try:
+        lines = str(files.read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
+    except (FileNotFoundError, HeadToHeadError):
+        lines = []
     return lines[-1].strip() if lines else "no message"

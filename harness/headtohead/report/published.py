@@ -149,7 +149,7 @@ def _setup_value(frames: Frames, name: str) -> Any:
         "seeds": len(frames.seeds),
         "decoding": _decoding(variant.config.get("evaluate", {})),
     }
-    return values[name]
+    return values.get(name)
 
 
 def _decoding(evaluate: Mapping[str, Any]) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import TypedDict
 
-from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.records import MAPS, PROBES
+from headtohead.schema.roles import ROLES
+from headtohead.storage.records import MAPS, PROBES, NonNegative, Role, read_record
 from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,29 @@ def head_statistics(weights: ArrayLike) -> HeadStatistics:
     return HeadStatistics(entropy(weights), mean_distance(weights))
 
 
+class HeadNumbers(TypedDict):
+    """Entropy in nats and mean distance in tokens of a head; None for a head without weights."""
+
+    entropy: NonNegative | None
+    distance: NonNegative | None
+
+
+class ProbeRecord(TypedDict):
+    """A probe sentence in ``probes.json``."""
+
+    source: str
+    target: str | None
+    target_from: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+    cross_tokens: NotRequired[list[str]]
+    heads: dict[Role, list[list[HeadNumbers]]]
+    weights: NotRequired[dict[Role, Literal["distribution", "positive", "signed"]]]
+    signed: bool
+    map_notes: NotRequired[dict[Role, str]]
+    fused_difference: float
+
+
 @dataclass(frozen=True)
 class ProbeMaps:
     """The attention maps of a probe sentence in a run, loaded at first access.
@@ -66,7 +89,7 @@ class ProbeMaps:
     """
 
     index: int
-    probe: Mapping[str, Any]
+    probe: ProbeRecord
     file: Path
 
     @cached_property
@@ -79,17 +102,33 @@ class ProbeMaps:
         from safetensors import SafetensorError, safe_open
 
         prefix = f"{self.index}/"
+        weights = {}
         try:
             with safe_open(self.file, framework="numpy") as tensors:
-                return {
-                    name.removeprefix(prefix): tensors.get_tensor(name)
-                    for name in tensors.keys()  # noqa: SIM118  (not a mapping)
-                    if name.startswith(prefix)
-                }
-        except SafetensorError as error:
-            raise HeadToHeadError(
-                f"'{self.file}' is not a readable safetensors file ({error}); remove it and run the experiment again"
-            ) from error
+                for name in tensors.keys():  # noqa: SIM118  (not a mapping)
+                    if name.startswith(prefix):
+                        role = name.removeprefix(prefix)
+                        self._check(name, role, tensors.get_slice(name))
+                        weights[role] = tensors.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise self._damaged(f"not a readable safetensors file ({error})") from error
+        for role, maps in weights.items():
+            if not np.isfinite(maps).all():
+                raise self._damaged(f"tensor '{prefix}{role}' has values that are not finite")
+        return weights
+
+    def _check(self, name: str, role: str, tensor: Any) -> None:
+        """Raise HeadToHeadError if a tensor has another type or shape than the maps of its role."""
+        if role not in ROLES:
+            raise self._damaged(f"tensor '{name}' is of no role; expected {', '.join(ROLES)}")
+        queries, keys = map(len, self.tokens(role))
+        kind, shape = tensor.get_dtype(), list(tensor.get_shape())
+        if kind != "F32" or len(shape) != 4 or shape[2:] != [queries, keys] or 0 in shape:
+            expected = f"F32 [layer, head, {queries}, {keys}]"
+            raise self._damaged(f"tensor '{name}' is {kind} {shape}, expected {expected}")
+
+    def _damaged(self, reason: str) -> HeadToHeadError:
+        return HeadToHeadError(f"cannot read '{self.file}': {reason}; remove the run and run the experiment again")
 
     def tokens(self, role: str) -> tuple[list[str], list[str]]:
         """Return the query tokens and the key tokens of ``role``."""
@@ -109,7 +148,17 @@ def load_maps(run: Path) -> list[ProbeMaps]:
     if not directory.has(PROBES):
         return []
     file = directory.verified(MAPS)
-    return [ProbeMaps(index, probe, file) for index, probe in enumerate(files.read_json(directory.verified(PROBES)))]
+    return [ProbeMaps(index, probe, file) for index, probe in enumerate(read_probes(run))]
+
+
+def read_probes(run: Path) -> list[ProbeRecord]:
+    """Return the records of a run's probe sentences; empty if none were recorded.
+
+    Raises:
+        HeadToHeadError: If ``probes.json`` is damaged.
+    """
+    directory = RunDirectory(run)
+    return (read_record(list[ProbeRecord], directory.verified(PROBES)) or []) if directory.has(PROBES) else []
 
 
 def _shares(weights: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

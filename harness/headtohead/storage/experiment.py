@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from headtohead.errors import HeadToHeadError
+from headtohead.files import LARGE_BYTES
 from headtohead.storage.paths import checked_name, inside, run_folder
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord, PlannedRunRecord, read_record
 
@@ -25,7 +26,7 @@ class ExperimentDirectory:
         Raises:
             HeadToHeadError: If the record is missing or damaged, or its name is not a valid folder name.
         """
-        record = read_record(ExperimentRecord, inside(path, EXPERIMENT))
+        record = read_record(ExperimentRecord, inside(path, EXPERIMENT), max_bytes=LARGE_BYTES)
         if record is None:
             raise HeadToHeadError(
                 f"'{path}' has no {EXPERIMENT}; start with h2h run FILE, or pass its runs folder with --runs"

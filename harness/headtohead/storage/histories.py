@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headtohead.errors import HeadToHeadError
+from headtohead import files
 from headtohead.storage.metrics import in_range
 
 LAST_TIME = 253_402_300_800.0
@@ -34,11 +34,9 @@ def read_metrics(path: Path) -> Iterator[MetricLine | None]:
         HeadToHeadError: If the file cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = files.read_bytes(path, files.LARGE_BYTES)
     except FileNotFoundError:
         return
-    except OSError as error:
-        raise HeadToHeadError(f"cannot read '{path}': {error.strerror}") from error
     yield from parse_metrics(content)
 
 

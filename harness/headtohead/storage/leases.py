@@ -7,7 +7,6 @@ another took over its lease cannot write afterwards.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -17,15 +16,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import psutil
 from filelock import FileLock, Timeout
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
-from headtohead.storage.records import StatusRecord, read_status
+from headtohead.storage.records import Number, StatusRecord, read_status
 
 FOLDER = ".leases"
 HEARTBEAT_SECONDS = 5.0
@@ -35,11 +36,27 @@ STALE_SECONDS = 60.0
 START_TOLERANCE = 2.0
 """Tolerance in seconds between two readings of the start time of a process."""
 
+MAX_LEASE_BYTES = 10_000
+
 LOCK_SECONDS = 1.0
 """Timeout for the lock of a lease, which its holder keeps while it writes a file."""
 
 LAYOUT_SECONDS = 600.0
 """Timeout while another process lays out stacks, which includes benchmarks of stack sizes."""
+
+
+class Holder(TypedDict):
+    """The content of a lease file: the process that holds the lease, and its token."""
+
+    token: str
+    pid: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
+    host: str
+    boot: str
+    namespace: str
+    started: Number | None
+
+
+_HOLDER: TypeAdapter[Holder] = TypeAdapter(Holder)
 
 
 class Busy(Exception):
@@ -127,7 +144,7 @@ class Lease:
 
     def _holds(self, run: Path) -> bool:
         holder, _ = _read(self._files[run])
-        return holder.get("token") == self._token
+        return holder is not None and holder["token"] == self._token
 
     def _beat(self) -> None:
         while not self._released.wait(HEARTBEAT_SECONDS):
@@ -140,7 +157,7 @@ class Lease:
                     os.utime(file)
 
 
-def holder_of(run: Path) -> dict[str, Any] | None:
+def holder_of(run: Path) -> Holder | None:
     """Return the lease of a run directory if a live process holds it, else None.
 
     Planning, status, workers, reports and tracking all use this check of liveness. Within the same boot and process
@@ -148,11 +165,11 @@ def holder_of(run: Path) -> dict[str, Any] | None:
     before a reboot, counts as alive while its heartbeat is at most ``STALE_SECONDS`` old.
     """
     holder, beat = _read(_lease_file(run))
-    if not holder:
+    if holder is None:
         return None
     if _identity().items() <= holder.items():
-        started = process_start(holder["pid"])
-        alive = started is not None and abs(started - holder["started"]) < START_TOLERANCE
+        now, then = process_start(holder["pid"]), holder["started"]
+        alive = now is not None and then is not None and abs(now - then) < START_TOLERANCE
     else:
         alive = time.time() - beat < STALE_SECONDS
     return holder if alive else None
@@ -225,15 +242,15 @@ def _lease_file(run: Path) -> Path:
     return run.parent / FOLDER / f"{run.name}.json"
 
 
-def _read(file: Path) -> tuple[dict[str, Any], float]:
-    """Return a lease and the time of its last heartbeat; an empty lease if there is none."""
+def _read(file: Path) -> tuple[Holder | None, float]:
+    """Return a lease and the time of its last heartbeat; None if there is no lease or the file is damaged."""
     try:
         # A single handle, because another process may replace the file between reading content and time.
-        with file.open(encoding="utf-8") as handle:
-            holder: dict[str, Any] = json.load(handle)
+        with files.opened(file) as handle:
+            holder = _HOLDER.validate_json(handle.read(MAX_LEASE_BYTES))
             return holder, os.fstat(handle.fileno()).st_mtime
-    except (FileNotFoundError, ValueError):  # not written yet, or lost in a power failure
-        return {}, 0.0
+    except (FileNotFoundError, ValidationError):  # not written yet, or lost in a power failure
+        return None, 0.0
 
 
 def _refuse_held(run: Path) -> None:

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path, PurePosixPath
 
 from headtohead.errors import HeadToHeadError
+from headtohead.files import unreadable
 
 
 def inside(root: Path, *names: object, tree: bool = False) -> Path:
@@ -89,7 +90,11 @@ def _is_link(path: Path) -> bool:
 
 
 def _find_link(folder: Path | str) -> str | None:
-    """Return the first symbolic link below a folder, or None."""
+    """Return the first symbolic link below a folder, or None.
+
+    Raises:
+        HeadToHeadError: If the folder contains a FIFO, a socket or a device, or cannot be read.
+    """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -99,7 +104,10 @@ def _find_link(folder: Path | str) -> str | None:
     for entry in entries:
         if entry.is_symlink():
             return entry.path
-        link = _find_link(entry.path) if entry.is_dir(follow_symlinks=False) else None
-        if link is not None:
-            return link
+        if entry.is_dir(follow_symlinks=False):
+            link = _find_link(entry.path)
+            if link is not None:
+                return link
+        elif not entry.is_file(follow_symlinks=False):
+            raise HeadToHeadError(unreadable(entry.path, "not a regular file"))
     return None

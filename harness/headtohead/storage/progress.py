@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from headtohead import files
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.storage import states
@@ -62,9 +62,9 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
     """
     is_file = target.suffix in (".yaml", ".yml")
     name = experiment_name(target) if is_file else target.name
-    if name and (runs_root / name / EXPERIMENT).is_file():
+    if name and (runs_root / name / EXPERIMENT).exists():
         return inside(runs_root, name)
-    if (target / EXPERIMENT).is_file():
+    if (target / EXPERIMENT).exists():
         return target
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     hint = nearest(name, known) if known else ""
@@ -107,9 +107,7 @@ def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
 def _pace(metrics: Path) -> tuple[int, float | None]:
     """Return the last logged step and the recent seconds per step."""
     try:
-        with metrics.open("rb") as handle:
-            handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL))
-            tail = handle.read()
+        tail = files.read_tail(metrics, _TAIL)
     except FileNotFoundError:
         return 0, None
     # The tail may start in the middle of a line.

@@ -1,7 +1,9 @@
 """Types of the records of the run-directory format, used by all readers and writers.
 
-``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord` and
-``results.json`` a `ResultsRecord`. ``stack.json`` is `headtohead.storage.stack.StackRecord`.
+``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord`,
+``results.json`` a `ResultsRecord`, ``heads.json`` a `HeadsRecord` and ``vocabulary.json`` a `VocabularyRecord`.
+``stack.json`` is `headtohead.storage.stack.StackRecord`, ``probes.json`` a list of
+`headtohead.storage.attention_maps.ProbeRecord`.
 """
 
 from __future__ import annotations
@@ -10,17 +12,35 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SkipValidation,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.config.labels import Scalar
+from headtohead.config.source_location import dotted, shown
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
+from headtohead.schema.experiment_file import ClaimMetric, Metric
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
-from headtohead.storage.metrics import RANGES, in_range, span
+from headtohead.storage.metrics import in_range, span
 
 EXPERIMENT = "experiment.json"
 RUN = "run.json"
@@ -39,8 +59,100 @@ RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, MAPS, PROBES, HEA
 
 R = TypeVar("R")
 
-JsonObject = SkipValidation[Mapping[str, Any]]
-"""A mapping that is not validated here but where it is used."""
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+"""A whole number that a float represents exactly."""
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A finite number."""
+
+NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+
+Percent = Annotated[float, Field(strict=True, ge=0, le=100.001, allow_inf_nan=False)]
+"""A score from 0 to 100; sacreBLEU returns 100.00000000000004 for equal texts."""
+
+MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
+
+HeadMetricName = Annotated[str, Field(pattern="^heads/")]
+
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+MAX_TOKENS = 100_000
+"""Maximum value of ``decoding_limit``."""
+
+Role = Literal["encoder", "decoder", "cross"]
+
+
+def _axis_value(value: Scalar) -> Scalar:
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        raise ValueError("expected text, true, false, null or a finite number below 2**63")
+    return value
+
+
+AxisValue = Annotated[Scalar, AfterValidator(_axis_value)]
+"""The value of an axis."""
+
+
+def _date(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or not 1971 <= moment.year <= 9998:
+        raise ValueError("expected a date from 1971 to 9998 with a time zone")
+    return text
+
+
+Date = Annotated[str, AfterValidator(_date)]
+"""A date in ISO 8601 format with a time zone."""
+
+
+def _config(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration unchanged if it is a complete `RunConfig`."""
+    try:
+        RunConfig.model_validate(value)
+    except ValidationError as error:
+        field, message = format_validation_error(error, RunConfig, value)
+        raise ValueError(f"{dotted(field)}: {message}" if field else message) from error
+    return value
+
+
+Config = Annotated[SkipValidation[Mapping[str, Any]], AfterValidator(_config)]
+"""A complete configuration without its seed, as plain data."""
+
+
+Size = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+
+
+class Sides(TypedDict):
+    """A size per side."""
+
+    source: Size
+    target: Size
+
+
+class DataRecord(TypedDict):
+    """The description of a corpus; an imported checkpoint has only a part of it."""
+
+    dataset: str
+    data_hash: str
+    corpus_fingerprint: NotRequired[str]
+    licence: str | None
+    citation: str | None
+    languages: list[str]
+    split: str
+    normalise: str
+    tokens: str
+    counts: dict[str, Count]
+    dropped: NotRequired[dict[str, Count]]
+    dropped_words: NotRequired[dict[str, Count]]
+    vocabulary: Sides
+    longest: NotRequired[Sides]
+    longest_in_train: NotRequired[Count]
+    leak: NotRequired[Fraction]
+    leaky: NotRequired[StrictBool]
+    bag_of_words_upper_bound: NotRequired[Fraction | None]
+    unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
+    notes: list[str]
+
 
 Versions = Mapping[str, str | None]
 """Versions of headtohead, Python and torch, commit and platform."""
@@ -59,9 +171,9 @@ class Record(BaseModel):
 class ParameterCounts(Record):
     """Numbers of parameters of a variant."""
 
-    total: int
-    non_embedding: int
-    attention: int
+    total: Count
+    non_embedding: Count
+    attention: Count
 
 
 class PitfallRecord(Record):
@@ -80,20 +192,20 @@ class ResolvedVariant(Record):
     """
 
     title: str
-    axes: Mapping[str, Scalar]
+    axes: Mapping[str, AxisValue]
     parameters: ParameterCounts
-    flops_per_token: float
-    inner_width: int
-    d_ff: int
-    d_ff_asked: int
+    flops_per_token: NonNegative
+    inner_width: Count
+    d_ff: Count
+    d_ff_asked: Count
     match: str
-    path: Mapping[str, str]
-    steps: int
-    evaluate_every: int
-    decoding_limit: int
-    order_invariant: bool
+    path: Mapping[Role, str]
+    steps: Count
+    evaluate_every: Count
+    decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
+    order_invariant: StrictBool
     pitfalls: tuple[PitfallRecord, ...]
-    config: JsonObject
+    config: Config
 
 
 class VariantRecord(ResolvedVariant):
@@ -109,7 +221,7 @@ class ExcludedRecord(Record):
 
     slug: str
     title: str
-    axes: Mapping[str, Scalar]
+    axes: Mapping[str, AxisValue]
     reason: str
     source: Literal["exclude", "incompatible"]
 
@@ -142,11 +254,11 @@ class FactorContrast(Record):
     kind: Literal["factor"] = "factor"
     name: str
     axis: str
-    value: Scalar
-    against: Scalar
-    given: Mapping[str, Scalar]
+    value: AxisValue
+    against: AxisValue
+    given: Mapping[str, AxisValue]
     pairs: Pairs
-    pairs_missing: int
+    pairs_missing: Count
 
 
 class ChoiceContrast(Record):
@@ -178,8 +290,8 @@ class PathChoice(Record):
 
     name: str
     fields: tuple[str, ...]
-    before: Scalar
-    after: Scalar
+    before: AxisValue
+    after: AxisValue
     alone: str | None
     without: str | None
 
@@ -194,10 +306,10 @@ class PathStep(Record):
 class PathOrders(Record):
     """How permutations were sampled: the possible number, the number tried, and blocked permutations by reason."""
 
-    possible: int
-    tried: int
-    blocked: Mapping[str, int]
-    seed: int
+    possible: Annotated[int, Field(strict=True, ge=0)]
+    tried: Count
+    blocked: Mapping[str, Count]
+    seed: Count
 
 
 class InseparableChoice(Record):
@@ -223,15 +335,15 @@ class PathRecord(Record):
 class TrialRecord(Record):
     """A setting of a sweep; ``mean`` is None if a run diverged."""
 
-    values: Mapping[str, Any]
-    mean: float | None
-    sd: float | None
+    values: Mapping[str, JsonValue]
+    mean: Number | None
+    sd: Number | None
 
 
 class TunedVariant(Record):
     """The setting that a sweep chose for a variant, and all tried settings."""
 
-    chosen: Mapping[str, Any]
+    chosen: Mapping[str, JsonValue]
     at_the_edge: tuple[str, ...]
     tried: tuple[TrialRecord, ...]
 
@@ -241,16 +353,16 @@ class TuningRecord(Record):
 
     experiment: str
     fields: tuple[str, ...]
-    metric: str
-    seeds: tuple[int, ...]
+    metric: Metric
+    seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
 
 
 class PublishedNumbers(Record):
     """The numbers that a publication reports for a claim."""
 
-    variant: float | None
-    against: float | None
+    variant: Number | None
+    against: Number | None
     where: str
 
 
@@ -260,22 +372,22 @@ class ClaimRecord(Record):
     statement: str
     variant: str
     against: str | None
-    metric: str
-    against_metric: str | None
-    lengths: tuple[int, int] | None
-    against_lengths: tuple[int, int] | None
+    metric: ClaimMetric
+    against_metric: ClaimMetric | None
+    lengths: tuple[Count, Count] | None
+    against_lengths: tuple[Count, Count] | None
     published: PublishedNumbers
     expect: Literal["higher", "lower", "equal", "at-most"]
-    by: float
-    margin: float | None
-    limit: float | None
+    by: Number
+    margin: Number | None
+    limit: Number | None
 
 
 class PublishedRecord(Record):
     """The published results that an experiment tests."""
 
     source: str
-    setup: Mapping[str, Any]
+    setup: Mapping[str, JsonValue]
     differences: tuple[str, ...]
     claims: tuple[ClaimRecord, ...]
 
@@ -283,8 +395,8 @@ class PublishedRecord(Record):
 class ReportedMetrics(Record):
     """The primary metric, and the metrics of the report's table."""
 
-    primary: str
-    report: tuple[str, ...]
+    primary: Metric
+    report: tuple[Metric, ...]
 
 
 class ProbeSentence(Record):
@@ -298,7 +410,7 @@ class PlannedRunRecord(Record):
     """A run of an experiment; ``reused_from`` is the path of another experiment's run with the same result."""
 
     variant: str
-    seed: int
+    seed: Seed
     run_hash: str
     directory: str
     reused_from: str | None = None
@@ -314,10 +426,10 @@ class ExperimentRecord(Record):
     file: str | None = None
     text: str = ""
     command: str
-    created: str
+    created: Date
     axes: tuple[str, ...]
     baseline: str
-    seeds: tuple[int, ...]
+    seeds: tuple[Seed, ...]
     variants: tuple[VariantRecord, ...]
     tuning: TuningRecord | None = None
     excluded: tuple[ExcludedRecord, ...] = ()
@@ -328,9 +440,41 @@ class ExperimentRecord(Record):
     metrics: ReportedMetrics
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
-    data: JsonObject
+    data: DataRecord
     runs: tuple[PlannedRunRecord, ...]
     versions: Versions
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        """Check that every slug is that of a variant, and that no variant and no run is listed twice."""
+        known = Counter(variant.slug for variant in self.variants)
+        for field, slug in self._slugs():
+            if slug not in known:
+                raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
+        listed = {"variants": known, "runs": Counter((run.variant, run.seed) for run in self.runs)}
+        for field, counts in listed.items():
+            twice = next((name for name, count in counts.items() if count > 1), None)
+            if twice is not None:
+                raise ValueError(f"{field}: {shown(twice)} is listed twice")
+        return self
+
+    def _slugs(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each field that refers to a variant, and the slug."""
+        yield "baseline", self.baseline
+        for variant in self.variants:
+            if variant.equal_to is not None:
+                yield "variants.equal_to", variant.equal_to
+        for run in self.runs:
+            yield "runs.variant", run.variant
+        for contrast in self.contrasts:
+            yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
+        for claim in self.published.claims if self.published else ():
+            yield from (("published.claims", slug) for slug in (claim.variant, claim.against) if slug is not None)
+        if self.path:
+            yield from (("path", end.slug) for end in (self.path.start, self.path.end))
+            for choice in self.path.choices:
+                yield from (("path.choices", slug) for slug in (choice.alone, choice.without) if slug is not None)
+            yield from (("path.permutations", step.slug) for steps in self.path.permutations for step in steps)
 
     @property
     def by_slug(self) -> dict[str, VariantRecord]:
@@ -353,8 +497,8 @@ class ExecutionRecord(Record):
     """How a run is trained: the run hashes of its stack, its member index, threads, device and precision."""
 
     stack: tuple[str, ...]
-    member: int
-    threads: int
+    member: Count
+    threads: Count
     device: str | None
     dtype: str
 
@@ -365,8 +509,8 @@ class ImportedRecord(Record):
     file: str
     sha256: str
     form: str
-    words: Mapping[str, int]
-    positions: int | None
+    words: Sides
+    positions: Count | None
 
 
 class RunRecord(ResolvedVariant):
@@ -376,14 +520,14 @@ class RunRecord(ResolvedVariant):
     run_hash: str
     experiment: str
     variant: str
-    seed: int
+    seed: Seed
     plugins: tuple[PluginRecord, ...]
-    data: JsonObject
+    data: DataRecord
     execution: ExecutionRecord | None = None
     recipe: str | None = None
     imported: ImportedRecord | None = None
     versions: Versions
-    created: str
+    created: Date
 
     @property
     def sources(self) -> dict[tuple[str, str], str]:
@@ -404,13 +548,13 @@ class StatusRecord(Record):
     state: str = Field(states.PLANNED, pattern=f"^({'|'.join(sorted(states.STORED))})$")
     reason: str | None = None
     signature: str | None = None
-    step: int = 0
-    steps: int | None = None
-    started: str | None = None
-    ended: str | None = None
-    attempt: int = 0
+    step: Count = 0
+    steps: Count | None = None
+    started: Date | None = None
+    ended: Date | None = None
+    attempt: Count = 0
     host: str | None = None
-    pid: int | None = None
+    pid: Count | None = None
     files: Mapping[FileName, Sha256] = Field(default_factory=dict)
 
 
@@ -431,66 +575,118 @@ def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     return metrics
 
 
-def _valid_bucket(bucket: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the bucket; raise ValueError if a count or a score is invalid."""
-    for name, length in COUNTS.items():
-        value = bucket.get(name)
-        counts = value if length > 1 and isinstance(value, list) else [value]
-        if value is not None and (len(counts) != length or not all(map(_is_count, counts))):
-            raise ValueError(f"{name} is {str(value)[:40]!r}, expected {'counts' if length > 1 else 'a count'}")
-    _valid_metrics({name: value for name, value in bucket.items() if name in RANGES})
-    return bucket
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-COUNTS = {"low": 1, "high": 1, "n": 1, "target_tokens": 1, "bleu_counts": 10}
-"""Fields of a bucket that are counts, and how many they hold."""
-
-Metrics = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
+Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
 """Metrics by name, each within its range."""
 
-Bucket = Annotated[Mapping[str, Any], AfterValidator(_valid_bucket)]
-"""Scores of the test sentences with a source length from ``low`` to ``high``."""
+
+class DecodingRecord(TypedDict):
+    """How translations were generated; ``size`` and ``length_penalty`` belong to beam search."""
+
+    decode: str
+    max_length: NotRequired[Count]
+    size: NotRequired[Count]
+    length_penalty: NotRequired[NonNegative]
+
+
+class BucketRecord(TypedDict):
+    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None."""
+
+    bucket: str
+    low: Count
+    high: Count | None
+    n: Count
+    target_tokens: NotRequired[Count]
+    loss: NotRequired[NonNegative | None]
+    exact_match: NotRequired[Fraction | None]
+    bleu: NotRequired[Percent | None]
+    chrf: NotRequired[Percent | None]
+    bleu_counts: NotRequired[Annotated[list[Count], Field(min_length=10, max_length=10)]]
 
 
 class ResultsRecord(Record):
     """The final scores of a run."""
 
     metrics: Metrics
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[BucketRecord, ...]
     signatures: Mapping[str, str]
-    decoding: Mapping[str, Any] | None = None
-    padding: Mapping[str, float] | None = None
-    best_step: int | None
-    stopped_early: bool
+    decoding: DecodingRecord | None = None
+    padding: Mapping[str, Fraction] | None = None
+    best_step: Count | None
+    stopped_early: StrictBool
     backend: BackendRecord | None = None
     notes: tuple[str, ...]
 
 
-class HeadMetrics(Record):
-    """The part of ``heads.json`` used by reports and tracking."""
+class HeadScores(TypedDict):
+    """Scores of a model, or their changes."""
 
-    model_config = ConfigDict(extra="ignore")
+    loss: Number
+    bleu: NotRequired[Number]
+    exact_match: NotRequired[Number]
 
-    metrics: Metrics
+
+HeadRecord = TypedDict(
+    "HeadRecord",
+    {
+        "role": Role,
+        "layer": Count,
+        "head": Count,
+        "without-one": HeadScores,
+        "only-one": HeadScores,
+        "entropy": NotRequired[Number],
+        "distance": NotRequired[Number],
+    },
+)
+"""The changes of the scores if a head, or every other head of its layer, is masked."""
 
 
-def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads) -> R | None:
+class HeadsRecord(TypedDict):
+    """The content of ``heads.json``."""
+
+    format: Literal[1]
+    split: str
+    whole: HeadScores
+    heads: list[HeadRecord]
+    metrics: dict[HeadMetricName, Number | None]
+
+
+def _equal_names(record: HeadsRecord) -> HeadsRecord:
+    names = record["whole"].keys()
+    for number, head in enumerate(record["heads"]):
+        if not head["without-one"].keys() == head["only-one"].keys() == names:
+            raise ValueError(f"heads.{number}: expected {', '.join(names)} in without-one and only-one")
+    return record
+
+
+class VocabularyRecord(Record):
+    """The words of each side by id; None for a checkpoint that was imported without them."""
+
+    source: tuple[str, ...] | None
+    target: tuple[str, ...] | None
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            raise ValueError("expected the words of both sides, or null for both")
+        return self
+
+
+def read_record(
+    kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = files.MAX_BYTES
+) -> R | None:
     """Read a record from a JSON file; return None if there is no such file.
 
     Args:
         kind: The type of the record.
         path: The file.
         parse: Parses the text of the file.
+        max_bytes: Maximum size of the file.
 
     Raises:
         HeadToHeadError: If the content is invalid; names the file and the first invalid field.
     """
     try:
-        content = files.read_json(path, parse)
+        content = files.read_json(path, parse, max_bytes)
     except FileNotFoundError:
         return None
     try:
@@ -498,11 +694,20 @@ def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.lo
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
-        problem = first["msg"].removeprefix("Value error, ")
-        raise HeadToHeadError(
-            f"cannot read '{path}': {f'{field}: ' if field else ''}{problem}; restore it, or move its folder away"
-        ) from error
+        message = first["msg"].removeprefix("Value error, ")
+        problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
+        raise HeadToHeadError(files.unreadable(path, problem)) from error
     return record
+
+
+def read_heads(file: Path) -> HeadsRecord | None:
+    """Return the content of a ``heads.json``, or None if there is no such file.
+
+    Raises:
+        HeadToHeadError: If the file is damaged.
+    """
+    kind: Any = Annotated[HeadsRecord, AfterValidator(_equal_names)]
+    return cast(HeadsRecord | None, read_record(kind, file))
 
 
 def read_status(run: Path) -> StatusRecord:

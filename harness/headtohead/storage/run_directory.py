@@ -28,10 +28,11 @@ from headtohead.storage.records import (
     RUN,
     STATUS,
     ExperimentRecord,
-    HeadMetrics,
+    HeadsRecord,
     ResultsRecord,
     RunRecord,
     StatusRecord,
+    read_heads,
     read_record,
     read_status,
     stored_status,
@@ -100,8 +101,21 @@ class RunDirectory:
 
     def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
         """Return `head_metrics` for a status that the caller has read."""
-        heads = read_record(HeadMetrics, self.verified(HEADS, status)) if HEADS in status.files else None
-        return heads.metrics if heads else {}
+        heads = self.heads_of(status)
+        return heads["metrics"] if heads else {}
+
+    @property
+    def heads(self) -> HeadsRecord | None:
+        """The content of heads.json; None if there is no such file.
+
+        Raises:
+            HeadToHeadError: If the file is damaged.
+        """
+        return self.heads_of(self.status)
+
+    def heads_of(self, status: StatusRecord) -> HeadsRecord | None:
+        """Return `heads` for a status that the caller has read."""
+        return read_heads(self.verified(HEADS, status)) if HEADS in status.files else None
 
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""

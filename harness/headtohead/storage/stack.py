@@ -7,16 +7,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 from filelock import FileLock
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import JsonObject, read_record
+from headtohead.storage.records import Config, Count, NonNegative, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run_directory import RunDirectory
 
@@ -30,6 +31,26 @@ STRICT = ConfigDict(extra="forbid")
 """Unknown fields of a record are errors."""
 
 
+MAX_THREADS = 4096
+
+
+class Probe(TypedDict):
+    """A sentence for which attention maps are recorded."""
+
+    source: str
+    target: str | None
+    target_from: NotRequired[str]
+
+
+class Progress(TypedDict):
+    """The content of ``progress.json``."""
+
+    step: Count
+    steps: Count
+    phase: str
+    seconds: NonNegative
+
+
 @dataclass(frozen=True)
 class StackMember:
     """A run of a stack; ``directory`` is relative to the experiment's folder.
@@ -40,9 +61,9 @@ class StackMember:
     __pydantic_config__ = STRICT
 
     run_hash: str
-    seed: int
+    seed: Seed
     directory: str
-    config: JsonObject | None = None
+    config: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -57,18 +78,18 @@ class StackRecord:
     __pydantic_config__ = STRICT
 
     variant: str
-    config: JsonObject
-    members: Sequence[StackMember]
-    probes: Sequence[JsonObject] = ()
-    threads: int = 1
-    device: str = "cpu"
-    num_microbatches: int = 1
+    config: Config
+    members: Annotated[Sequence[StackMember], Field(min_length=1)]
+    probes: Sequence[Probe] = ()
+    threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
+    num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
     cache: str = ""
     prepared: str = ""
-    timeout_seconds: float | None = None
-    deaths: int = 0
+    timeout_seconds: NonNegative | None = None
+    deaths: Count = 0
     notes: Sequence[str] = ()
-    format: int = 1
+    format: Literal[1] = 1
 
     @property
     def variants(self) -> list[tuple[str, Mapping[str, Any], list[StackMember]]]:
@@ -175,13 +196,12 @@ class StackFolder:
         """Write the progress of the stack, without fsync, since only progress displays read it."""
         files.write_json(self.path / "progress.json", fields, sync=False)
 
-    def read_progress(self) -> dict[str, Any]:
-        """Return the progress written last by the worker; empty if there is none."""
+    def read_progress(self) -> Progress | None:
+        """Return the progress written last by the worker; None if there is none or the file is damaged."""
         try:
-            progress: dict[str, Any] = files.read_json(self.path / "progress.json")
-        except (FileNotFoundError, HeadToHeadError):
-            return {}
-        return progress
+            return read_record(Progress, self.path / "progress.json")
+        except HeadToHeadError:
+            return None
 
 
 def stack_folders(experiment: Path) -> list[StackFolder]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import TRANSLATIONS
 from headtohead.storage.run_directory import RunDirectory
+
+COLUMNS = ("source", "references", "hypothesis", "exact")
 
 
 @dataclass(frozen=True)
@@ -24,13 +28,21 @@ def read_translations(run: Path) -> list[Translation]:
     """Return the translations of a run directory; empty if there are none.
 
     Raises:
-        HeadToHeadError: If ``translations.tsv`` is damaged.
+        HeadToHeadError: If ``translations.tsv`` is damaged; names the line.
     """
     directory = RunDirectory(run)
     if not directory.has(TRANSLATIONS):
         return []
-    rows = [line.split("\t") for line in directory.verified(TRANSLATIONS).read_text(encoding="utf-8").split("\n")[1:]]
-    return [Translation(row[0], row[1], row[2], row[3] == "1") for row in rows if len(row) == 4]
+    path = directory.verified(TRANSLATIONS)
+    lines = files.read_text(path, files.LARGE_BYTES).removesuffix("\n").split("\n")
+    translations = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("\t")
+        if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
+            expected = f"line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs"
+            raise HeadToHeadError(files.unreadable(path, expected))
+        translations.append(Translation(cells[0], cells[1], cells[2], cells[3] == "1"))
+    return translations
 
 
 def median_seed(frames: Frames, slug: str, metric: str) -> int | None:

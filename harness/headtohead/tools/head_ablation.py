@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
+from headtohead.storage.attention_maps import read_probes
 from headtohead.storage.leases import Busy
-from headtohead.storage.records import HEADS, PROBES
+from headtohead.storage.records import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
@@ -27,10 +27,9 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
             process writes the run.
     """
-    directory = RunDirectory(path)
-    if directory.has(HEADS) and not fresh:
-        stored: dict[str, Any] = files.read_json(directory.verified(HEADS))
-        return stored
+    stored = None if fresh else RunDirectory(path).heads
+    if stored is not None:
+        return dict(stored)
     record = _measure(load(path), decode)
     try:
         with leased(path) as run_writer:
@@ -65,11 +64,8 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
 
 def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
     """Return entropy and mean distance of each head, averaged over the recorded sentences."""
-    run = RunDirectory(path)
-    if not run.has(PROBES):
-        return {}
     values: dict[tuple[str, int, int], dict[str, list[float]]] = {}
-    for probe in files.read_json(run.verified(PROBES)):
+    for probe in read_probes(path):
         for role, layers in probe["heads"].items():
             for layer, heads in enumerate(layers):
                 for head, statistics in enumerate(heads):

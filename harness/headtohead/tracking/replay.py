@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import RunRecord, StatusRecord
+from headtohead.storage.records import RunRecord, StatusRecord, read_record
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
@@ -266,7 +267,10 @@ def _last_moment(run: TrackedRun) -> int | None:
 def _mark(destination: Destination, run: TrackedRun, logged: LoggedRun) -> None:
     """Write the ids of the MLflow run into the run directory, for information only."""
     path = run.path / MARKER
-    marks = files.read_json(path) if path.is_file() else {}
+    try:
+        marks = read_record(dict[str, dict[str, str | None]], path) or {}
+    except HeadToHeadError:
+        marks = {}
     marks[f"{destination.store.uri_digest}/{destination.experiment_id}"] = {
         "run_id": logged.run_id,
         "experiment_id": destination.experiment_id,

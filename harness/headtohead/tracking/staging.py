@@ -7,7 +7,6 @@ has changed before.
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import uuid
@@ -17,17 +16,16 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-import numpy as np
 from PIL import Image
-from safetensors.numpy import load_file
 
-from headtohead import files
 from headtohead.escaping import visible
-from headtohead.storage.records import CHECKPOINT, MAPS, METRICS, PROBES, RUN, STATUS, TRANSLATIONS, VOCABULARY
+from headtohead.storage.attention_maps import ProbeMaps, load_maps
+from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY, Role
+from headtohead.storage.translations import COLUMNS, read_translations
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
 
-ROLES = ("encoder", "decoder", "cross")
+ROLES: tuple[Role, ...] = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
 COPIED = (RUN, STATUS, METRICS)
@@ -56,7 +54,7 @@ def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
     """Write the artifacts of a run below ``into``; ``moment`` is the images' timestamp in milliseconds."""
     _copy_raw(run, into / RAW)
     images = _write_attention(run, into, moment)
-    table = _write_table(into / RAW / TRANSLATIONS, into / TABLE)
+    table = _write_table(run.path, into / TABLE)
     results = run.results
     scored = [bucket for bucket in (results.buckets if results else ()) if "exact_match" in bucket]
     if scored:
@@ -101,41 +99,33 @@ def _copy_raw(run: TrackedRun, into: Path) -> None:
 
 
 def _write_attention(run: TrackedRun, into: Path, moment: int) -> bool:
-    if not (into / RAW / MAPS).is_file():
-        return False
-    maps = load_file(into / RAW / MAPS)
-    probes = files.read_json(into / RAW / PROBES)
-    (into / "figures").mkdir(exist_ok=True)
-    for index, probe in enumerate(probes):
+    probes = load_maps(run.path)
+    if probes:
+        (into / "figures").mkdir(exist_ok=True)
+    for probe in probes:
         for role in ROLES:
-            if f"{index}/{role}" in maps:
-                _write_role(maps[f"{index}/{role}"], role, index, probe, run, into, moment)
-    return bool(maps)
+            if role in probe.weights:
+                _write_role(probe, role, run, into, moment)
+    return any(probe.weights for probe in probes)
 
 
-def _write_role(
-    maps: Any, role: str, index: int, probe: dict[str, Any], run: TrackedRun, into: Path, moment: int
-) -> None:
-    signed = probe["weights"][role] == "signed" if "weights" in probe else bool(probe["signed"])
-    sheet = contact_sheet(np.asarray(maps), signed=signed)
-    write_image(sheet, into / "images", f"attention/{role}", index, moment, run.run_hash)
-    queries = probe["source_tokens"] if role == "encoder" else probe["target_tokens"]
-    keys = probe["target_tokens"] if role == "decoder" else probe["source_tokens"]
-    if role == "cross":
-        keys = probe.get("cross_tokens", keys)
+def _write_role(probe: ProbeMaps, role: Role, run: TrackedRun, into: Path, moment: int) -> None:
+    kinds, maps = probe.probe.get("weights", {}), probe.weights[role]
+    signed = kinds[role] == "signed" if role in kinds else probe.probe["signed"]
+    sheet = contact_sheet(maps, signed=signed)
+    write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
+    queries, keys = probe.tokens(role)
     title = f"{role} · {run.variant.title} · seed {run.seed}"
-    labelled = labelled_sheet(np.asarray(maps), queries, keys, title=title, signed=signed)
-    labelled.save(into / f"figures/attention-{role}-probe-{index}.png", compress_level=1)
+    labelled = labelled_sheet(maps, queries, keys, title=title, signed=signed)
+    labelled.save(into / f"figures/attention-{role}-probe-{probe.index}.png", compress_level=1)
 
 
-def _write_table(source: Path, into: Path) -> bool:
-    if not source.is_file():
+def _write_table(run: Path, into: Path) -> bool:
+    translations = read_translations(run)
+    if not translations:
         return False
-    with source.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    if len(rows) < 2:
-        return False
-    content = {"columns": rows[0], "data": [[*row[:3], int(row[3])] for row in rows[1:]]}
+    rows = [[row.source, row.references, row.hypothesis, int(row.exact)] for row in translations]
+    content = {"columns": COLUMNS, "data": rows}
     into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,35 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
             state = json.loads((handle.metadata() or {}).get("state", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise HeadToHeadError(f"'{path}' is not a checkpoint of headtohead: {error}") from error
+        raise _damaged(path, error) from error
+    if not isinstance(state, dict):
+        raise _damaged(path, "its state is not an object")
     return tensors, state
+
+
+def load_weights(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, Tensor]:
+    """Return the final weights of a run.
+
+    Args:
+        path: A file written by ``save``.
+        shapes: The expected names and shapes; default: any.
+
+    Raises:
+        HeadToHeadError: If the file is missing or damaged, a weight is not finite, or names or shapes differ.
+    """
+    weights, _ = load(path)
+    for name, values in weights.items():
+        if not values.is_floating_point():
+            raise _damaged(path, f"{name} is {values.dtype}, not floating point")
+        if not bool(torch.isfinite(values).all()):
+            raise _damaged(path, f"{name} has values that are not finite")
+    if shapes is not None:
+        _refuse_mismatch(shapes, weights)
+    return weights
+
+
+def _damaged(path: Path, reason: object) -> HeadToHeadError:
+    return HeadToHeadError(f"checkpoint '{path}' is damaged ({reason}); delete it and run the same command again")
 
 
 def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
@@ -48,16 +75,20 @@ def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
     """
     expected = {name: value.shape[1:] for name, value in model.state_dict().items()}
     for state in states:
-        missing = sorted(set(expected) - set(state))
-        extra = sorted(set(state) - set(expected))
-        wrong = [
-            f"{name} {list(state[name].shape)} for {list(expected[name])}"
-            for name in sorted(set(expected) & set(state))
-            if state[name].shape != expected[name]
-        ]
-        if missing or extra or wrong:
-            faults = [("missing", missing), ("unknown", extra), ("wrong shape", wrong)]
-            listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults if names)
-            raise HeadToHeadError(f"checkpoint does not match the configuration: {listed}")
+        _refuse_mismatch(expected, state)
     stacked = {name: torch.stack([state[name] for state in states]) for name in expected}
     model.load_state_dict(stacked)
+
+
+def _refuse_mismatch(expected: Mapping[str, Sequence[int]], state: Mapping[str, Tensor]) -> None:
+    missing = sorted(set(expected) - set(state))
+    extra = sorted(set(state) - set(expected))
+    wrong = [
+        f"{name} {list(state[name].shape)} for {list(expected[name])}"
+        for name in sorted(set(expected) & set(state))
+        if state[name].shape != expected[name]
+    ]
+    if missing or extra or wrong:
+        faults = [("missing", missing), ("unknown", extra), ("wrong shape", wrong)]
+        listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults if names)
+        raise HeadToHeadError(f"checkpoint does not match the configuration: {listed}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headtohead import files
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import show
-from headtohead.storage.records import HEADS
+from headtohead.storage.records import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
 
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
@@ -41,17 +38,17 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _head_ablations(analysis: Analysis) -> list[tuple[int, list[dict[str, Any]]]]:
+def _head_ablations(analysis: Analysis) -> list[tuple[int, list[HeadRecord]]]:
     """Return the seed and the ablated heads of each of the baseline's runs with an ablation."""
     frames, ablations = analysis.frames, []
     for run, seed in frames.rows(frames.baseline)["seed"].items():
-        directory = RunDirectory(frames.path(str(run)))
-        if directory.has(HEADS):
-            ablations.append((int(seed), files.read_json(directory.verified(HEADS))["heads"]))
+        record = RunDirectory(frames.path(str(run))).heads
+        if record is not None:
+            ablations.append((int(seed), record["heads"]))
     return ablations
 
 
-def _row(figure: Figure, axes: Axes, row: int, heads: list[tuple[int, dict[str, Any]]]) -> None:
+def _row(figure: Figure, axes: Axes, row: int, heads: list[tuple[int, HeadRecord]]) -> None:
     kinds = (
         ("without-one", "without this head", "o", style.PALETTE[0], -0.13),
         ("only-one", "with only this head", "D", style.PALETTE[1], 0.13),

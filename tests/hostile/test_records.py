@@ -1,0 +1,379 @@
+"""Damaged and edited records: every command prints one line that names the file, the field and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch
+
+if TYPE_CHECKING:
+    from .conftest import Refusal, SmallStudy
+
+FILES = {
+    "experiment": "experiment.json",
+    "run": "{run}/run.json",
+    "status": "{run}/status.json",
+    "results": "{run}/results.json",
+    "heads": "{run}/heads.json",
+    "probes": "{run}/attention/probes.json",
+    "maps": "{run}/attention/maps.safetensors",
+    "metrics": "{run}/metrics.jsonl",
+    "translations": "{run}/translations.tsv",
+    "checkpoint": "{run}/checkpoint.safetensors",
+    "vocabulary": "{run}/vocabulary.json",
+    "stack": ".stacks/{stack}/stack.json",
+    "lease": ".leases/{run}.json",
+}
+REPORT, RUN_AGAIN = ("report", "small"), ("run", "small.yaml", "--no-tracking")
+TRANSLATE, STATUS, ABLATE = ("translate", "RUN", "the cat"), ("status", "small"), ("ablate-heads", "RUN")
+READER = {
+    "experiment": STATUS,
+    "run": TRANSLATE,
+    "status": STATUS,
+    "results": REPORT,
+    "heads": ABLATE,
+    "probes": (*ABLATE, "--fresh", "--no-decode"),
+    "maps": REPORT,
+    "metrics": REPORT,
+    "translations": REPORT,
+    "checkpoint": TRANSLATE,
+    "vocabulary": TRANSLATE,
+    "stack": ("reproduce", "RUN"),
+    "lease": STATUS,
+}
+"""A command that reads the record."""
+
+Damage = Callable[[Path], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A damaged record, the command that reads it, and the facts of its error line."""
+
+    kind: str
+    name: str
+    record: str
+    damage: Damage
+    facts: tuple[str, ...]
+    command: tuple[str, ...] = ()
+
+
+def content(value: bytes) -> Damage:
+    return lambda path: void(path.write_bytes(value))
+
+
+def void(_: object) -> None:
+    return None
+
+
+def field(*path: str | int, value: Any = None, remove: bool = False) -> Damage:
+    """Set or remove a field of a JSON file."""
+
+    def damage(file: Path) -> None:
+        record = json.loads(file.read_text("utf-8"))
+        inner = record
+        for part in path[:-1]:
+            inner = inner[part]
+        if remove:
+            del inner[path[-1]]
+        else:
+            inner[path[-1]] = value
+        file.write_text(json.dumps(record), encoding="utf-8")
+
+    return damage
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def new_fifo(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+
+
+def large(path: Path) -> None:
+    """Write a sparse file of 1 TiB."""
+    with path.open("r+b") as file:
+        file.truncate(2**40)
+
+
+def tensors(**changes: Any) -> Damage:
+    """Replace arrays of a safetensors file; keys are matched by their end."""
+
+    def damage(path: Path) -> None:
+        arrays = dict(load_file(path))
+        for ending, change in changes.items():
+            name = next(name for name in arrays if name.endswith(ending))
+            arrays[name] = np.ascontiguousarray(change(arrays[name]))
+        save_file(arrays, path)
+
+    return damage
+
+
+def weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Damage:
+    """Replace the first tensor of a checkpoint."""
+
+    def damage(path: Path) -> None:
+        from safetensors.torch import load_file
+
+        loaded = load_file(path)
+        name = next(iter(loaded))
+        loaded[name] = change(loaded[name]).contiguous()
+        save_torch(loaded, path)
+
+    return damage
+
+
+def header(**tensor: Any) -> Damage:
+    """Replace the first tensor's entry in the header of a safetensors file."""
+
+    def damage(path: Path) -> None:
+        data = path.read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        entries = json.loads(data[8 : 8 + length])
+        name = next(name for name in entries if name != "__metadata__")
+        entries[name] |= tensor
+        text = json.dumps(entries).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+
+    return damage
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:40])
+
+
+def imported(words: dict[str, int], vocabulary: Any) -> Damage:
+    """Turn the run into an imported checkpoint with these vocabularies."""
+
+    def damage(path: Path) -> None:
+        origin = {"file": "a.pt", "sha256": "ab" * 32, "form": "x", "words": words, "positions": None}
+        field("imported", value=origin)(path.with_name("run.json"))
+        path.write_text(json.dumps(vocabulary), encoding="utf-8")
+
+    return damage
+
+
+NESTED = b"[" * 100_000 + b"]" * 100_000
+JSON = ("experiment", "run", "status", "results", "heads", "probes", "stack")
+NO_FILE = "not a regular file"
+IMPORTED = field(
+    "imported", value={"file": "a", "sha256": "b", "form": "c", "words": {"source": 1, "target": 1}, "positions": None}
+)
+
+CONTENTS = (
+    ("nested", content(NESTED), "nested too deeply"),
+    ("null", content(b"null"), "Input should be"),
+    ("array", content(b"[1]"), "Input should be"),
+    ("object", content(b"{}"), "Field required"),
+    ("empty", content(b""), "not valid JSON"),
+    ("binary", content(b"\xff\xfe\x00"), "not UTF-8 text"),
+    ("huge-integer", content(b"1" + b"0" * 5000), "not valid JSON"),
+    ("surrogate", content(b'{"a": "\\ud800"}'), "half of a surrogate pair"),
+    ("folder", folder, NO_FILE),
+    ("fifo", fifo, NO_FILE),
+    ("large", large, "more than the maximum"),
+)
+OPTIONAL = {("null", "probes"), ("array", "probes"), ("object", "probes")}
+
+CASES = [
+    *(
+        Case(kind, record, record, damage, (Path(FILES[record]).name, fact))
+        for kind, damage, fact in CONTENTS
+        for record in JSON
+        if (kind, record) != ("object", "status")  # every field has a default
+        and (kind, record) not in OPTIONAL
+    ),
+    Case("experiment", "unknown-baseline", "experiment", field("baseline", value="x"), ("baseline: 'x'", "no variant")),
+    Case("experiment", "unknown-variant", "experiment", field("runs", 0, "variant", value="x"), ("runs.variant: 'x'",)),
+    Case("experiment", "unknown-contrast", "experiment", field("contrasts", 0, "variant", value="x"), ("'x'",)),
+    Case("experiment", "variant-twice", "experiment", lambda path: twice(path, "variants"), ("listed twice",)),
+    Case("experiment", "run-twice", "experiment", lambda path: twice(path, "runs"), ("listed twice",)),
+    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="test/x"), ("metrics.primary",)),
+    Case("experiment", "seed", "experiment", field("seeds", value=[-1]), ("seeds.0",)),
+    Case(
+        "experiment", "infinite-axis", "experiment", field("variants", 0, "axes", "positional", value=1e999), ("axes",)
+    ),
+    Case(
+        "experiment", "outside", "experiment", field("runs", 0, "directory", value="../../etc"), ("not a path inside",)
+    ),
+    Case("experiment", "nul", "experiment", field("runs", 0, "directory", value="a\0b"), ("not a path inside",)),
+    Case(
+        "experiment", "upper-bound", "experiment", field("data", "bag_of_words_upper_bound", value="x"), ("data.bag",)
+    ),
+    Case("experiment", "counts", "experiment", field("data", "counts", value=[1]), ("data.counts",), REPORT),
+    Case("experiment", "config", "experiment", field("variants", 0, "config", value={}), ("config: field 'data'",)),
+    Case("run", "d_model", "run", field("config", "model", "d_model", value=10**9), ("run.json",)),
+    Case("run", "d_model-overflow", "run", field("config", "model", "d_model", value=10**18), ("run.json",)),
+    Case("run", "negative", "run", field("config", "model", "heads", value=-1), ("model.heads: must be at least 1",)),
+    Case("run", "infinite", "run", field("flops_per_token", value=float("inf")), ("flops_per_token",)),
+    Case("run", "not-a-number", "run", field("flops_per_token", value=float("nan")), ("flops_per_token",)),
+    Case("run", "true", "run", field("seed", value=True), ("seed: Input should be a valid integer",)),
+    Case("run", "steps", "run", field("steps", value=10**18), ("steps: Input should be less than",)),
+    Case("run", "decoding_limit", "run", field("decoding_limit", value=10**12), ("decoding_limit",)),
+    Case("run", "date", "run", field("created", value="2026-99-99"), ("created",)),
+    Case("run", "plugin", "run", field("config", "positional", "encoder", "name", value="x"), ("positional 'x'",)),
+    Case(
+        "run",
+        "option",
+        "run",
+        field("config", "positional", "encoder", "options", value={"max_len": -1}),
+        ("positional 'sinusoidal': max_len: must be at least 1",),
+    ),
+    Case("run", "data_hash", "run", field("data", "data_hash", remove=True), ("data.data_hash: Field required",)),
+    Case("run", "unknown", "run", field("code", value="x"), ("code: Extra inputs are not permitted",)),
+    Case("status", "state", "status", field("state", value="FINE"), ("state",)),
+    Case("status", "step", "status", field("step", value=-1), ("step: Input should be greater than",)),
+    Case("status", "date", "status", field("started", value="yesterday"), ("started",)),
+    Case("status", "no-zone", "status", field("started", value="2026-01-01T00:00:00"), ("time zone",)),
+    Case("status", "year", "status", field("ended", value="0001-01-01T00:00:00+23:59"), ("ended",)),
+    Case("results", "metric-name", "results", field("metrics", "seed", value=3), ("metrics.seed",)),
+    Case("results", "metric-text", "results", field("metrics", "test/exact_match", value="x"), ("test/exact_match",)),
+    Case("results", "bucket", "results", field("buckets", 0, "n", value=-1), ("buckets.0.n",)),
+    Case("results", "bucket-score", "results", field("buckets", 0, "exact_match", value=7), ("buckets.0.exact_match",)),
+    Case("results", "counts", "results", field("buckets", 0, "bleu_counts", value=[1]), ("buckets.0.bleu_counts",)),
+    Case("results", "decoding", "results", field("decoding", value={"size": "x"}), ("decoding",)),
+    Case("heads", "effect", "heads", field("heads", 0, "only-one", "loss", value="x"), ("heads.0.only-one.loss",)),
+    Case("heads", "infinite", "heads", field("whole", "loss", value=float("inf")), ("whole.loss",)),
+    Case("heads", "role", "heads", field("heads", 0, "role", value="x"), ("heads.0.role",)),
+    Case("heads", "scores", "heads", field("whole", value={"loss": 1.0, "bleu": 2.0}), ("without-one",)),
+    Case("heads", "metric-name", "heads", field("metrics", "seed", value=1), ("metrics.seed",), REPORT),
+    Case("probes", "null", "probes", field(0, value=None), ("0: Input should be",)),
+    Case("probes", "tokens", "probes", field(0, "source_tokens", value=3), ("0.source_tokens",)),
+    Case("probes", "entropy", "probes", field(0, "heads", "cross", 0, 0, "entropy", value="x"), ("heads.cross.0.0",)),
+    Case("probes", "other-length", "probes", field(0, "source_tokens", value=["a"]), ("expected F32",), REPORT),
+    Case("maps", "torn", "maps", cut, ("maps.safetensors", "not a readable safetensors file")),
+    Case("maps", "not-a-number", "maps", tensors(encoder=lambda a: a * np.nan), ("encoder", "not finite")),
+    Case("maps", "type", "maps", tensors(encoder=lambda a: a.astype(np.int32)), ("is I32", "expected F32")),
+    Case("maps", "shape", "maps", tensors(encoder=lambda a: a[0]), ("expected F32 [layer, head",)),
+    Case("maps", "role", "maps", lambda path: rename(path, "0/cross", "0/across"), ("'0/across' is of no role",)),
+    Case("maps", "absurd", "maps", header(shape=[2**40, 2**20]), ("not a readable safetensors file",)),
+    Case("translations", "columns", "translations", content(b"a\nb\n"), ("line 2: expected source, references",)),
+    Case("translations", "exact", "translations", content(b"a\nb\tc\td\t2\n"), ("line 2", "exact (0 or 1)")),
+    Case("translations", "binary", "translations", content(b"\xff"), ("not UTF-8 text",)),
+    Case("translations", "fifo", "translations", fifo, ("translations.tsv", NO_FILE)),
+    Case("metrics", "fifo", "metrics", fifo, ("metrics.jsonl", NO_FILE)),
+    Case("metrics", "large", "metrics", large, ("metrics.jsonl", "more than the maximum")),
+    Case("checkpoint", "torn", "checkpoint", cut, ("checkpoint.safetensors", "is damaged")),
+    Case("checkpoint", "not-a-number", "checkpoint", weights(lambda a: a * float("nan")), ("not finite",)),
+    Case("checkpoint", "type", "checkpoint", weights(lambda a: a.int()), ("torch.int32, not floating point",)),
+    Case(
+        "checkpoint",
+        "shape",
+        "checkpoint",
+        weights(lambda a: torch.zeros(3, 3, 3)),
+        ("does not match the configuration",),
+    ),
+    Case("checkpoint", "absurd", "checkpoint", header(shape=[2**40, 2**20]), ("is damaged",)),
+    Case("checkpoint", "state", "checkpoint", lambda path: state(path, NESTED), ("is damaged",)),
+    Case("checkpoint", "fifo", "checkpoint", fifo, ("checkpoint.safetensors",)),
+    Case("vocabulary", "null", "vocabulary", imported({"source": 9, "target": 9}, None), ("vocabulary.json",)),
+    Case(
+        "vocabulary",
+        "one-side",
+        "vocabulary",
+        imported({"source": 9, "target": 9}, {"source": ["a"], "target": None}),
+        ("words of both sides",),
+    ),
+    Case(
+        "vocabulary",
+        "too-long",
+        "vocabulary",
+        imported({"source": 1, "target": 1}, {"source": ["a", "b"], "target": ["a"]}),
+        ("2 source words, the checkpoint 1",),
+    ),
+    Case(
+        "vocabulary",
+        "absurd",
+        "vocabulary",
+        imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
+        ("run.json' does not fit into the memory",),
+    ),
+    Case("stack", "threads", "stack", field("threads", value=10**18), ("threads",)),
+    Case("stack", "device", "stack", field("device", value="x"), ("device",)),
+    Case("stack", "config", "stack", field("config", "model", "d_ff", value="x"), ("model.d_ff: expected a whole",)),
+    Case("stack", "no-members", "stack", field("members", value=[]), ("members",)),
+    Case("stack", "outside", "stack", field("members", 0, "directory", value="/etc"), ("not a path inside",)),
+    Case("lease", "fifo", "lease", new_fifo, (NO_FILE,)),
+]
+
+
+def twice(path: Path, name: str) -> None:
+    record = json.loads(path.read_text("utf-8"))
+    record[name].append(record[name][0])
+    path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def rename(path: Path, old: str, new: str) -> None:
+    arrays = dict(load_file(path))
+    arrays[new] = arrays.pop(old)
+    save_file(arrays, path)
+
+
+def state(path: Path, text: bytes) -> None:
+    from safetensors.torch import load_file
+
+    save_torch(load_file(path), path, metadata={"state": text.decode()})
+
+
+def file_of(study: SmallStudy, record: str) -> Path:
+    return study.experiment / FILES[record].format(run=study.run_name, stack=study.stack.name)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_damaged_record_gives_one_line(case: Case, small_study: SmallStudy, tmp_path: Path, refusal: Refusal) -> None:
+    study = small_study.copy(tmp_path)
+    case.damage(file_of(study, case.record))
+    if case.record != "status":
+        study.recompute_checksums()
+    if case.record == "lease":
+        study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
+    line = refusal(study.call(*(case.command or READER[case.record])))
+    for fact in case.facts:
+        assert fact in line
+
+
+@pytest.mark.parametrize("damage", [content(b"{}"), content(NESTED), content(b'{"pid": -1}'), content(b"\xff")])
+def test_a_damaged_lease_is_no_lease(small_study: SmallStudy, tmp_path: Path, damage: Damage) -> None:
+    study = small_study.copy(tmp_path)
+    study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
+    lease = file_of(study, "lease")
+    lease.parent.mkdir(exist_ok=True)
+    damage(lease)
+    done: CompletedProcess[str] = study.call(*STATUS)
+    assert done.returncode == 0
+    assert "1 INTERRUPTED" in done.stdout
+
+
+def test_a_damaged_progress_is_no_progress(small_study: SmallStudy, tmp_path: Path) -> None:
+    from headtohead.storage.stack import StackFolder
+
+    folder = StackFolder(tmp_path)
+    for text in ("{}", "[1]", '{"step": -1, "steps": 2, "phase": "training", "seconds": 1}', "[" * 100_000):
+        (tmp_path / "progress.json").write_text(text)
+        assert folder.read_progress() is None
+
+
+def test_the_undamaged_study_is_accepted(small_study: SmallStudy, tmp_path: Path) -> None:
+    study = small_study.copy(tmp_path)
+    for command in (STATUS, TRANSLATE, ABLATE, ("plan", "small.yaml")):
+        done = study.call(*command)
+        assert (done.returncode, done.stderr) == (0, ""), command

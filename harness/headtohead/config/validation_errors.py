@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, shown
+from headtohead.config.source_location import FieldPath, shown, shown_limit
 from headtohead.errors import nearest
 from headtohead.schema.config_input import SECTIONS
 
@@ -123,7 +123,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
         return f"expected {context['expected']}, got {got}{_close(detail['input'], context)}"
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
-        return f"must be {words} {context[key]:g}, got {got}"
+        return f"must be {words} {shown_limit(context[key])}, got {got}"
     if kind == "value_error":
         return str(context["error"])
     if kind in ("too_short", "too_long"):

@@ -42,7 +42,6 @@ from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_differ
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 
-
 _FEW_LAYERS = 8
 
 

@@ -103,7 +103,9 @@ CASES = (
         f" replaces torch.exp; {TORCH}",
     ),
     Case("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
-    Case("hook", "none", hook("None"), ": register_positionals returned NoneType; expected a mapping from name to class"),
+    Case(
+        "hook", "none", hook("None"), ": register_positionals returned NoneType; expected a mapping from name to class"
+    ),
     Case("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
     Case("hook", "exits", hook("exit(3)"), ": register_positionals raised SystemExit: 3 (*:*)"),
     Case(

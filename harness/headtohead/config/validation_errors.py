@@ -85,12 +85,13 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
 def format_validation_error(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[FieldPath, str]:
     """Return the path of the first error inside ``value`` and its message.
 
-    For a union, the message is that of the alternative that matched most of the value.
+    For a union, the message is that of the alternative that matched most of the value,
+    and of several, that of a number outside its limits.
     """
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
     same = [detail for detail in details if _inside(detail["loc"], value)[: len(first)] == first]
-    detail = max(same, key=lambda detail: len(_inside(detail["loc"], value)))
+    detail = max(same, key=lambda detail: (len(_inside(detail["loc"], value)), detail["type"] in _LIMITS))
     return _inside(detail["loc"], value), _message(detail, model, value)
 
 

@@ -120,6 +120,7 @@ def _refuse_large(text: str, label: str) -> None:
         nodes += isinstance(event, yaml.NodeEvent)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if nodes > MAX_NODES or depth > MAX_DEPTH:
+            assert event.start_mark is not None, "parsed events have a position"
             raise HeadToHeadError(
                 f"{label}:{event.start_mark.line + 1}: {_TOO_MANY if nodes > MAX_NODES else _TOO_DEEP}"
             )
@@ -195,8 +196,9 @@ class _Builder:
             raise self.too_large(path, f"more than {MAX_BYTES:,} characters, aliases expanded")
 
     def too_large(self, path: FieldPath, message: str) -> HeadToHeadError:
-        """Return an error at the field of the file that holds the value; the value may stand at an anchor."""
-        return HeadToHeadError(f"{self.label}:{self.lines[path[:1]]}: {message}")
+        """Return an error with the line of the value, or of the alias of it, which follows its anchor."""
+        line = max(self.lines.get(path[:length], 0) for length in range(len(path) + 1))
+        return HeadToHeadError(f"{self.label}:{line}: {message}")
 
     def scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
         kind, text = node.tag.removeprefix(_TAG), node.value

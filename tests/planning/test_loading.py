@@ -180,7 +180,7 @@ def test_a_number_of_thousands_of_digits_is_refused(load):
 
 
 def test_recursive_nesting_is_refused(load):
-    assert failure(load, "question: q\nbase: " + "[" * 5000)== "x.yaml:2: more than 100 nested lists and mappings"
+    assert failure(load, "question: q\nbase: " + "[" * 5000) == "x.yaml:2: more than 100 nested lists and mappings"
 
 
 @given(st.text(max_size=40))

@@ -76,8 +76,8 @@ def test_one_entry_is_described_with_its_options(h2h):
     assert any("Gehring" in line for line in lines)
     assert "default in cross: 'none'" in lines
     assert (
-        "max_length whole number ≥ 1 128 rows of the table: tokens of the longest sentence, with boundary tokens"
-        in lines
+        "max_length whole number ≥ 1 and ≤ 100,000 128 "
+        "rows of the table: tokens of the longest sentence, with boundary tokens" in lines
     )
 
 

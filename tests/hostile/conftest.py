@@ -38,13 +38,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished process: its streams, duration and peak resident memory."""
+    """A finished process: its streams, duration, processor time and peak resident memory."""
 
     returncode: int
     stdout: str
     stderr: str
     seconds: float
     peak_bytes: int
+    cpu_seconds: float
 
 
 Refusal = Callable[[object], str]
@@ -78,7 +79,7 @@ def h2h_process() -> Callable[..., Ended]:
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, err)]
         seconds = time.monotonic() - started
-        return Ended(process.returncode, *texts, seconds, usage.ru_maxrss * 1024)
+        return Ended(process.returncode, *texts, seconds, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
 
     return run
 

@@ -42,16 +42,16 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nseeds: many\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got 'many'"),
         ("question: q\nseeds: true\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got True"),
         ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: duplicate seed 1; each seed is one replicate"),
-        ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: seeds are whole numbers from 1 to 1,000,000, got 0"),
-        ("question: q\nseeds: 0\n", "x.yaml:2: seeds: at least one seed is needed, got 0"),
+        ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: must be at least 1, got 0"),
+        ("question: q\nseeds: 0\n", "x.yaml:2: seeds: must be at least 1, got 0"),
         ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
         ("", "x.yaml: the file is empty; it needs at least 'question'"),
         ("# only a comment\n", "x.yaml: the file is empty; it needs at least 'question'"),
         ("- a\n", "x.yaml:1: expected fields such as 'question: …', got ['a']"),
-        ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: expected the node content, but found '<stream end>'"),
-        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: found character '\\t' that cannot start any token"),
+        ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: did not find expected node content"),
+        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: found a tab character that violates indentation"),
         ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: duplicate key 'model', first on line 3"),
-        ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got 1"),
+        ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got '1'"),
         (
             "question: !!python/name:os.system x\n",
             "x.yaml:1: question: tag 'tag:yaml.org,2002:python/name:os.system' is not allowed here",
@@ -180,7 +180,7 @@ def test_a_number_of_thousands_of_digits_is_refused(load):
 
 
 def test_recursive_nesting_is_refused(load):
-    assert failure(load, "question: q\nbase: " + "[" * 5000).endswith("nested too deeply")
+    assert failure(load, "question: q\nbase: " + "[" * 5000) == "x.yaml:2: more than 100 nested lists and mappings"
 
 
 @given(st.text(max_size=40))

@@ -40,7 +40,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
         {"model": {"dropout": 0.1}, "train": {"lr": 0.01}},
         {"model": {"dropout": 0.2}, "train": {"label_smoothing": 0.1}, "positional": "rotary"},
     ],
-    "three rates": [{"train": {"lr": lr, "clip_norm": None}} for lr in (0.01, 1e30, 0.02)],
+    "three rates": [{"train": {"lr": lr, "clip_norm": None}} for lr in (0.01, 1e6, 0.02)],
     "smoothed": [{"train": {"label_smoothing": 0.1}}],
     "scheduled": [{"train": {"warmup_steps": 5, "schedule": "cosine"}}],
     "not clipped": [{"train": {"clip_norm": None}}],

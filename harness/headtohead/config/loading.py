@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +15,19 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
-from headtohead.config.validation_errors import format_validation_error
-from headtohead.config.yaml_text import dump, parse
+from headtohead.config.validation_errors import format_validation_error, section_of
+from headtohead.config.yaml_text import dump, parse, refuse_size
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.experiment_file import ExperimentFile
+from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile
 
 Model = TypeVar("Model", bound=BaseModel)
 
 MAX_RUNS = 100_000
 """Maximum number of runs of an experiment including its tuning runs; ``--max-runs`` raises it."""
 
-MAX_SEED = 1_000_000
-"""Largest seed of an experiment; tuning runs use larger seeds."""
+_PRINTED = 10**15
+"""Larger numbers of runs are not printed; Python refuses to format thousands of digits."""
 
 SWEEP_LABEL = "tuning"
 """Label of the experiment that holds the tuning runs."""
@@ -118,6 +120,8 @@ def load_text(
     given = _seeds_option(seeds) if seeds is not None else (file.seeds, root.child("seeds"))
     number = given[0] if isinstance(given[0], int) else len(given[0])
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
+    changes = tuple(read_override(text) for text in overrides)
+    check_values(file, root, changes)
     return LoadedExperiment(
         name=labelled(experiment_name(path), label),
         path=path,
@@ -125,7 +129,7 @@ def load_text(
         file=file,
         source=source,
         seeds=seed_list(*given),
-        overrides=tuple(read_override(text) for text in overrides),
+        overrides=changes,
         max_runs=max_runs,
         seeds_option=None if seeds is None else str(seeds),
         label=label,
@@ -142,19 +146,73 @@ def count_combinations(file: ExperimentFile) -> int:
     return max(1, combinations)
 
 
+def check_values(file: ExperimentFile, root: SourceLocation, overrides: Sequence[Override] = ()) -> None:
+    """Check the values of all fields that no plugin defines.
+
+    `ConfigBuilder` checks complete configurations. It needs the plugins, hence torch, whose import takes longer.
+
+    Raises:
+        HeadToHeadError: For a value of a wrong type or outside the limits of its field, with its location.
+    """
+    for name in ("base", "baseline"):
+        _check_fields(getattr(file, name), root.child(name))
+    if file.tune is not None:
+        _check_axes(file.tune, root.child("tune"))
+    for number, block in enumerate(file.design):
+        location = root.child("design", number)
+        for kind in ("product", "one_at_a_time", "zip"):
+            _check_axes(getattr(block, kind) or {}, location.child(kind))
+        if block.path is not None:
+            for name, end in (("from", block.path.start), ("to", block.path.end)):
+                _check_fields({} if isinstance(end, str) else end, location.child("path", name))
+    for override in overrides:
+        _check_value(override.path, override.value, override.location)
+
+
+def _check_axes(axes: Mapping[str, Sequence[Any]], location: SourceLocation) -> None:
+    for axis, values in axes.items():
+        for number, value in enumerate(values):
+            _check_value(tuple(axis.split(".")), value, location.child(axis, number))
+
+
+def _check_fields(values: Mapping[str, Any], location: SourceLocation) -> None:
+    for key, value in values.items():
+        _check_value(tuple(key.split(".")), value, location.child(key))
+
+
+def _check_value(
+    path: tuple[str, ...], value: Any, location: SourceLocation, fields: Mapping[str, type[BaseModel]] = SECTIONS
+) -> None:
+    """Check a value, or all values of a mapping; unknown fields are left to `ConfigBuilder`."""
+    model, rest = fields.get(path[0]), path[1:]
+    if model is None:
+        return
+    if not rest:
+        for key, item in value.items() if isinstance(value, Mapping) else ():
+            _check_value((path[0], *key.split(".")), item, location.child(key), fields)
+        return
+    field = model.model_fields.get(rest[0])
+    inner = section_of(field.annotation) if field else None
+    if inner is not None and (len(rest) > 1 or isinstance(value, Mapping)):
+        _check_value(rest, value, location, {rest[0]: inner})
+    elif field is not None and len(rest) == 1:
+        checked(model, {rest[0]: value}, lambda inside: location.child(*inside[1:]))
+
+
 def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
     """Raise if an experiment has more runs than the limit, tuning runs included.
 
     Raises:
         HeadToHeadError: With the numbers and the option that raises the limit.
     """
-    runs = variants * seeds
-    text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
-    if file.tune:
-        settings = math.prod(map(len, file.tune.values()))
-        runs += variants * settings * file.tune_seeds
-        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
+    settings = math.prod(map(len, (file.tune or {}).values()))
+    runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
+    if runs > max(max_runs, _PRINTED):
+        raise HeadToHeadError(f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values")
     if runs > max_runs:
+        text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
+        if file.tune:
+            text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
         raise HeadToHeadError(
             f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer "
             f"values, or raise the limit: --max-runs {runs}"
@@ -172,6 +230,8 @@ def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[Fiel
 
 def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:
     """Return the seeds of a number of replicates (1, 2, …) or of a list."""
+    if isinstance(seeds, int) and seeds > MAX_SEED:
+        raise location.error(f"at most {MAX_SEED:,} seeds, got {seeds}")
     numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise location.error(f"at least one seed is needed, got {shown(seeds)}")
@@ -213,6 +273,10 @@ def labelled(name: str, label: str | None) -> str:
 
 def _read(path: Path) -> str:
     try:
+        status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # reading it could wait for ever
+            raise HeadToHeadError(f"cannot read '{path}': not a regular file; save the experiment to a file")
+        refuse_size(status.st_size if stat.S_ISREG(status.st_mode) else 0, str(path))
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise HeadToHeadError(f"experiment file '{path}' does not exist") from error

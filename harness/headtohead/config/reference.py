@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from headtohead.config.source_location import shown_limit
 from headtohead.schema import config_input, experiment_file, run_config
 from headtohead.schema.sections import NotHashed
 
@@ -74,20 +75,25 @@ def filled(text: str) -> str:
 
 def type_words(info: FieldInfo) -> str:
     """Return the type and limits of a field: ``whole number ≥ 1, or nothing``."""
+    return _limited(_words(info.annotation), info.metadata)
+
+
+def _limited(words: str, metadata: Sequence[Any]) -> str:
+    """Insert limits after the word number."""
     limits = [
-        f"{sign} {getattr(limit, name):g}"
+        f"{sign} {shown_limit(getattr(limit, name))}"
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-        for limit in info.metadata
+        for limit in metadata
         if getattr(limit, name, None) is not None
     ]
-    words = _words(info.annotation)
     return words.replace("number", f"number {' and '.join(limits)}", 1) if limits else words
 
 
 def _words(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _words(arguments[0])
+        info = FieldInfo.from_annotation(annotation)
+        return _limited(_words(info.annotation), info.metadata)
     if origin is typing.Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin in (typing.Union, types.UnionType):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, shown
+from headtohead.config.source_location import FieldPath, shown, shown_limit
 from headtohead.errors import nearest
 from headtohead.schema.config_input import SECTIONS
 
@@ -85,12 +85,13 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
 def format_validation_error(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[FieldPath, str]:
     """Return the path of the first error inside ``value`` and its message.
 
-    For a union, the message is that of the alternative that matched most of the value.
+    For a union, the message is that of the alternative that matched most of the value,
+    and of several, that of a number outside its limits.
     """
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
     same = [detail for detail in details if _inside(detail["loc"], value)[: len(first)] == first]
-    detail = max(same, key=lambda detail: len(_inside(detail["loc"], value)))
+    detail = max(same, key=lambda detail: (len(_inside(detail["loc"], value)), detail["type"] in _LIMITS))
     return _inside(detail["loc"], value), _message(detail, model, value)
 
 
@@ -123,7 +124,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
         return f"expected {context['expected']}, got {got}{_close(detail['input'], context)}"
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
-        return f"must be {words} {context[key]:g}, got {got}"
+        return f"must be {words} {shown_limit(context[key])}, got {got}"
     if kind == "value_error":
         return str(context["error"])
     if kind in ("too_short", "too_long"):

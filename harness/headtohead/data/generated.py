@@ -34,10 +34,10 @@ class LengthOptions(Options):
     size: int = Field(
         6000, ge=50, le=200_000, description="distinct pairs up to longest; the test part of split length is extra"
     )
-    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is the seed of the split")
-    shortest: int = Field(1, ge=1, description="length of the shortest example")
+    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
+    shortest: int = Field(1, ge=1, le=100, description="length of the shortest example")
     longest: int = Field(10, ge=1, le=100, description="length of the longest example, L")
-    test_each: int = Field(50, ge=1, description="split length: test pairs of each length up to 2 · longest")
+    test_each: int = Field(50, ge=1, le=10_000, description="split length: test pairs of each length up to 2 · longest")
 
 
 @dataclass(frozen=True)

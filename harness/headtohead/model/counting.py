@@ -109,6 +109,24 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
     )
 
 
+def estimate_parameters(config: RunConfig, source_words: int, target_words: int) -> int:
+    """Return the number of weights of a model without building all its layers.
+
+    The number is linear in the numbers of layers, so that three models of one or two layers determine it.
+    """
+
+    def built(encoder: int, decoder: int) -> int:
+        layers = {"encoder_layers": encoder, "decoder_layers": decoder}
+        small = config.model_copy(update={"model": config.model.model_copy(update=layers)})
+        model = Transformer(small, None, source_words, target_words)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    model, least = config.model, built(1, 1)
+    encoder = (built(2, 1) - least) * (model.encoder_layers - 1) if model.encoder_layers > 1 else 0
+    decoder = (built(1, 2) - least) * (model.decoder_layers - 1) if model.decoder_layers > 1 else 0
+    return least + encoder + decoder
+
+
 LARGE_VOCABULARY = 512
 """Vocabulary size from which logits are computed at positions with a label only."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.axes import Match
 from headtohead.planning.design import Variant
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import MAX_D_FF, RunConfig
 
 TOLERANCE = 0.01
 """Maximum relative difference of a matched count."""
@@ -64,7 +64,7 @@ def _matched(config: RunConfig, match: Match, target: float, count: CountFunctio
     d_ff = config.model.d_ff
     current = measure(count(config), match)
     slope = measure(count(widened(config, d_ff + 1)), match) - current
-    return widened(config, max(d_ff, d_ff + round((target - current) / slope)))
+    return widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope))))
 
 
 def widths(variants: Sequence[Variant]) -> Mapping[str, int]:

@@ -21,13 +21,14 @@ from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.errors import UndefinedError
-from headtohead.model.counting import ModelCounts
+from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.matching import match_variants, widths
+from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory_name
 from headtohead.planning.power import Power, power_of, typical_sd
@@ -40,6 +41,8 @@ from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
 from headtohead.storage.run_directory import RunDirectory
+
+_FEW_LAYERS = 8
 
 
 def make_plan(
@@ -64,7 +67,8 @@ def make_plan(
         ready: Called after the design is expanded without an error, before costs are counted.
 
     Raises:
-        HeadToHeadError: If the baseline cannot run, or the data or the runs folder cannot be read.
+        HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
+            cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root())
     existing = None if fresh else ExistingRuns(runs_root, ignored)
@@ -85,8 +89,12 @@ def _plan(
     registry = prepared.registry
     configured_d_ff = widths(design.variants)
     _refuse_matched_width(design, loaded)
+    available = largest_memory()
+    for parameters in (least_parameters, prepared.estimate_parameters):
+        refuse_oversized(loaded, design.variants, parameters, available)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=matched.variants)
+    refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total, available)
     identities = {
         variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
         for variant in design.variants
@@ -183,6 +191,13 @@ class _Data:
 
     def count(self, config: RunConfig) -> ModelCounts:
         return self._counter.count(config, self.sizes(config))
+
+    def estimate_parameters(self, config: RunConfig) -> int:
+        """Return the number of weights; it is 0 for a model of few layers, which is counted in no time."""
+        if config.model.encoder_layers + config.model.decoder_layers <= _FEW_LAYERS:
+            return 0
+        sizes = self.sizes(config)
+        return estimate_parameters(config, sizes.source_words, sizes.target_words)
 
     def decoding_limit(self, config: RunConfig) -> int:
         return decoding_limit(config, self.of(config).longest_target)

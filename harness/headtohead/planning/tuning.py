@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.labels import Scalar, text
-from headtohead.config.loading import MAX_SEED, SWEEP_LABEL, LoadedExperiment
+from headtohead.config.loading import SWEEP_LABEL, LoadedExperiment
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import SHORTHANDS
-from headtohead.schema.experiment_file import DesignBlock, Metrics
+from headtohead.schema.experiment_file import MAX_SEED, DesignBlock, Metrics
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import run_folder

@@ -19,7 +19,7 @@ class Options(BaseModel):
     Every field needs a default and a description. Unknown options are errors.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 BaseOptions = Options

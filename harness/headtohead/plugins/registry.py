@@ -13,8 +13,10 @@ import importlib.metadata
 import importlib.util
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +26,8 @@ import pluggy
 
 from headtohead.errors import HeadToHeadError, describe, nearest
 from headtohead.plugins import hookspecs
+from headtohead.plugins.torch_functions import unchanged_torch
+from headtohead.schema.roles import ROLES
 
 if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
@@ -104,6 +108,9 @@ FAMILY_BASES = {
 }
 
 ENTRY_POINT_GROUP = "headtohead"
+
+_NAME = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -208,8 +215,11 @@ class Registry:
 
     def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
         where = f"plugin '{label}' ({distribution})"
-        _check_hooks(plugin, where)
-        new = list(_entries_of(plugin, label, distribution, version, where))
+        with nullcontext() if distribution == "headtohead" else unchanged_torch(where):
+            with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
+                hooks = _hooks_of(plugin)
+            _check_hooks(hooks, where)
+            new = list(_entries_of(plugin, hooks, label, distribution, version, where))
         old = self.contents.get(name, ())
         for entry in new:
             other = self.entries[entry.family].get(entry.name)
@@ -236,28 +246,38 @@ def _module_of(plugin: object) -> str:
     return str(getattr(plugin, "__module__", type(plugin).__module__))
 
 
-def _check_hooks(plugin: object, where: str) -> None:
+def _hooks_of(plugin: object) -> dict[str, inspect.Signature]:
+    """Return the signatures of the hook implementations of a plugin by name."""
+    attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
+    return {name: inspect.signature(hook) for name, hook in attributes.items() if hasattr(hook, "headtohead_impl")}  # type: ignore[arg-type]
+
+
+def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
     known = {name: hook for name, hook in vars(hookspecs).items() if name.startswith(("register_", "on_"))}
-    for name in dir(plugin):
-        implementation = getattr(plugin, name, None)
-        if implementation is None or not hasattr(implementation, "headtohead_impl"):
-            continue
+    if not hooks:
+        raise HeadToHeadError(
+            f"{where}: it implements no hook; decorate a function such as register_positionals "
+            "with @headtohead.hookimpl"
+        )
+    for name, signature in hooks.items():
         if name not in known:
             raise HeadToHeadError(f"{where}: unknown hook '{name}'{nearest(name, known)}")
         takes = list(inspect.signature(known[name]).parameters)
-        for argument in inspect.signature(implementation).parameters.values():
+        for argument in signature.parameters.values():
             if argument.name not in takes and argument.default is argument.empty:
                 raise HeadToHeadError(
                     f"{where}: hook '{name}' takes {_quoted(takes) or 'no arguments'}; got '{argument.name}'"
                 )
 
 
-def _entries_of(plugin: object, label: str, distribution: str, version: str, where: str) -> Iterator[Registered]:
+def _entries_of(
+    plugin: object, hooks: Iterable[str], label: str, distribution: str, version: str, where: str
+) -> Iterator[Registered]:
     for family, hook in FAMILIES.items():
-        implementation = getattr(plugin, hook, None)
-        if not hasattr(implementation, "headtohead_impl"):
+        if hook not in hooks:
             continue
         for name, entry in _call(plugin, where, hook).items():
+            _check_name(name, f"{where}: {hook}")
             base = FAMILY_BASES[family]
             if not (isinstance(entry, type) and issubclass(entry, _imported(base))):
                 got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
@@ -265,7 +285,34 @@ def _entries_of(plugin: object, label: str, distribution: str, version: str, whe
                     f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
                     f"headtohead.{base.rpartition('.')[2]}"
                 )
+            with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
+                _check_entry(family, cast("Any", entry))
             yield Registered(family, name, cast("type[Entry]", entry), label, distribution, version, source_hash(entry))
+
+
+def _check_name(name: object, where: str) -> None:
+    if not (isinstance(name, str) and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)):
+        text = repr(name)
+        raise HeadToHeadError(
+            f"{where} returned the name {text if len(text) <= 80 else text[:79] + '…'}; a name is at most "
+            f"{_LONGEST_NAME} letters and digits, with single . _ - between them"
+        )
+
+
+def _check_entry(family: str, entry: Any) -> None:
+    """Raise if a class attribute of an entry has a wrong type."""
+    from headtohead.plugins.entry import Options
+
+    options = entry.Options
+    if not (isinstance(options, type) and issubclass(options, Options)):
+        raise TypeError(f"Options is {options!r}; expected a subclass of headtohead.Options")
+    options().model_dump_json()
+    if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
+        raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
+    if family == "recipe" and not isinstance(entry.config, Mapping):
+        raise TypeError(f"config is {entry.config!r}; expected a mapping")
+    if family == "dataset" and not (entry.splits and all(isinstance(split, str) for split in entry.splits)):
+        raise TypeError(f"splits is {entry.splits!r}; expected at least one name")
 
 
 def _imported(name: str) -> type:
@@ -309,18 +356,39 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     version = _version("headtohead")
     for module in BUILT_IN:
         registry.add(importlib.import_module(module), module, "headtohead", version)
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        distribution = point.dist.name if point.dist else "?"
-        try:
+    for point in _entry_points():
+        distribution, version = _distribution(point)
+        with _importing(point.value, distribution, point.value.partition(":")[0]):
             plugin = point.load()
-        except Exception as error:
-            raise _import_failure(point.value, distribution, error, point.module) from error
-        registry.add(plugin, point.value, distribution, point.dist.version if point.dist else "?")
+        registry.add(plugin, point.value, distribution, version)
     for path in files:
         registry.add_file(path, _read(path))
     for plugin in objects:
         registry.add_object(plugin)
     return registry
+
+
+def _entry_points() -> Sequence[importlib.metadata.EntryPoint]:
+    try:
+        return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+    except Exception as error:  # a text that is no entry-point file; find the package that has it
+        for distribution in importlib.metadata.distributions():
+            try:
+                tuple(distribution.entry_points)
+            except Exception:
+                where = getattr(distribution, "_path", "?")
+                raise HeadToHeadError(
+                    f"cannot read entry_points.txt of '{where}': {describe(error)}; reinstall or remove this package"
+                ) from error
+        raise
+
+
+def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    """Return name and version of the distribution of an entry point; ``?`` where its metadata is missing."""
+    try:
+        return (point.dist.name or "?", point.dist.version or "?") if point.dist else ("?", "?")
+    except Exception:
+        return "?", "?"
 
 
 _current: Registry | None = None
@@ -387,8 +455,10 @@ def register(plugin: object) -> None:
 
 
 def _read(path: Path) -> bytes:
-    if not path.is_file():
+    if not path.exists():
         raise HeadToHeadError(f"plugin file '{path}' does not exist")
+    if not path.is_file():
+        raise HeadToHeadError(f"plugin file '{path}' is not a regular file")
     if path.suffix != ".py":
         raise HeadToHeadError(f"plugin file '{path}' is not a Python file; its name must end in .py")
     return path.read_bytes()
@@ -401,32 +471,43 @@ def _load_source(path: Path, source: bytes) -> ModuleType:
     module.__file__ = str(path)
     sys.modules[name] = module
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
-        # Tracebacks and inspect then show the executed source, not the current content of the file.
-        lines = importlib.util.decode_source(source).splitlines(keepends=True)
-        linecache.cache[str(path)] = (len(source), None, lines, str(path))
-    except Exception as error:
+        with _importing(str(path), "file", name):
+            exec(compile(source, str(path), "exec"), module.__dict__)
+            # Tracebacks and inspect then show the executed source, not the current content of the file.
+            lines = importlib.util.decode_source(source).splitlines(keepends=True)
+            linecache.cache[str(path)] = (len(source), None, lines, str(path))
+    except HeadToHeadError:
         del sys.modules[name]
-        raise _import_failure(str(path), "file", error, name) from error
+        raise
     return module
 
 
 def _call(plugin: object, where: str, hook: str) -> Mapping[str, Any]:
-    try:
+    with _named(f"{where}: {hook} raised", _module_of(plugin)):
         entries = getattr(plugin, hook)()
-    except Exception as error:
-        package = _module_of(plugin).partition(".")[0]
-        raise HeadToHeadError(f"{where}: {hook} raised {describe(error, [package])}") from error
-    if not isinstance(entries, Mapping):
+        items = dict(entries) if isinstance(entries, Mapping) else None
+    if items is None:
         raise HeadToHeadError(
             f"{where}: {hook} returned {type(entries).__name__}; expected a mapping from name to class"
         )
-    return entries
+    return items
 
 
-def _import_failure(label: str, distribution: str, error: Exception, module: str) -> HeadToHeadError:
-    reason = describe(error, [module.partition(".")[0]])
-    return HeadToHeadError(f"plugin '{label}' ({distribution}) failed to import: {reason}")
+@contextmanager
+def _importing(label: str, distribution: str, module: str) -> Iterator[None]:
+    """Name the plugin whose import fails or replaces functions of torch."""
+    where = f"plugin '{label}' ({distribution})"
+    with unchanged_torch(where), _named(f"{where} failed to import:", module):
+        yield
+
+
+@contextmanager
+def _named(failure: str, module: str) -> Iterator[None]:
+    """Turn any exception of a plugin's code, ``sys.exit`` too, into an error that starts with ``failure``."""
+    try:
+        yield
+    except BaseException as error:
+        raise HeadToHeadError(f"{failure} {describe(error, [module.partition('.')[0]])}") from error
 
 
 def _version(distribution: str) -> str:

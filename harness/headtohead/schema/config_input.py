@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from headtohead.schema.run_config import (
+    MAX_LAYERS,
     DataFields,
     EvaluateConfig,
     ModelFields,
@@ -37,9 +38,9 @@ class DataInput(DataFields):
 class ModelInput(ModelFields):
     """The encoder-decoder without its plugins."""
 
-    layers: int = Field(2, ge=1, description="default of encoder_layers and decoder_layers")
-    encoder_layers: int | None = Field(None, ge=1, description="layers of the encoder; default: layers")
-    decoder_layers: int | None = Field(None, ge=1, description="layers of the decoder; default: layers")
+    layers: int = Field(2, ge=1, le=MAX_LAYERS, description="default of encoder_layers and decoder_layers")
+    encoder_layers: int | None = Field(None, ge=1, le=MAX_LAYERS, description="layers of the encoder; default: layers")
+    decoder_layers: int | None = Field(None, ge=1, le=MAX_LAYERS, description="layers of the decoder; default: layers")
     dropout: float = Field(0.1, ge=0, lt=1, description="default of the four dropout rates below")
     dropout_embedding: float | None = Field(
         None, ge=0, lt=1, description="dropout after the embedding; default: dropout"

@@ -8,7 +8,16 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from headtohead.errors import nearest
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import Length
 from headtohead.schema.sections import Section
+
+MAX_SEED = 1_000_000
+"""Largest seed of an experiment; tuning runs use larger seeds."""
+
+MAX_SCORE = 10**9
+
+Seed = Annotated[int, Field(ge=1, le=MAX_SEED)]
+Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 
 def _seeds(value: object) -> object:
@@ -90,8 +99,8 @@ class PathDesign(Section):
         alias="from", description="recipe/NAME, or a mapping like `base`; `base` is merged over it"
     )
     end: str | dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
-    orders: int = Field(8, ge=8, description="number of orderings to sample; all orderings if there are fewer")
-    orders_seed: int = Field(1, ge=1, description="seed of the sampled orderings, not of the runs")
+    orders: int = Field(8, ge=8, le=1000, description="number of orderings to sample; all orderings if there are fewer")
+    orders_seed: int = Field(1, ge=1, le=MAX_SEED, description="seed of the sampled orderings, not of the runs")
     groups: dict[str, list[str]] = Field(
         default_factory=dict, description="groups of fields that change together, by name of the group"
     )
@@ -115,8 +124,8 @@ class DesignBlock(Section):
 class PublishedValues(Section):
     """Values that the source prints for a claim."""
 
-    variant: float | None = Field(None, description="printed value of `variant`")
-    against: float | None = Field(None, description="printed value of `against`")
+    variant: Score | None = Field(None, description="printed value of `variant`")
+    against: Score | None = Field(None, description="printed value of `against`")
     where: str = Field(description="metric, data and table: BLEU on newstest2013, table 3")
 
 
@@ -132,20 +141,20 @@ class Claim(Section):
         None, description="metric of our runs, including those of `h2h ablate-heads`; default: metrics.primary"
     )
     against_metric: ClaimMetric | None = Field(None, description="metric of `against`; default: metric")
-    lengths: tuple[int, int] | None = Field(
+    lengths: tuple[Length, Length] | None = Field(
         None,
         description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
         "for test/exact_match, test/bleu and test/loss",
     )
-    against_lengths: tuple[int, int] | None = Field(None, description="the same for `against`; default: lengths")
+    against_lengths: tuple[Length, Length] | None = Field(None, description="the same for `against`; default: lengths")
     published: PublishedValues = Field(description="printed values")
     expect: Literal["higher", "lower", "equal", "at-most"] = Field(
         description="variant − against is higher or lower than 0, or equal within the margin; "
         "at-most: no run of the variant exceeds the limit"
     )
-    by: float = Field(0.0, ge=0, description="with higher and lower: smallest difference that agrees")
-    margin: float | None = Field(None, gt=0, description="with equal: largest difference that agrees")
-    limit: float | None = Field(None, description="with at-most: maximum value of every run")
+    by: float = Field(0.0, ge=0, le=MAX_SCORE, description="with higher and lower: smallest difference that agrees")
+    margin: float | None = Field(None, gt=0, le=MAX_SCORE, description="with equal: largest difference that agrees")
+    limit: Score | None = Field(None, description="with at-most: maximum value of every run")
 
 
 class Published(Section):
@@ -172,7 +181,7 @@ class ExperimentFile(Section):
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
-    seeds: Annotated[int | list[int], BeforeValidator(_seeds)] = Field(
+    seeds: Annotated[Seed | list[Seed], BeforeValidator(_seeds)] = Field(
         6, description="number of replicates n (seeds 1 to n), or a list of seeds"
     )
     tune: dict[str, list[Any]] | None = Field(
@@ -180,7 +189,7 @@ class ExperimentFile(Section):
         description="values by field, such as train.lr; before the experiment every variant is trained with each "
         "combination, and takes the one with the lowest validation loss",
     )
-    tune_seeds: int = Field(2, ge=1, description="seeds of the tuning runs, which no experiment can use")
+    tune_seeds: int = Field(2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use")
     match: Literal["none", "parameters", "flops"] = Field(
         "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
     )

@@ -19,6 +19,18 @@ from headtohead.schema.sections import NotHashed, Section
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
 
+MAX_LAYERS = 256
+MAX_WIDTH = 65_536
+MAX_D_FF = 2**20
+MAX_LENGTH = 100_000
+"""Maximum number of tokens of a sentence."""
+
+MAX_STEPS = 10**9
+MAX_DATA_SEED = 2**32 - 1
+
+Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
+DecayRate = Annotated[float, Field(ge=0, lt=1)]
+
 Normalisation = Literal["none", "unicode", "ascii-fold"]
 
 
@@ -30,10 +42,11 @@ def _mask_value(value: object) -> object:
 class VocabularyConfig(Section):
     """How tokens get their ids."""
 
-    min_count: int = Field(1, ge=1, description="tokens that occur less often in training become <unk>")
+    min_count: int = Field(1, ge=1, le=1_000_000, description="tokens that occur less often in training become <unk>")
     max_size: int | None = Field(
         None,
         ge=5,
+        le=1_000_000,
         description="maximum size of a side's vocabulary, including the 4 special tokens; default: no maximum",
     )
     shared: bool = Field(False, description="one vocabulary for both sides")
@@ -56,23 +69,23 @@ class DataFields(Section):
     options: dict[str, Any] = Field(
         default_factory=dict, description="options of the dataset; a file writes them beside `dataset`"
     )
-    limit: int | None = Field(None, ge=1, description="number of pairs kept after shuffling; default: all")
-    valid: float = Field(0.05, gt=0, description="validation part: a fraction below 1, or a number of pairs")
-    test: float = Field(0.05, gt=0, description="test part: a fraction below 1, or a number of pairs")
-    seed: int = Field(1, ge=1, description="seed of the shuffle and the split, not of the runs")
+    limit: int | None = Field(None, ge=1, le=10**9, description="number of pairs kept after shuffling; default: all")
+    valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")
+    test: float = Field(0.05, gt=0, le=10**9, description="test part: a fraction below 1, or a number of pairs")
+    seed: int = Field(1, ge=1, le=MAX_DATA_SEED, description="seed of the shuffle and the split, not of the runs")
     tokens: Literal["word", "subword"] = Field(
         "word", description="subword: byte-pair encoding learned on the training part; needs the extra `subwords`"
     )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
     max_words: int | None = Field(
-        None, ge=1, description="pairs with a longer side are dropped and counted; default: no maximum"
+        None, ge=1, le=MAX_LENGTH, description="pairs with a longer side are dropped and counted; default: no maximum"
     )
     source_boundaries: Literal["none", "eos", "sos-eos"] = Field("eos", description="boundary tokens of a source")
     target_boundaries: Literal["none", "sos-eos"] = Field(
         "sos-eos", description="boundary tokens of a target; generation starts at <sos> and stops at <eos>"
     )
     truncate_tokens: int | None = Field(
-        None, ge=2, description="tokens kept of a side, boundary tokens included; default: all"
+        None, ge=2, le=MAX_LENGTH, description="tokens kept of a side, boundary tokens included; default: all"
     )
 
 
@@ -86,14 +99,14 @@ class DataConfig(DataFields):
 class ModelFields(Section):
     """Fields of ``model`` whose defaults do not depend on other fields."""
 
-    d_model: int = Field(128, ge=1, description="width of embeddings and residual stream")
-    heads: int = Field(4, ge=1, description="attention heads")
-    d_ff: int = Field(512, ge=1, description="inner width of the feed-forward network")
+    d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
+    heads: int = Field(4, ge=1, le=1024, description="attention heads")
+    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network")
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )
     norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each residual block")
-    norm_eps: float = Field(1e-5, gt=0, description="added to the variance in LayerNorm")
+    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance in LayerNorm")
     activation: Literal["relu", "gelu"] = Field("relu", description="activation of the feed-forward network")
     bias: bool = Field(True, description="biases in projections and feed-forward networks")
     tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
@@ -115,8 +128,8 @@ class ModelFields(Section):
 class ModelConfig(ModelFields):
     """The encoder-decoder without its plugins."""
 
-    encoder_layers: int = Field(ge=1, description="layers of the encoder")
-    decoder_layers: int = Field(ge=1, description="layers of the decoder")
+    encoder_layers: int = Field(ge=1, le=MAX_LAYERS, description="layers of the encoder")
+    decoder_layers: int = Field(ge=1, le=MAX_LAYERS, description="layers of the decoder")
     dropout_embedding: float = Field(ge=0, lt=1, description="dropout after the embedding")
     dropout_attention: float = Field(ge=0, lt=1, description="dropout on attention weights")
     dropout_ffn: float = Field(ge=0, lt=1, description="dropout inside the feed-forward network")
@@ -148,38 +161,42 @@ class EarlyStopping(Section):
     """Stop when a validation metric no longer improves."""
 
     metric: str = Field("valid/loss", description="validation metric")
-    patience: int = Field(3, ge=1, description="evaluations without improvement before training stops")
+    patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 
 class TrainConfig(Section):
     """Length of training, batches and optimizer."""
 
     epochs: float | None = Field(
-        None, ge=0, description="passes over the training pairs; 0: the initial model is evaluated"
+        None, ge=0, le=10**6, description="passes over the training pairs; 0: the initial model is evaluated"
     )
-    steps: int | None = Field(None, ge=1, description="optimizer steps, instead of epochs")
-    batch_tokens: int = Field(2048, ge=1, description="tokens of a batch on its longer side, padding included, per run")
+    steps: int | None = Field(None, ge=1, le=MAX_STEPS, description="optimizer steps, instead of epochs")
+    batch_tokens: int = Field(
+        2048, ge=1, le=10**7, description="tokens of a batch on its longer side, padding included, per run"
+    )
     length_buckets: Literal["coarse", "exact"] = Field(
         "coarse",
         description="how batch_tokens groups pairs; coarse: longer sides within four tokens, few "
         "batch shapes; exact: equal lengths on both sides where there are enough pairs, almost no "
         "padding and many batch shapes, which are free on a CPU",
     )
-    batch_size: int | None = Field(None, ge=1, description="sentences of a shuffled batch, instead of batch_tokens")
+    batch_size: int | None = Field(
+        None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
+    )
     optimizer: Literal["adam", "adamw"] = Field("adamw", description="adamw: decoupled weight decay")
-    lr: float = Field(1e-3, gt=0, description="peak learning rate")
-    betas: tuple[float, float] = Field((0.9, 0.98), description="Adam's decay rates")
-    eps: float = Field(1e-9, gt=0, description="Adam's epsilon")
-    weight_decay: float = Field(0.0, ge=0, description="decoupled with adamw, L2 with adam")
+    lr: float = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
+    betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
+    eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
+    weight_decay: float = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
     schedule: Literal["constant", "inverse-sqrt", "cosine"] = Field(
         "inverse-sqrt", description="learning rate after warm-up"
     )
-    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up from 0 to lr")
+    warmup_steps: int = Field(0, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
-    clip_norm: float | None = Field(1.0, gt=0, description="maximum gradient norm of a run")
+    clip_norm: float | None = Field(1.0, gt=0, le=10**9, description="maximum gradient norm of a run")
     early_stopping: EarlyStopping | None = Field(None, description="stop when a validation metric stops improving")
     evaluate_every: int | None = Field(
-        None, ge=1, description="steps between evaluations; default: a tenth of the steps"
+        None, ge=1, le=MAX_STEPS, description="steps between evaluations; default: a tenth of the steps"
     )
     precision: Literal["float32", "bfloat16", "float64"] = Field(
         "float32", description="bfloat16: autocast, on CUDA only"
@@ -191,11 +208,12 @@ class TrainConfig(Section):
         "5,000 planned steps; auto: cuda-graphs on a GPU where h2h doctor has verified it, else eager",
     )
     num_microbatches: Annotated[int, NotHashed()] = Field(
-        1, ge=1, description="parts of a batch whose gradients are accumulated; grows after out-of-memory"
+        1, ge=1, le=10**6, description="parts of a batch whose gradients are accumulated; grows after out-of-memory"
     )
     checkpoint_seconds: Annotated[float, NotHashed()] = Field(
         30.0,
         ge=0,
+        le=10**9,
         description="seconds between resume points, more where writing them takes over 2 % of the time; "
         "0: after every step",
     )
@@ -220,14 +238,19 @@ STEPWISE = ("greedy", "beam")
 class EvaluateConfig(Section):
     """Measurements on validation and test sentences."""
 
-    batch_size: int = Field(128, ge=1, description="sentences of an evaluation batch, padded")
+    batch_size: int = Field(128, ge=1, le=65_536, description="sentences of an evaluation batch, padded")
     max_length: int | None = Field(
-        None, ge=1, description="maximum tokens of a translation; default: 1.5 times the longest in training"
+        None,
+        ge=1,
+        le=MAX_LENGTH,
+        description="maximum tokens of a translation; default: 1.5 times the longest in training",
     )
-    buckets: tuple[int, ...] = Field(
+    buckets: tuple[Length, ...] = Field(
         (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without <eos>"
     )
-    test_limit: int | None = Field(None, ge=1, description="number of test sentences to translate; default: all")
+    test_limit: int | None = Field(
+        None, ge=1, le=10**9, description="number of test sentences to translate; default: all"
+    )
     unpadded: bool = Field(True, description="compute the scores a second time without padding (batches of one)")
     decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(
         "greedy",
@@ -272,9 +295,10 @@ class QuirksConfig(Section):
     min_vocab_size: int | None = Field(
         None,
         ge=1,
+        le=1_000_000,
         description="minimum number of rows of embeddings and output projection; default: the vocabulary's size",
     )
-    pad_to: Literal["batch", "corpus"] | int = Field(
+    pad_to: Literal["batch", "corpus"] | Length = Field(
         "batch",
         description="with train.batch_size, the length that training sentences are padded to; batch: the "
         "longest of the batch; corpus: the longest of the corpus on either side; or a number of tokens",

@@ -14,10 +14,10 @@ from headtohead import Options as BaseOptions
 class FreeGeometryOptions(BaseOptions):
     """Widths and key/value heads."""
 
-    key_width: int = Field(32, ge=1, description="d_k, width of a query or key")
-    value_width: int = Field(32, ge=1, description="d_v, width of a value")
+    key_width: int = Field(32, ge=1, le=65_536, description="d_k, width of a query or key")
+    value_width: int = Field(32, ge=1, le=65_536, description="d_v, width of a value")
     kv_heads: int | None = Field(
-        None, ge=1, description="key/value heads; must divide model.heads; default: model.heads"
+        None, ge=1, le=1024, description="key/value heads; must divide model.heads; default: model.heads"
     )
 
 

@@ -14,7 +14,7 @@ from headtohead import Options as BaseOptions
 class GroupedQueryOptions(BaseOptions):
     """Number of groups."""
 
-    kv_heads: int = Field(2, ge=1, description="key/value heads; must divide model.heads")
+    kv_heads: int = Field(2, ge=1, le=1024, description="key/value heads; must divide model.heads")
 
 
 class GroupedQuery(Attention):

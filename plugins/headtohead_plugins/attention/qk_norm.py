@@ -26,7 +26,7 @@ class QkNormOptions(BaseOptions):
     norm: Literal["unit", "rms"] = Field(
         "unit", description="unit: length 1, scores not scaled further; rms: root mean square 1, scores over √d_k"
     )
-    length: int = Field(16, ge=3, description="L: with norm unit, g starts at log2(L² - L); with rms, at 1")
+    length: int = Field(16, ge=3, le=100_000, description="L: with norm unit, g starts at log2(L² - L); with rms, at 1")
 
 
 def unit(x: Tensor) -> Tensor:

@@ -18,9 +18,11 @@ from headtohead import Options as BaseOptions
 class RandomOptions(BaseOptions):
     """Size and initialisation of the matrix, and whether it is trained."""
 
-    max_length: int = Field(64, ge=1, description="rows of R: tokens of the longest sentence, with boundary tokens")
+    max_length: int = Field(
+        64, ge=1, le=100_000, description="rows of R: tokens of the longest sentence, with boundary tokens"
+    )
     trained: bool = Field(True, description="whether R is trained or stays at initialisation")
-    std: float = Field(1.0, gt=0, description="standard deviation of R at initialisation")
+    std: float = Field(1.0, gt=0, le=1000, description="standard deviation of R at initialisation")
 
 
 class Random(Attention):

@@ -26,7 +26,7 @@ class Options(LengthOptions):
     longest: int = Field(5, ge=1, le=100, description="key-value pairs of the longest source, L")
     keys: int = Field(20, ge=1, le=1000, description="number of keys; a key occurs once in a source")
     values: int = Field(20, ge=2, le=1000, description="number of values")
-    queries: int = Field(1, ge=1, description="number of distinct keys queried")
+    queries: int = Field(1, ge=1, le=1000, description="number of distinct keys queried")
 
 
 class Lookup(Dataset):

@@ -28,7 +28,7 @@ class Options(BaseOptions):
     """Number of pairs, and the longest training sentence of split ``length``."""
 
     size: int = Field(6000, ge=50, le=100_000, description="distinct pairs")
-    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is the seed of the split")
+    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
     longest_train: int = Field(
         8, ge=4, le=12, description="split length: source words of the longest training sentence"
     )

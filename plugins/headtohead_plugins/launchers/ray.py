@@ -48,6 +48,7 @@ class RayOptions(Options):
     save_minutes: float = Field(
         default=10.0,
         gt=0,
+        le=10_000,
         description="minutes between transfers of resume points from nodes without access to the runs "
         "folder; values below train.checkpoint_seconds have no effect",
     )

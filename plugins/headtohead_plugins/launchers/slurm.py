@@ -41,10 +41,10 @@ class SlurmOptions(Options):
     account: str | None = Field(default=None, description="account that is charged")
     qos: str | None = Field(default=None, description="quality of service")
     constraint: str | None = Field(default=None, description="required features of a node")
-    minutes: int = Field(default=1440, ge=1, description="time limit of a job in minutes")
-    cpus: int = Field(default=1, ge=1, description="CPU cores of a job, with a thread each")
+    minutes: int = Field(default=1440, ge=1, le=10**6, description="time limit of a job in minutes")
+    cpus: int = Field(default=1, ge=1, le=1024, description="CPU cores of a job, with a thread each")
     gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job; 1 trains on the GPU")
-    memory_gb: float | None = Field(default=None, gt=0, description="memory of a job in GB")
+    memory_gb: float | None = Field(default=None, gt=0, le=10**6, description="memory of a job in GB")
     setup: list[str] = Field(
         default_factory=list, description="shell commands before the job, such as module load cuda"
     )

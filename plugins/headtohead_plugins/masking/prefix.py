@@ -21,7 +21,7 @@ from headtohead import Options as BaseOptions
 class PrefixOptions(BaseOptions):
     """Length of the prefix."""
 
-    length: int = Field(4, ge=0, description="p: tokens that every query attends to, <sos> included")
+    length: int = Field(4, ge=0, le=100_000, description="p: tokens that every query attends to, <sos> included")
 
 
 class Prefix(Masking):

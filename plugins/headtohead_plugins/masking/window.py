@@ -20,7 +20,7 @@ from headtohead import Options as BaseOptions
 class WindowOptions(BaseOptions):
     """Width of the window."""
 
-    width: int = Field(8, ge=1, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder")
+    width: int = Field(8, ge=1, le=100_000, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder")
 
 
 class Window(Masking):

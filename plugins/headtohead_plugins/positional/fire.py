@@ -24,8 +24,8 @@ from headtohead import Options as BaseOptions
 class FireOptions(BaseOptions):
     """Size and initialisation of the function."""
 
-    hidden: int = Field(32, ge=1, description="units of the hidden layer")
-    threshold: float = Field(4.0, gt=0, description="initial value of L, in tokens")
+    hidden: int = Field(32, ge=1, le=65_536, description="units of the hidden layer")
+    threshold: float = Field(4.0, gt=0, le=10**6, description="initial value of L, in tokens")
     layers: Literal["own", "shared"] = Field(
         "own", description="own: a function per layer; shared: the same for all layers (the paper's FIRE-S)"
     )

@@ -28,8 +28,10 @@ class RandomisedOptions(BaseOptions):
     """The inner encoding and the range of its positions."""
 
     of: Inner = Field("sinusoidal", description="the encoding that receives the sampled positions")
-    numbers: int = Field(2048, ge=1, description="L: positions are sampled from 1..L")
-    max_length: int = Field(32, ge=1, description="number of positions in evaluation: the longest sentence in tokens")
+    numbers: int = Field(2048, ge=1, le=10**6, description="L: positions are sampled from 1..L")
+    max_length: int = Field(
+        32, ge=1, le=100_000, description="number of positions in evaluation: the longest sentence in tokens"
+    )
 
 
 def evaluation_positions(positions: Tensor, numbers: int, length: int) -> Tensor:

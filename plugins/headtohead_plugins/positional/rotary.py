@@ -16,7 +16,7 @@ from headtohead import Positional, Setting, find_geometry, hookimpl
 class RotaryOptions(BaseOptions):
     """Base of the wavelengths."""
 
-    theta: float = Field(10000.0, gt=0, description="base of the geometric wavelengths")
+    theta: float = Field(10000.0, gt=0, le=1e300, description="base of the geometric wavelengths")
 
 
 def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from headtohead import PerMemberRNG, Positional, hookimpl, registered
 class ShapeOptions(BaseOptions):
     """Range of the offset."""
 
-    max_shift: int = Field(500, ge=0, description="K: largest offset in training, in tokens")
+    max_shift: int = Field(500, ge=0, le=100_000, description="K: largest offset in training, in tokens")
 
 
 class Shape(Positional):

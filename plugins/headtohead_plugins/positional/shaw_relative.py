@@ -22,7 +22,7 @@ BOTH = frozenset({"score", "values"})
 class ShawOptions(BaseOptions):
     """Range and use of the vectors."""
 
-    clip: int = Field(16, ge=1, description="k: larger distances, in tokens, are clipped to k")
+    clip: int = Field(16, ge=1, le=100_000, description="k: larger distances, in tokens, are clipped to k")
     on: Literal["both", "keys", "values"] = Field("both", description="what the vectors are added to")
     heads: Literal["shared", "own"] = Field(
         "shared", description="shared: vectors per layer; own: vectors per layer and head"

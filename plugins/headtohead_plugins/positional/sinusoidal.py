@@ -31,7 +31,9 @@ class SinusoidalOptions(BaseOptions):
     index: Literal["time", "row"] = Field(
         "time", description="p: position in the sentence (time) or row of the batch (row), as in notebook 3"
     )
-    max_len: int = Field(128, ge=1, description="with index row: rows of the table, the largest batch in sentences")
+    max_len: int = Field(
+        128, ge=1, le=10**6, description="with index row: rows of the table, the largest batch in sentences"
+    )
 
 
 def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -> Tensor:

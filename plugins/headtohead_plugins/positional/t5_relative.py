@@ -21,8 +21,10 @@ from headtohead import Options as BaseOptions
 class T5Options(BaseOptions):
     """Number and range of the buckets."""
 
-    buckets: int = Field(32, ge=4, multiple_of=4, description="trained biases per head")
-    max_distance: int = Field(128, ge=2, description="distance in tokens from which on all share the last bucket")
+    buckets: int = Field(32, ge=4, le=65_536, multiple_of=4, description="trained biases per head")
+    max_distance: int = Field(
+        128, ge=2, le=100_000, description="distance in tokens from which on all share the last bucket"
+    )
 
 
 def first_distances(buckets: int, max_distance: int) -> list[int]:

@@ -1,0 +1,343 @@
+"""Hostile experiment files: each is refused in one line, with little time and memory; every number has limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
+
+from headtohead.config.loading import load_text
+from headtohead.config.yaml_text import MAX_BYTES, MAX_NODES, parse
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.registry import current
+from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.experiment_file import ExperimentFile
+from headtohead.schema.run_config import RunConfig
+from headtohead.schema.sections import Section
+
+QUESTION = "question: q\n"
+VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
+
+SECONDS = 2.0
+MEGABYTES = 500
+
+
+@dataclass(frozen=True)
+class Case:
+    """The content of an experiment file, the options of ``h2h plan``, and the error after the file's name."""
+
+    kind: str
+    name: str
+    content: str | bytes
+    message: str
+    options: tuple[str, ...] = ()
+
+
+def text(kind: str, name: str, written: str, message: str) -> Case:
+    """A case with text after the question, hence from line 2 on."""
+    return Case(kind, name, QUESTION + written, message)
+
+
+def nested(levels: int, first: str, following: str) -> str:
+    """Return aliases of aliases: each level holds ten times the level before."""
+    lines = [f"  a0: &a0 {first}\n"]
+    lines += [f"  a{i}: &a{i} {following.replace('*', ','.join([f'*a{i - 1}'] * 10))}\n" for i in range(1, levels)]
+    return "base:\n" + "".join(lines)
+
+
+def base(kind: str, path: str, value: str, message: str) -> Case:
+    return text(kind, f"{path} {value}"[:30], f"base:\n  {path}: {value}\n", f":3: base.{path}{message}")
+
+
+def override(setting: str, message: str) -> Case:
+    return Case("override", setting[:30], VALID, message, ("--set", setting))
+
+
+def too_large(name: str, fields: str) -> Case:
+    written = f"base:\n  data: {{size: 60}}\n  train: {{epochs: 1}}\n  model: {{d_model: 65536, {fields}}}\n"
+    return text(
+        "memory",
+        name,
+        written,
+        ":5: base.model: variant 'baseline' has at least * parameters, which need * GiB in training; "
+        "* GiB are available; reduce d_model, d_ff, layers or the vocabulary",
+    )
+
+
+TOO_MANY = ": more than 100,000 values and keys, aliases expanded"
+TOO_DEEP = ": more than 100 nested lists and mappings"
+KEYS = "keys are at most 200 printable characters, got"
+
+CASES = (
+    text("size", "bytes", f"description: {'x' * MAX_BYTES}\n", ": 10,000,026 bytes, more than the limit of 10,000,000"),
+    text("size", "nodes", f"base: {{a: [{'1,' * MAX_NODES}]}}\n", ":2" + TOO_MANY),
+    text("size", "keys", "base:\n" + "".join(f"  k{i}: 1\n" for i in range(MAX_NODES)), ":50000" + TOO_MANY),
+    text("size", "line", f"base: {{k: {'x' * 9_000_000}: }}\n", ":2: not valid YAML: *"),
+    text("alias", "bomb", nested(40, "[x,x,x,x,x,x,x,x,x,x]", "[*]"), ":7" + TOO_MANY),
+    text("alias", "mappings", nested(40, "{k: x}", "{<<: [*]}"), ":8" + TOO_MANY),
+    text("alias", "merges", nested(40, "{k: x}", "{<<: [*], l: x}"), ":8" + TOO_MANY),
+    text(
+        "alias",
+        "text",
+        f"base:\n  a: &a {'x' * 1_000_000}\n  b: [{','.join(['*a'] * 60)}]\n",
+        ":4: more than 10,000,000 characters, aliases expanded",
+    ),
+    text(
+        "alias",
+        "chain",
+        nested(1, "[x]", "") + "".join(f"  a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 300)),
+        ":101" + TOO_DEEP,
+    ),
+    text("alias", "itself", "base: &a {model: *a}\n", ":2: base.model: an alias contains itself"),
+    text("depth", "lists", "base: " + "[" * 100_000, ":2" + TOO_DEEP),
+    text("depth", "mappings", "base: " + "{a: " * 100_000, ":2" + TOO_DEEP),
+    text("depth", "blocks", "base:\n  " + "- " * 100_000, ":3" + TOO_DEEP),
+    base("tag", "train.steps", "!!int abc", ": expected a whole number after the tag !!int, got 'abc'"),
+    base("tag", "train.lr", "!!float x", ": expected a number after the tag !!float, got 'x'"),
+    base("tag", "data.swap", "!!bool maybe", ": expected true or false after the tag !!bool, got 'maybe'"),
+    base("tag", "data.file", "!!null x", ": expected nothing after the tag !!null, got 'x'"),
+    base("tag", "data.file", "!!timestamp 2020-01-01", ": tag 'tag:yaml.org,2002:timestamp' is not allowed here"),
+    base("tag", "data.file", "!!binary aGk=", ": tag 'tag:yaml.org,2002:binary' is not allowed here"),
+    base(
+        "tag",
+        "data.file",
+        "!!python/object/apply:os.system [id]",
+        ": tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed here",
+    ),
+    base("tag", "data.file", "!<a%0Ab> x", ": tag 'a\\nb' is not allowed here"),
+    text("tag", "key", "base: {? !!str [a] : b}\n", ":2: base: keys are text, got [*"),
+    base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
+    base("digits", "train.steps", "9" * 5000, ": a number of 5000 characters is too long"),
+    base("digits", "train.lr", "1e999", ": expected a finite number, got '1e999'"),
+    base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
+    base("digits", "positional.theta", ".nan", ": expected a finite number, got '.nan'"),
+    text("seeds", "2**32", "seeds: [1, 4294967296]\n", ":2: seeds[1]: must be at most 1,000,000, got 4294967296"),
+    text("seeds", "negative", "seeds: [1, -1]\n", ":2: seeds[1]: must be at least 1, got -1"),
+    text("seeds", "count", "seeds: 1000000000\n", ":2: seeds: must be at most 1,000,000, got 1000000000"),
+    text("seeds", "no number", "seeds: -3\n", ":2: seeds: must be at least 1, got -3"),
+    text("seeds", "tuning", "tune_seeds: 5000\n", ":2: tune_seeds: must be at most 1,000, got 5000"),
+    text("runs", "seeds", "seeds: 100001\n", ": 1 variant × 100,001 seeds are 100,001 runs, more than the limit of*"),
+    text(
+        "runs",
+        "product",
+        f"design: [{{product: {{model.d_model: {list(range(1, 1000))}, model.d_ff: {list(range(1, 1000))}}}}}]\n",
+        ": 998,001 variants × 6 seeds are 5,988,006 runs, more than the limit of 100,000; vary fewer*",
+    ),
+    text(
+        "runs",
+        "thousands of digits",
+        f"design: [{{product: {{{', '.join(f'a{i}: [1, 2, 3]' for i in range(12_000))}}}}}]\n",
+        ": more than 10^15 runs, above the limit of 100,000; vary fewer values",
+    ),
+    base("field", "model.layers", "1000000", ": must be at most 256, got 1000000"),
+    base("field", "model.d_model", "1000000000", ": must be at most 65,536, got 1000000000"),
+    base("field", "train.betas", "[-3, 7]", "[0]: must be at least 0, got -3"),
+    base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
+    base("field", "model", "{heads: 5000}", ".heads: must be at most 1,024, got 5000"),
+    base("field", "data", "{vocabulary: {max_size: 10000000}}", ".vocabulary.max_size: must be at most 1,000,000, *"),
+    text(
+        "field",
+        "axis",
+        "design:\n- product:\n    model.layers: [1, 1000]\n",
+        ":4: design[0].product.model.layers[1]: must be at most 256, got 1000",
+    ),
+    text(
+        "field",
+        "path",
+        "design:\n- path:\n    from: {}\n    to: {train.lr: -1}\n",
+        ":5: design[0].path.to.train.lr: must be greater than 0, got -1",
+    ),
+    text("field", "tune", "tune: {train.lr: [1e-3, 0]}\n", ":2: tune.train.lr[1]: must be greater than 0, got 0"),
+    override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),
+    override("data.seed=!!int x", "--set data.seed=!!int x:1: expected a whole number after the tag !!int, got 'x'"),
+    override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
+    override("train.betas=[0.9, 9]", "--set train.betas=[0.9, 9]: [1]: must be less than 1, got 9"),
+    Case(
+        "encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: the character U+0000 is not allowed"
+    ),
+    Case("encoding", "utf-16", QUESTION.encode("utf-16"), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
+    Case("encoding", "latin-1", b"question: caf\xe9\n", ":1: not UTF-8 text (byte 0xe9); save the file as UTF-8"),
+    text(
+        "encoding",
+        "surrogate",
+        'description: "\\ud800"\n',
+        ":2: not valid YAML: found invalid Unicode character escape*",
+    ),
+    text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: found a tab character that violates indentation"),
+    text("encoding", "escape in key", 'base: {"a\\e[31m": 1}\n', f":2: base: {KEYS} 'a\\x1b[31m'"),
+    text("encoding", "long key", f'base: {{"{"k" * 900}": 1}}\n', f":2: base: {KEYS} 'kkk*…"),
+    text("encoding", "duplicate", "base: {a: 1, a: 2}\n", ":2: base: duplicate key 'a', first on line 2"),
+    text("encoding", "documents", "---\nbase: {}\n", ":2: not valid YAML: but found another document"),
+    too_large("layers", "layers: 256"),
+    too_large("attention", "layers: 99, d_ff: 1"),
+    too_large("vocabulary", "layers: 1, d_ff: 1}\n  quirks: {min_vocab_size: 1000000"),
+    base("memory", "data", "{size: 1000000000}", ".size: must be at most 100,000, got 1000000000"),
+    base("memory", "positional", "{name: learned, max_length: 1000000000}", ".max_length: must be at most 100,000, *"),
+)
+
+
+def matches(line: str, pattern: str) -> bool:
+    """Return whether a line is the pattern, in which ``*`` stands for any text."""
+    position = 0
+    parts = pattern.split("*") if "*" in pattern else [pattern]
+    for number, part in enumerate(parts):
+        found = line.find(part, position)
+        if found < 0 or (number == 0 and found):
+            return False
+        position = found + len(part)
+    return pattern.endswith("*") or line.endswith(parts[-1])
+
+
+@pytest.fixture(scope="module")
+def import_seconds() -> float:
+    """Processor time that the imports of a plan take on this machine, under its load."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code = "import headtohead.planning.planner; from headtohead.plugins.registry import current; current()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
+    case, tmp_path, h2h_process, refusal, request
+):
+    content = case.content.encode() if isinstance(case.content, str) else case.content
+    (tmp_path / "x.yaml").write_bytes(content)
+    ended = h2h_process(tmp_path, "plan", "x.yaml", *case.options, H2H_CACHE=str(tmp_path / "cache"))
+    line = refusal(ended)
+    assert matches(line, case.message if case.options else "x.yaml" + case.message), line
+    assert len(line) < 1000
+    assert ended.peak_bytes < MEGABYTES * 1e6
+    seconds = SECONDS
+    if case.kind == "memory":  # found with plugins, which need torch
+        seconds = max(SECONDS, 1.5 * request.getfixturevalue("import_seconds"))
+    assert ended.cpu_seconds < seconds
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])
+def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
+    path = tmp_path / "x.yaml"
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path = Path("/dev/zero")
+        case _:
+            path.symlink_to("/dev/zero")
+    reason = "Is a directory" if kind == "folder" else "not a regular file; save the experiment to a file"
+    assert refusal(h2h_here(tmp_path, "plan", str(path))) == f"cannot read '{path}': {reason}"
+
+
+def test_a_file_at_the_limits_is_read():
+    value, _ = parse(f"a: [{','.join(['1'] * (MAX_NODES - 3))}]", "x.yaml")
+    assert len(value["a"]) == MAX_NODES - 3
+    assert len(parse("a: " + "x" * (MAX_BYTES - 3), "x.yaml")[0]["a"]) == MAX_BYTES - 3
+
+
+# --- every number of the schema has limits ---
+
+Number = tuple[tuple[str, ...], Sequence[Any]]
+
+
+def numbers(annotation: Any, metadata: Sequence[Any], path: tuple[str, ...]) -> Iterator[Number]:
+    """Yield the path and the markers of every number in an annotation."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation in (int, float):
+        yield path, metadata
+    elif origin is Annotated:
+        info = FieldInfo.from_annotation(annotation)
+        yield from numbers(info.annotation, [*metadata, *info.metadata], path)
+    elif origin in (typing.Union, types.UnionType):
+        for argument in arguments:
+            yield from numbers(argument, metadata, path)
+    elif origin in (list, tuple, dict):
+        for number, argument in enumerate(arguments):
+            yield from numbers(argument, [], (*path, f"[{number}]"))
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from numbers_of(annotation, path)
+
+
+def numbers_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Number]:
+    for name, info in model.model_fields.items():
+        yield from numbers(info.annotation, info.metadata, (*path, name))
+
+
+def limit(metadata: Sequence[Any], *names: str) -> float | None:
+    found = [getattr(marker, name) for marker in metadata for name in names if getattr(marker, name, None) is not None]
+    return found[0] if found else None
+
+
+def unlimited(model: type[BaseModel], name: str = "") -> list[str]:
+    """Return the numbers of a model without a lower or an upper limit."""
+    return [
+        ".".join((name or model.__name__, *path))
+        for path, metadata in numbers_of(model)
+        if limit(metadata, "ge", "gt") is None or limit(metadata, "le", "lt") is None
+    ]
+
+
+def test_every_number_of_the_schema_has_limits():
+    models = {model.__name__: model for model in (ExperimentFile, RunConfig, *SECTIONS.values())}
+    models |= {
+        f"{entry.family} {entry.name}": entry.entry.Options
+        for entry in current().all()
+        if entry.distribution == "headtohead"
+    }
+    assert len([path for model in models.values() for path, _ in numbers_of(model)]) > 120
+    assert [text for name, model in models.items() for text in unlimited(model, name)] == []
+
+
+def test_a_number_without_limits_is_found():
+    class Inner(Section):
+        rate: float = Field(0.1, gt=0)
+
+    class Planted(Section):
+        good: int = Field(1, ge=1, le=9)
+        count: int = Field(1, ge=1)
+        sizes: tuple[Annotated[int, Field(le=3)], ...] = ()
+        pair: tuple[float, float] = (0.0, 1.0)
+        either: str | int | None = None
+        inner: Inner = Inner()
+
+    assert unlimited(Planted) == [
+        "Planted.count",
+        "Planted.sizes.[0]",
+        "Planted.pair.[0]",
+        "Planted.pair.[1]",
+        "Planted.either",
+        "Planted.inner.rate",
+    ]
+
+
+FIELDS = [(section, path, metadata) for section, model in SECTIONS.items() for path, metadata in numbers_of(model)]
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "metadata"), FIELDS, ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
+)
+def test_a_number_beyond_its_limits_is_refused_with_its_line(section, path, metadata):
+    fields, places = [part for part in path if part[0] != "["], [part for part in path if part[0] == "["]
+    low, high = limit(metadata, "ge", "gt"), limit(metadata, "le", "lt")
+    for value in (low - 1, high * 2):
+        written = f"{value:.0f}"
+        if places:
+            written = f"[{', '.join(['0.5'] * int(places[0][1:-1]) + [written])}]"
+        name = ".".join([section, *fields])
+        with pytest.raises(HeadToHeadError) as caught:
+            load_text(f"question: q\nbase:\n  {name}: {written}\n", Path("x.yaml"))
+        assert str(caught.value).startswith(f"x.yaml:3: base.{name}")
+        assert "must be " in str(caught.value)

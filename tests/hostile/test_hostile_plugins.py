@@ -1,0 +1,256 @@
+"""Faulty plugins: each is named in one line, with its distribution or file."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+HEAD = """
+import headtohead as h2h
+from headtohead import Dataset, Options, Positional, Recipe, hookimpl
+
+class Mine(Positional):
+    pass
+"""
+
+TORCH = "call a function of the plugin instead, because other variants use torch's"
+
+
+def hook(mapping: str, more: str = "", family: str = "positional") -> str:
+    """Return a plugin whose hook returns the mapping."""
+    return f"{HEAD}\n{more}\n\n@hookimpl\ndef register_{family}s():\n    return {mapping}\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """The source of a plugin and the error after "plugin 'x' (y)"; ``*`` stands for any text, such as a line number."""
+
+    kind: str
+    name: str
+    source: str
+    message: str
+
+
+def named(name: str) -> Case:
+    expected = "; a name is at most 60 letters and digits, with single . _ - between them"
+    text = repr(name) if len(repr(name)) <= 80 else repr(name)[:79] + "…"
+    message = f": register_positionals returned the name {text}{expected}"
+    return Case("name", repr(name)[1:15], hook(f"{{{name!r}: Mine}}"), message)
+
+
+def raising(kind: str, code: str, error: str) -> Case:
+    return Case(kind, code.partition("(")[0], f"{HEAD}\n{code}\n", f" failed to import: {error} (*:*)")
+
+
+def replacing(name: str, line: str) -> Case:
+    more = f"import torch\noriginal = torch.softmax\ndef own(*values, **options):\n    return original(*values)\n{line}"
+    return Case("torch", name, hook("{'mine': Mine}", more), f" replaces {name}; {TORCH}")
+
+
+def entry(kind: str, name: str, body: str, message: str, family: str = "positional") -> Case:
+    base = family.capitalize()
+    source = hook("{'mine': Own}", f"class Own({base}):\n    {body}", family)
+    return Case(kind, name, source, f": {family} 'mine' is invalid: {message} (*:*)")
+
+
+def returned(name: str, value: str, got: str) -> Case:
+    message = f": register_positionals returned {got} for 'mine'; expected a subclass of headtohead.Positional"
+    return Case("entry", name, hook(f"{{'mine': {value}}}"), message)
+
+
+CASES = (
+    returned("number", "3", "an object of type int"),
+    returned("function", "print", "an object of type builtin_function_or_method"),
+    returned("object", "Mine.__new__(Mine)", "an object of type Mine"),
+    returned("foreign class", "str", "str"),
+    returned("other family", "Dataset", "Dataset"),
+    *map(named, ("a/b", "a\\b", "..", "../x", "a b", "<b>x</b>", "", "x\x1b[31m", "a\nb", "ä", "a--b", "x" * 61)),
+    Case(
+        "name",
+        "number",
+        hook("{3: Mine}"),
+        ": register_positionals returned the name 3; a name is at most 60 letters and digits, "
+        "with single . _ - between them",
+    ),
+    raising("exit", "import sys; sys.exit(0)", "SystemExit: 0"),
+    raising("exit", "raise SystemExit('bye')", "SystemExit: bye"),
+    raising("exit", "raise KeyboardInterrupt", "KeyboardInterrupt:"),
+    raising("exit", "raise GeneratorExit", "GeneratorExit:"),
+    Case("import", "syntax", "def (:\n", " failed to import: SyntaxError: * (*, line 1)*"),
+    raising("import", "1 / 0", "ZeroDivisionError: division by zero"),
+    raising("import", "import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+    raising("import", "def f(): f()\nf()", "RecursionError: maximum recursion depth exceeded*"),
+    Case("import", "nul", "x = 1\0\n", " failed to import: *null bytes*"),
+    replacing("torch.softmax", "torch.softmax = own"),
+    replacing("torch.nn.functional.softmax", "torch.nn.functional.softmax = own"),
+    replacing("torch.Tensor.softmax", "torch.Tensor.softmax = own"),
+    replacing("torch.Tensor.backward", "torch.Tensor.backward = own"),
+    replacing("torch.nn.Module.__call__", "torch.nn.Module.__call__ = own"),
+    replacing("torch.optim.AdamW.step", "torch.optim.AdamW.step = own"),
+    replacing("torch.relu", "torch.relu = torch.sigmoid"),
+    replacing("torch.bmm", "del torch.bmm"),
+    Case(
+        "torch",
+        "in the hook",
+        f"{HEAD}\nimport torch\n@hookimpl\ndef register_positionals():\n    torch.exp = torch.log\n    return {{}}\n",
+        f" replaces torch.exp; {TORCH}",
+    ),
+    Case("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
+    Case(
+        "hook", "none", hook("None"), ": register_positionals returned NoneType; expected a mapping from name to class"
+    ),
+    Case("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
+    Case("hook", "exits", hook("exit(3)"), ": register_positionals raised SystemExit: 3 (*:*)"),
+    Case(
+        "hook",
+        "forgotten",
+        f"{HEAD}\ndef register_positionals():\n    return {{'mine': Mine}}\n",
+        ": it implements no hook; decorate a function such as register_positionals with @headtohead.hookimpl",
+    ),
+    Case(
+        "hook",
+        "misspelt",
+        hook("{}").replace("positionals", "positions"),
+        ": unknown hook 'register_positions'; did you mean 'register_positionals'?",
+    ),
+    Case(
+        "duplicate",
+        "built-in",
+        hook("{'alibi': Mine}"),
+        "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) and *; "
+        "rename one of them",
+    ),
+    entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.Options"),
+    entry("options", "dictionary", "Options = dict", "TypeError: Options is <class 'dict'>; expected a subclass of*"),
+    entry("options", "role defaults", "role_defaults = {'x': 3}", "TypeError: role_defaults is {'x': 3}; expected*"),
+    entry("options", "role defaults list", "role_defaults = ['x']", "AttributeError: 'list' object has no*"),
+    entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
+    entry("options", "config", "config = [1]", "TypeError: config is [1]; expected a mapping", "recipe"),
+    Case(
+        "options",
+        "required",
+        hook("{'mine': Own}", "class Needs(Options):\n    a: int\nclass Own(Positional):\n    Options = Needs"),
+        ": positional 'mine' is invalid: ValidationError: 1 validation error for Needs a Field required *",
+    ),
+)
+
+
+def matches(line: str, pattern: str) -> bool:
+    """Return whether a line is the pattern, in which ``*`` stands for any text."""
+    position = 0
+    parts = pattern.split("*")
+    for number, part in enumerate(parts):
+        found = line.find(part, position)
+        if found < 0 or (number == 0 and found):
+            return False
+        position = found + len(part)
+    return pattern.endswith("*") or line.endswith(parts[-1])
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install the distribution ``outside`` with an entry point, as an installer does."""
+    site = tmp_path / "site"
+    before = set(sys.modules)
+
+    def install(source: str | None, entry_points: str = "[headtohead]\nmine = outside_plugin\n", **files: str) -> None:
+        folder = site / "outside-1.2.dist-info"
+        folder.mkdir(parents=True)
+        if source is not None:
+            (site / "outside_plugin.py").write_text(source, encoding="utf-8")
+        content = {"METADATA": "Metadata-Version: 2.1\nName: outside\nVersion: 1.2\n", "entry_points.txt": entry_points}
+        for name, text in (content | files).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        monkeypatch.syspath_prepend(site)
+        importlib.invalidate_caches()
+
+    yield install
+    for name in set(sys.modules) - before:
+        if name.startswith("outside"):
+            del sys.modules[name]
+
+
+def test_a_faulty_plugin_is_named_in_one_line(case, tmp_path, h2h_here, refusal, install):
+    own = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
+    (tmp_path / "mine.py").write_text(case.source, encoding="utf-8")
+    where = "" if case.kind == "duplicate" else "plugin 'mine.py' (file)"
+    line = refusal(h2h_here(tmp_path, "plugins", "--plugin", "mine.py"))
+    assert matches(line, where + case.message), line
+    assert case.kind != "duplicate" or "mine.py (file)" in line
+
+    install(case.source)
+    where = "" if case.kind == "duplicate" else "plugin 'outside_plugin' (outside)"
+    line = refusal(h2h_here(tmp_path, "plugins"))
+    assert matches(line, where + case.message), line
+    assert case.kind != "duplicate" or "outside_plugin (outside)" in line
+    now = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
+    assert all(new is old for new, old in zip(now, own, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "message"),
+    [
+        (
+            "[headtohead]\nmine = outside_nowhere\n",
+            "plugin 'outside_nowhere' (outside) failed to import: ModuleNotFoundError: "
+            "No module named 'outside_nowhere'*",
+        ),
+        (
+            "[headtohead]\nmine = outside_plugin:Missing\n",
+            "plugin 'outside_plugin:Missing' (outside) failed to import: AttributeError: *'Missing'*",
+        ),
+        ("[headtohead]\nmine = not a module!\n", "plugin 'not a module!' (outside) failed to import: *"),
+        (
+            "[headtohead]\nmine = outside_plugin:NUMBER\n",
+            "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *",
+        ),
+        ("[headtohead]\nmine\n", "cannot read entry_points.txt of '*outside-1.2.dist-info': *"),
+    ],
+    ids=["no module", "no attribute", "no reference", "a number", "no equals sign"],
+)
+def test_an_entry_point_that_cannot_be_loaded_is_named(entry_points, message, tmp_path, h2h_here, refusal, install):
+    install("NUMBER = 3\n", entry_points)
+    line = refusal(h2h_here(tmp_path, "plugins"))
+    assert matches(line, message), line
+
+
+def test_a_distribution_without_metadata_is_named_by_its_plugin(tmp_path, h2h_here, refusal, install):
+    install("1 / 0\n", METADATA="")
+    line = refusal(h2h_here(tmp_path, "plugins"))
+    assert matches(line, "plugin 'outside_plugin' (*) failed to import: ZeroDivisionError: division by zero*"), line
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "missing", "text", "latin-1"])
+def test_a_path_that_is_no_plugin_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
+    path = tmp_path / ("mine.txt" if kind == "text" else "mine.py")
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "text":
+            path.write_text("x")
+        case "latin-1":
+            path.write_bytes("x = 'caf\xe9'\n".encode("latin-1"))
+    line = refusal(h2h_here(tmp_path, "plugins", "--plugin", path.name))
+    expected = {
+        "missing": "plugin file 'mine.py' does not exist",
+        "text": "plugin file 'mine.txt' is not a Python file; its name must end in .py",
+        "latin-1": "plugin 'mine.py' (file) failed to import: SyntaxError: (unicode error) 'utf-8' codec*",
+    }
+    assert matches(line, expected.get(kind, "plugin file 'mine.py' is not a regular file")), line
+
+
+def test_wrapping_by_torch_itself_is_no_replacement(tmp_path, h2h_here):
+    (tmp_path / "mine.py").write_text(hook("{'mine': Mine}", "import torch._dynamo"), encoding="utf-8")
+    done = h2h_here(tmp_path, "plugins", "--plugin", "mine.py")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -371,7 +371,9 @@ def report(kills: Counter[str], outcomes: dict[str, Outcome], rounds: Counter[st
                 f"| {outcome.lost} | {outcome.unequal} | {outcome.repeated} |"
             )
     total = [sum(getattr(outcome, name) for outcome in outcomes.values()) for name in ("lost", "unequal", "repeated")]
-    lines.append(f"| **total** | {sum(kills.values())} | {sum(rounds.values())} | " + " | ".join(map(str, total)) + " |")
+    lines.append(
+        f"| **total** | {sum(kills.values())} | {sum(rounds.values())} | " + " | ".join(map(str, total)) + " |"
+    )
     return "\n".join(lines)
 
 
@@ -379,10 +381,10 @@ def page(table: str, options: argparse.Namespace, minutes: float) -> str:
     """Return the page with the result table."""
     return f"""# Soak test
 
-`benchmarks/soak.py` trains a small study in many rounds. In each round two `h2h run` processes compete for the same
-experiment, and a proxy delays or closes connections to a real MLflow server at random times. Random processes are killed
-with SIGKILL at random moments; killed commands are started again. Afterwards the same command and `h2h sync` finish, and
-the round is compared with an undisturbed study.
+`benchmarks/soak.py` trains a small study in many rounds. In each round, two `h2h run` processes compete for the same
+experiment, and a proxy delays or closes connections to a real MLflow server at random times. The script kills random
+processes with SIGKILL at random moments, and starts killed commands again. Afterwards the same command and `h2h sync`
+finish, and the script compares the round with an undisturbed study.
 
 - **lost**: missing run directories, files or points in MLflow.
 - **unequal**: weights, metrics, histories, translations or attention maps that are not bit-for-bit equal, and different
@@ -392,9 +394,9 @@ the round is compared with an undisturbed study.
 
 {table}
 
-Measured with `python benchmarks/soak.py --kills {options.kills} --seed {options.seed}` in {minutes:.0f} minutes:
-{machine(torch.device("cpu"))}; torch {torch.__version__}. *Whole tree*: a parent and all its descendants. *Any of these*:
-each kill has a random target.
+Measured with `python benchmarks/soak.py --kills {options.kills} --seed {options.seed}` in {minutes:.0f} minutes on
+{machine(torch.device("cpu"))}, with torch {torch.__version__}. *Whole tree*: a parent and all its descendants.
+*Any of these*: each kill has a random target.
 """
 
 

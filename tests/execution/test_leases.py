@@ -245,11 +245,13 @@ def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
 
-def test_only_tensors_of_killed_processes_are_removed(tmp_path: Path) -> None:
+def test_only_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     for name in (".resume.safetensors.ab.tmp", ".stack.json.cd.tmp", "resume.safetensors"):
         (tmp_path / name).touch()
-    files.remove_temporary(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        ".stack.json.cd.tmp",  # another process may be about to rename it
-        "resume.safetensors",
-    }
+
+    def write(temporary: Path) -> None:
+        files.remove_leftovers(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {temporary.name, "resume.safetensors"}
+
+    files.replace(tmp_path / "stack.json", write)
+    assert {path.name for path in tmp_path.iterdir()} == {"stack.json", "resume.safetensors"}

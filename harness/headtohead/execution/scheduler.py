@@ -98,6 +98,8 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
     experiment = plan.directory
     with _disk_errors(experiment):
         experiment.mkdir(parents=True, exist_ok=True)
+        files.remove_leftovers(experiment)
+        files.remove_leftovers(cache)
         with layout_lock(experiment):
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
             folders = _lay_out_study(plan, machine, cache, _unfinished(plan))

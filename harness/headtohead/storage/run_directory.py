@@ -120,7 +120,7 @@ class RunWriter(RunDirectory):
     def begin_attempt(self) -> None:
         """Save the status of the previous attempt, if any, in ``attempts/`` and start the next attempt."""
         with self.writing() as folder:
-            files.remove_temporary(folder)
+            files.remove_leftovers(folder)
             status = self.status
             if status.attempt and status.state in states.ACTIVE:
                 # The process of that attempt died or lost the lease before it wrote a final state.

@@ -27,8 +27,8 @@ def thinned(points: list[MetricPoint], limit: int = MAX_POINTS) -> list[MetricPo
 def missing(points: Iterable[MetricPoint], logged: Sequence[MetricPoint]) -> list[MetricPoint]:
     """Return the points that MLflow does not have yet.
 
-    A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on a GPU
-    differs in the last digits. A point with another time is logged only if its value differs, as after ``--fresh``.
+    A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on a
+    GPU differs in the last digits. A point with another time, as after ``--fresh``, is logged if its value differs.
     """
     times = {(point.step, point.time) for point in logged}
     values = {(point.step, point.value) for point in logged}

@@ -30,6 +30,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "study" / "rotary-s1-01234567"
 
 
+@pytest.fixture(autouse=True)
+def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take over leases of other hosts soon."""
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.2)
+
+
 def lease_file(run: Path) -> Path:
     return run.parent / ".leases" / f"{run.name}.json"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headtohead import files
-from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
 from headtohead.execution.stack_sizes import stack_sizes
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
@@ -521,6 +521,8 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if machine_limit(error):
+            raise
         raise unwritable(folder, error.strerror or str(error)) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -287,4 +288,5 @@ def _mark(destination: Destination, run: TrackedRun, logged: LoggedRun) -> None:
         "experiment_id": destination.experiment_id,
         "shipped": logged.shipped,
     }
-    files.write_json(path, marks, sync=False)
+    with suppress(OSError):  # a read-only folder
+        files.write_json(path, marks, sync=False)

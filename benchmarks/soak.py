@@ -15,6 +15,7 @@ script prints where the logs are. Exit code 1: a round lost or changed something
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import select
@@ -72,8 +73,10 @@ def on_evaluation(run, step, metrics):
     time.sleep({pause})
 '''
 
-TARGETS = ("parent", "worker", "shipper", "fork server", "whole tree", "any of these")
-KILLS_PER_ROUND = 9
+ANY = "any of these"
+KINDS = ("parent", "worker", "shipper", "fork server", "whole tree")
+TARGETS = (ANY, *KINDS)
+KILLS_PER_ROUND = 8
 FINISH_SECONDS = 240.0
 WEATHER_SECONDS = 1.5
 """Mean time between changes of the server's behaviour."""
@@ -152,6 +155,10 @@ class Study:
         return self.folder.name
 
     @property
+    def command(self) -> list[str]:
+        return ["run", f"{self.name}.yaml", "--plugin", "slow.py", "--workers", "2"]
+
+    @property
     def experiment(self) -> Path:
         return self.folder / "runs" / self.name
 
@@ -172,7 +179,7 @@ class Study:
             )
 
     def start_parent(self) -> None:
-        self.parents.append(self.start("run", f"{self.name}.yaml", "--plugin", "slow.py", "--workers", "2"))
+        self.parents.append(self.start(*self.command))
 
     def running_parents(self) -> list[psutil.Process]:
         return [psutil.Process(parent.pid) for parent in self.parents if parent.poll() is None]
@@ -207,7 +214,7 @@ class Study:
         return True
 
     def finish(self) -> list[str]:
-        """Let both parents finish, repeat the command and ship; return what went wrong."""
+        """Let the parents finish, repeat the command if none of them did, and ship; return what went wrong."""
         problems = []
         end = time.monotonic() + FINISH_SECONDS
         for parent in self.parents:
@@ -216,7 +223,10 @@ class Study:
             if parent.poll() is None:
                 problems.append(f"process {parent.pid} did not end within {FINISH_SECONDS:.0f} s")
                 parent.kill()
-        for command in (["run", f"{self.name}.yaml", "--plugin", "slow.py", "--workers", "2"], ["sync"]):
+        commands = [["sync"]]
+        if all(parent.poll() != 0 for parent in self.parents):
+            commands.insert(0, self.command)
+        for command in commands:
             process = self.start(*command)
             try:
                 code = process.wait(FINISH_SECONDS)
@@ -345,7 +355,7 @@ def play(study: Study, target: str, kills: int, choices: random.Random, proxy: P
         while sum(done.values()) < kills and time.monotonic() < end:
             # Starts take some seconds; without pauses no kill would hit training.
             time.sleep(choices.choice((choices.uniform(0.2, 2), choices.uniform(2, 7))))
-            chosen = choices.choice(TARGETS[:-1]) if target == TARGETS[-1] else target
+            chosen = choices.choice(KINDS) if target == ANY else target
             done[target] += study.kill(chosen, choices)
             while len(study.running_parents()) < 2 and not finished(study):
                 study.start_parent()
@@ -447,11 +457,12 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Count
         if problems:
             raise SystemExit(f"the undisturbed study failed: {problems}; see {reference.folder}/output.log")
         expected, _ = logged(reference)
-        while sum(kills.values()) < options.kills:
-            target = options.targets[sum(rounds.values()) % len(options.targets)]
+        planned = max(1, round(options.kills / KILLS_PER_ROUND))
+        while (left := options.kills - sum(kills.values())) > 0:
             number = sum(rounds.values()) + 1
+            target = options.targets[(number - 1) % len(options.targets)]
             study = Study(folder / f"round-{number}", proxy.uri, variables, options.pause)
-            wanted = min(KILLS_PER_ROUND, options.kills - sum(kills.values()))
+            wanted = math.ceil(left / max(1, planned - number + 1))
             done = play(study, target, wanted, choices, proxy)
             problems = study.finish()
             outcome = compare(study, reference, expected)

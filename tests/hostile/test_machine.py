@@ -59,7 +59,7 @@ CASES = (
     Case("folder", "read-only-reproduce", ("reproduce", "s1"), "bit-for-bit equal", 0, read_only=("runs",)),
     Case("folder", "read-only-sync", ("sync",), "2 shipped, 0 unchanged", 0, read_only=("runs",)),
     Case("folder", "read-only-report", ("report", "study"), REPORT, read_only=("runs", "reports")),
-    Case("folder", "read-only-reports", ("report", "study", "--reports", "other"), "other/study", 0, read_only=("runs",)),
+    Case("folder", "read-only-reports", ("report", "study", "--reports", "new"), "new/study", 0, read_only=("runs",)),
     Case("folder", "read-only-run", RUN, "cannot write to 'runs/study' (Read-only file system)", read_only=("runs",)),
     Case("folder", "read-only-ablate-heads", ("ablate-heads", "s1"), "Read-only file system", read_only=("runs",)),
     Case(

@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take over leases of other hosts soon."""
-    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.4)
 
 
 def lease_file(run: Path) -> Path:
@@ -104,6 +104,19 @@ def test_the_heartbeat_decides_if_a_process_cannot_be_looked_up(run: Path, field
         expire_heartbeat(run)
         with Lease(run):
             pass
+
+
+def test_many_leases_of_a_dead_host_are_released_in_the_time_of_one(run: Path) -> None:
+    runs = [run.with_name(f"rotary-s{seed}-01234567") for seed in range(10)]
+    with Lease(*runs):
+        for held in runs:
+            mine = files.read_json(lease_file(held))
+            files.write_json(lease_file(held), mine | {"token": "other", "host": "another"})
+            expire_heartbeat(held)
+        began = time.monotonic()
+        leases.release_dead([*runs, run.with_name("without-lease")])
+        assert time.monotonic() - began < 5 * leases.WATCH_SECONDS
+        assert list(run.parent.glob(".leases/*.json")) == []
 
 
 def test_the_heartbeat_keeps_a_lease_of_another_host_alive(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

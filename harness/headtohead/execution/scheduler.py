@@ -25,7 +25,7 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
-from headtohead.storage.leases import Busy, Lease, layout_lock
+from headtohead.storage.leases import Busy, Lease, layout_lock, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSentence
@@ -100,6 +100,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
         experiment.mkdir(parents=True, exist_ok=True)
         files.remove_leftovers(experiment)
         files.remove_leftovers(cache)
+        release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
             folders = _lay_out_study(plan, machine, cache, _unfinished(plan))

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -151,6 +151,16 @@ class Lease:
                     return
                 with suppress(OSError):
                     os.utime(file)
+
+
+def release_dead(runs: Sequence[Path]) -> None:
+    """Remove the leases of dead processes, so that a single watch of all heartbeats precedes the takeovers."""
+    dead = [run for run in runs if _lease_file(run).exists() and holder_of(run) is None]
+    for run in dead:
+        _note(_lease_file(run))
+    for run in dead:
+        with suppress(Busy), Lease(run):
+            pass
 
 
 def holder_of(run: Path, *, watch: bool = False) -> dict[str, Any] | None:

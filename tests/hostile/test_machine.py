@@ -130,7 +130,7 @@ def start(study: Path, cache: Path, *arguments: str, limits: str = "", **environ
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 120.0) -> Completed:
+def ended(process: subprocess.Popen[str], seconds: float = 400.0) -> Completed:
     out, err = process.communicate(timeout=seconds)
     return Completed(process.args, process.returncode, out, err)
 
@@ -304,7 +304,7 @@ def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, fini
         parents.append(start(study, cache, *RUN, "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host))
         time.sleep(2)
     for parent in parents:
-        done = ended(parent, 300)
+        done = ended(parent)
         assert done.returncode == 0, done.stderr
     assert results(study) == results(finished)
     for status in study.glob("runs/study/*/status.json"):

@@ -295,6 +295,7 @@ if host := os.environ.get("HOST_OF_TEST"):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, finished: Path, cache: Path) -> None:
     (study / "sitecustomize.py").write_text(JUMPING)
     (study / "slow.py").write_text(SLOW.replace("0.3", "1.0"))

@@ -13,6 +13,14 @@ _DISK = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 )
 
+_LIMITS = {
+    "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
+    r"annot allocate memory",
+    "raise ulimit -n": r"Too many open files",
+    "raise ulimit -u": r"can't start new thread|BlockingIOError: .*Resource temporarily unavailable",
+}
+"""Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove."""
+
 
 class HeadToHeadError(Exception):
     """A problem that the user can fix: invalid input, a missing file, a full disk.
@@ -79,6 +87,17 @@ def is_disk_error(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def machine_limit(error: BaseException | None) -> str | None:
+    """Return what to raise if an error or one of its causes is a limit of memory, open files or processes."""
+    while error is not None:
+        text = f"{type(error).__name__}: {error}"
+        for remedy, pattern in _LIMITS.items():
+            if re.search(pattern, text):
+                return remedy
+        error = error.__cause__
+    return None
 
 
 def _errno(error: BaseException) -> int | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
 import stat
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,9 @@ MAX_BYTES = 64 * 2**20
 
 LARGE_BYTES = 256 * 2**20
 """Maximum size of ``experiment.json``, ``metrics.jsonl`` and ``translations.tsv``."""
+
+SCRATCH = "h2h-scratch-"
+"""Prefix of temporary folders."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -44,26 +50,79 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         write: Receives a path that no other process uses, and writes the new content to it.
         sync: Whether the content must survive a power failure.
     """
-    # The name is unpredictable, so that no symbolic link can exist there in advance.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
-    try:
+    with _temporary(path) as (temporary, handle):
         write(temporary)
         if sync:
-            with temporary.open("rb") as handle:
-                os.fsync(handle.fileno())
+            os.fsync(handle)
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove temporary tensor files that killed processes left behind; the caller holds the folder's lease.
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
+    """Create and lock a temporary file beside ``path``; the lock ends with the process, so leftovers are recognised."""
+    while True:
+        # The name is unpredictable, so that no symbolic link can exist there in advance.
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if not temporary.exists():  # removed as a leftover before it was locked
+                continue
+            yield temporary, handle
+            return
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
 
-    Temporary files of other formats are kept: they are small, and processes without a lease write some of them.
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files below a folder that killed processes left behind.
+
+    A file that a live process on any host writes is locked, and kept.
     """
-    for path in folder.glob(f".*.safetensors.*{TEMPORARY}"):
-        path.unlink(missing_ok=True)
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.startswith(".") and name.endswith(TEMPORARY):
+                with suppress(OSError):
+                    _remove_unlocked(Path(parent, name))
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Create a temporary folder for the block, and remove those that killed processes left behind."""
+    base = Path(tempfile.gettempdir())
+    for leftover in base.glob(f"{SCRATCH}*"):
+        with suppress(OSError):
+            _remove_unlocked(leftover)
+    created = Path(tempfile.mkdtemp(prefix=f".{SCRATCH}"))
+    handle = os.open(created, os.O_RDONLY | os.O_DIRECTORY)
+    # Only locked folders have the name that makes them leftovers.
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    folder = created.rename(base / created.name.removeprefix("."))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a file or folder of this user; raise OSError if a live process has locked it."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if os.fstat(handle).st_uid != os.geteuid():
+            return
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -30,6 +30,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "study" / "rotary-s1-01234567"
 
 
+@pytest.fixture(autouse=True)
+def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take over leases of other hosts soon."""
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.4)
+
+
 def lease_file(run: Path) -> Path:
     return run.parent / ".leases" / f"{run.name}.json"
 
@@ -98,6 +104,19 @@ def test_the_heartbeat_decides_if_a_process_cannot_be_looked_up(run: Path, field
         expire_heartbeat(run)
         with Lease(run):
             pass
+
+
+def test_many_leases_of_a_dead_host_are_released_in_the_time_of_one(run: Path) -> None:
+    runs = [run.with_name(f"rotary-s{seed}-01234567") for seed in range(10)]
+    with Lease(*runs):
+        for held in runs:
+            mine = files.read_json(lease_file(held))
+            files.write_json(lease_file(held), mine | {"token": "other", "host": "another"})
+            expire_heartbeat(held)
+        began = time.monotonic()
+        leases.release_dead([*runs, run.with_name("without-lease")])
+        assert time.monotonic() - began < 5 * leases.WATCH_SECONDS
+        assert list(run.parent.glob(".leases/*.json")) == []
 
 
 def test_the_heartbeat_keeps_a_lease_of_another_host_alive(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,11 +264,13 @@ def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
 
-def test_only_tensors_of_killed_processes_are_removed(tmp_path: Path) -> None:
+def test_only_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     for name in (".resume.safetensors.ab.tmp", ".stack.json.cd.tmp", "resume.safetensors"):
         (tmp_path / name).touch()
-    files.remove_temporary(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        ".stack.json.cd.tmp",  # another process may be about to rename it
-        "resume.safetensors",
-    }
+
+    def write(temporary: Path) -> None:
+        files.remove_leftovers(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {temporary.name, "resume.safetensors"}
+
+    files.replace(tmp_path / "stack.json", write)
+    assert {path.name for path in tmp_path.iterdir()} == {"stack.json", "resume.safetensors"}

@@ -246,6 +246,50 @@ def test_a_running_run_is_running_and_then_ended_in_the_same_run(
     assert (place.shipped().info.run_id, place.shipped().info.status) == (live.info.run_id, "FAILED")
 
 
+def _die_while_training(place: Place) -> None:
+    """Keep the first half of the histories, as a process that died while it trained."""
+    metrics = place.run.path / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:30]))
+    (place.run.path / "results.json").unlink()
+    _change(place, "status.json", state="RUNNING", ended=None)
+
+
+def _die_while_finishing(place: Place) -> None:
+    """Have results but no final state; the next attempt measures its own times."""
+    results = json.loads((place.run.path / "results.json").read_text())
+    results["metrics"]["system/wall_seconds"] = 1.0
+    _change(place, "results.json", **results)
+    _change(place, "status.json", state="RUNNING", ended=None)
+
+
+def _train_earlier(place: Place) -> None:
+    """Have all evaluations a day earlier, as before --fresh."""
+    metrics = place.run.path / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    metrics.write_text("".join(json.dumps(line | {"time": line["time"] - 86_400}) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("before", [_die_while_training, _die_while_finishing, _train_earlier])
+def test_no_step_is_logged_twice_after_a_kill(
+    make_experiment: MakeExperiment, store_uri: str, tmp_path: Path, before: Callable[[Place], None]
+) -> None:
+    place = Place(make_experiment(seeds=1, axes=ONE_VARIANT), store_uri)
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(place.run.path, undisturbed)
+    before(place)
+    place.ship()
+    shutil.copytree(undisturbed, place.run.path, dirs_exist_ok=True)
+    place.ship()
+    run = place.shipped()
+    assert run.info.status == "FINISHED"
+    results = json.loads((undisturbed / "results.json").read_text())["metrics"]
+    assert run.data.metrics.items() >= {key: value for key, value in results.items() if value is not None}.items()
+    for key in run.data.metrics:
+        steps = [metric.step for metric in place.client.get_metric_history(run.info.run_id, key)]
+        assert len(steps) == len(set(steps)), key
+        assert len(steps) == 60 or key != "train/loss"
+
+
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)

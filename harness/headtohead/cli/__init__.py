@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headtohead.cli.output import echo
-from headtohead.errors import HeadToHeadError, is_disk_error, nearest
+from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit, nearest
 from headtohead.escaping import VisibleFormatter, single_line
 
 COMMANDS = {
@@ -72,9 +72,16 @@ class LazyGroup(click.Group):
             echo(f"h2h: {error}", err=True)
             sys.exit(2)
         except Exception as error:
+            reason = " ".join(str(error).split())
+            if remedy := machine_limit(error):
+                echo(
+                    f"h2h: a limit of this machine is reached ({reason or type(error).__name__}); {remedy}, then run "
+                    "the same command; finished runs are kept",
+                    err=True,
+                )
+                sys.exit(2)
             if not is_disk_error(error):
                 raise
-            reason = " ".join(str(error).split())
             echo(
                 f"h2h: cannot read or write a file ({reason}); free disk space or correct the "
                 "permissions, then run the same command",

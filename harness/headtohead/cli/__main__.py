@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -18,6 +19,8 @@ def entry() -> None:
     interpreter exits normally and waits for them.
     """
     code: object = 0
+    # matplotlib warns if the home folder cannot be written, and then uses a temporary folder.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         main(prog_name="h2h")
     except SystemExit as error:

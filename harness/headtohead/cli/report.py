@@ -45,14 +45,13 @@ def command(
 
 def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:
     """Rebuild the run directories in a temporary folder and write the report from them."""
-    import tempfile
-
+    from headtohead import files
     from headtohead.report import write_report
     from headtohead.tracking import materialise
     from headtohead.tracking.store import readable
 
-    with tempfile.TemporaryDirectory(prefix="h2h-report-") as scratch:
-        folder = materialise(store, _name(experiment), Path(scratch))
+    with files.scratch_folder() as scratch:
+        folder = materialise(store, _name(experiment), scratch)
         return write_report(folder, reports_root, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
 
 

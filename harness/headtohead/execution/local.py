@@ -15,14 +15,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
+from headtohead.storage.leases import process_start
 
 POLL_SECONDS = 0.2
+STARTS = 3
+"""Attempts to start a worker."""
+
+UNKNOWN = 255
+"""Exit code that multiprocessing reports if the fork server has ended, whatever the worker does."""
 
 PRELOAD = ["headtohead.execution.preload"]
 """Modules that the server imports before it forks."""
@@ -42,7 +50,7 @@ class LocalLauncher(Launcher):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOAD)
         waiting = deque(jobs)
-        running: dict[int, tuple[Job, BaseProcess, int]] = {}
+        running: dict[int, tuple[Job, BaseProcess, int, int | None]] = {}
         free = list(range(workers))
         # Workers hold the read end of the pipe, which is closed when this process dies for any reason.
         alive, write_end = context.Pipe(duplex=False)
@@ -50,29 +58,52 @@ class LocalLauncher(Launcher):
             while waiting or running:
                 while waiting and free:
                     job, slot = waiting.popleft(), free.pop(0)
-                    process = context.Process(
-                        target=_main, args=(job.stack, job.device, job.plugins, _environment(job.device, slot), alive)
-                    )
-                    with hidden_main():
-                        process.start()
-                    running[process.sentinel] = (job, process, slot)
+                    arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), alive
+                    process = _start(context, arguments)
+                    running[process.sentinel] = (job, process, slot, _server())
                 ended = wait(list(running), timeout=POLL_SECONDS)
                 for sentinel in ended:
                     assert isinstance(sentinel, int)
-                    job, worker, slot = running.pop(sentinel)
+                    job, worker, slot, server = running.pop(sentinel)
                     worker.join()
                     code = worker.exitcode if worker.exitcode is not None else 1
+                    if code == UNKNOWN and (server is None or process_start(server) is None):
+                        # The server was killed. Its workers continue, and their leases decide who trains the stack.
+                        code = exits.BUSY
                     worker.close()
                     free.append(slot)
                     yield Exit(job, code)
                 if not ended:
                     yield None
         finally:
-            for _, worker, _ in running.values():
+            for _, worker, _, _ in running.values():
                 worker.kill()
                 worker.join()
             write_end.close()
             alive.close()
+
+
+def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProcess:
+    """Start the process of a stack; start it again if the fork server is killed meanwhile.
+
+    Raises:
+        HeadToHeadError: If the server ends at every attempt.
+    """
+    for _ in range(STARTS):
+        process = context.Process(target=_main, args=arguments)
+        with hidden_main(), suppress(EOFError, ConnectionError):
+            process.start()
+            return process
+    raise HeadToHeadError(
+        f"the server that forks workers ended {STARTS} times while it started one; check the limits of memory and "
+        "processes (ulimit -a), then run the same command; finished runs are kept"
+    )
+
+
+def _server() -> int | None:
+    """Return the process id of the fork server."""
+    pid: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    return pid
 
 
 def _environment(device: str, slot: int) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from headtohead import files
 from headtohead.config.versions import versions
 from headtohead.execution import stack_archive
 from headtohead.execution.local import LocalLauncher, no_gpu
@@ -77,8 +77,8 @@ class RemoteJob:
         elif fetch is None:
             yield from self._train(Path(self.stack)) if self._has_folder() else [Message("away")]
         else:
-            with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
-                stack = stack_archive.unpack(*fetch(), Path(folder))
+            with files.scratch_folder() as folder:
+                stack = stack_archive.unpack(*fetch(), folder)
                 yield from self._train_copy(stack)
 
     def _has_folder(self) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from headtohead import files
 from headtohead.config.versions import drift, plugins_of, recorded_config
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
@@ -52,13 +56,25 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
     stack = _stack_of(path)
     for _, config, _ in stack.record.variants:
         recorded_config(config, current(), path.name)
-    folder = _copy(stack, inside(path.parent, ".reproduced", path.name))
-    stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1), watcher, folder.experiment)
-    new = RunDirectory(folder.experiment / path.name)
-    if stopped or new.state != states.DONE:
-        reason = stopped or new.status.reason
-        raise HeadToHeadError(f"the reproduction of '{path.name}' ended {new.state}: {reason}")
-    return _compare(original, new)
+    with _workspace(path.parent) as workspace:
+        folder = _copy(stack, inside(workspace, path.name))
+        machine = Machine(LocalLauncher(), stack.record.device, workers=1)
+        stopped = run_stacks([folder], machine, watcher, folder.experiment)
+        new = RunDirectory(folder.experiment / path.name)
+        if stopped or new.state != states.DONE:
+            reason = stopped or new.status.reason
+            raise HeadToHeadError(f"the reproduction of '{path.name}' ended {new.state}: {reason}")
+        return _compare(original, new)
+
+
+@contextmanager
+def _workspace(experiment: Path) -> Iterator[Path]:
+    """Yield ``.reproduced`` in the experiment's folder; a temporary folder if that folder is read-only."""
+    if os.access(experiment, os.W_OK):
+        yield inside(experiment, ".reproduced")
+    else:
+        with files.scratch_folder() as folder:
+            yield folder
 
 
 def _stack_of(path: Path) -> StackFolder:

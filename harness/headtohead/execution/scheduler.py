@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headtohead import files
-from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
 from headtohead.execution.stack_sizes import stack_sizes
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
@@ -25,7 +25,7 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
-from headtohead.storage.leases import Busy, Lease, layout_lock
+from headtohead.storage.leases import Busy, Lease, layout_lock, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSentence
@@ -98,6 +98,9 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
     experiment = plan.directory
     with _disk_errors(experiment):
         experiment.mkdir(parents=True, exist_ok=True)
+        files.remove_leftovers(experiment)
+        files.remove_leftovers(cache)
+        release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
             folders = _lay_out_study(plan, machine, cache, _unfinished(plan))
@@ -539,6 +542,8 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if machine_limit(error):
+            raise
         raise unwritable(folder, error.strerror or str(error)) from error
 
 

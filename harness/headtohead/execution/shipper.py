@@ -68,7 +68,7 @@ class ShipperProcess:
             pass
         if self.process.poll() == 0:
             return None
-        reason = _last_line(self.experiment / LOG)
+        reason = _last_line(self.experiment / LOG).rpartition(" WARNING ")[2]
         if self.process.poll() is None:
             reason = "stopped early"
             self.stop()

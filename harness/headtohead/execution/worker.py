@@ -58,7 +58,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
         # Before the leases were free, another process may have split the stack or finished its runs.
         if not folder.exists:
             return exits.BUSY
-        files.remove_temporary(path)
+        files.remove_leftovers(path)
         if all(run.state in states.FINAL for run in folder.runs()):
             folder.resume_points.clear()
         else:

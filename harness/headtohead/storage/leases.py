@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -33,11 +33,18 @@ HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
 """A process that cannot be looked up on this machine counts as dead if its heartbeat is older than this."""
 
+WATCH_SECONDS = 15.0
+"""A lease with an old heartbeat is taken over only if no heartbeat follows within this time of a steady clock.
+
+Clocks jump, and the clocks of two hosts differ, so the age of a heartbeat alone proves nothing.
+"""
+
 START_TOLERANCE = 2.0
 """Tolerance in seconds between two readings of the start time of a process."""
 
 MAX_LEASE_BYTES = 10_000
 
+POLL_SECONDS = 0.1
 LOCK_SECONDS = 1.0
 """Timeout for the lock of a lease, which its holder keeps while it writes a file."""
 
@@ -57,6 +64,8 @@ class Holder(TypedDict):
 
 
 _HOLDER: TypeAdapter[Holder] = TypeAdapter(Holder)
+_seen: dict[Path, tuple[float, float]] = {}
+"""Heartbeats of other hosts by lease file, with the steady time at which this process first saw each."""
 
 
 class Busy(Exception):
@@ -94,6 +103,8 @@ class Lease:
             Busy: If a live process holds a lease. The message names run, process and host.
         """
         try:
+            for file in self._files.values():  # watch all heartbeats at the same time
+                _note(file)
             for run in self._files:
                 self._acquire(run)
         except BaseException:
@@ -157,22 +168,56 @@ class Lease:
                     os.utime(file)
 
 
-def holder_of(run: Path) -> Holder | None:
+def release_dead(runs: Sequence[Path]) -> None:
+    """Remove the leases of dead processes, so that a single watch of all heartbeats precedes the takeovers."""
+    dead = [run for run in runs if _lease_file(run).exists() and holder_of(run) is None]
+    for run in dead:
+        _note(_lease_file(run))
+    for run in dead:
+        with suppress(Busy), Lease(run):
+            pass
+
+
+def holder_of(run: Path, *, watch: bool = False) -> Holder | None:
     """Return the lease of a run directory if a live process holds it, else None.
 
     Planning, status, workers, reports and tracking all use this check of liveness. Within the same boot and process
     namespace of a machine, the holder is looked up by process id and start time. A holder on another host, or from
     before a reboot, counts as alive while its heartbeat is at most ``STALE_SECONDS`` old.
+
+    Args:
+        run: The run directory.
+        watch: Whether to watch an old heartbeat for `WATCH_SECONDS`, as every takeover does; it is alive if it changes.
     """
-    holder, beat = _read(_lease_file(run))
+    file = _lease_file(run)
+    holder, beat = _read(file)
     if holder is None:
         return None
     if _identity().items() <= holder.items():
         now, then = process_start(holder["pid"]), holder["started"]
         alive = now is not None and then is not None and abs(now - then) < START_TOLERANCE
     else:
-        alive = time.time() - beat < STALE_SECONDS
+        alive = abs(time.time() - beat) < STALE_SECONDS or (watch and _beats(file))
     return holder if alive else None
+
+
+def _beats(file: Path) -> bool:
+    """Return whether the heartbeat of a lease changes until `WATCH_SECONDS` after this process first saw it."""
+    beat, since = _note(file)
+    while beat and time.monotonic() - since < WATCH_SECONDS:
+        time.sleep(POLL_SECONDS)
+        now, _ = _note(file)
+        if now != beat:
+            return now != 0.0
+    return False
+
+
+def _note(file: Path) -> tuple[float, float]:
+    """Return the heartbeat of a lease, 0.0 without a lease, and the steady time when this process first saw it."""
+    beat = _read(file)[1]
+    if file not in _seen or _seen[file][0] != beat:
+        _seen[file] = (beat, time.monotonic())
+    return _seen[file]
 
 
 def observe(run: Path) -> tuple[StatusRecord, str]:
@@ -254,6 +299,6 @@ def _read(file: Path) -> tuple[Holder | None, float]:
 
 
 def _refuse_held(run: Path) -> None:
-    holder = holder_of(run)
+    holder = holder_of(run, watch=True)
     if holder is not None:
         raise Busy(f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}")

@@ -212,11 +212,11 @@ class RunWriter(RunDirectory):
     def begin_attempt(self) -> None:
         """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""
         with self.writing() as folder:
-            files.remove_temporary(folder)
-            for name in RESULT_FILES:
-                (folder / name).unlink(missing_ok=True)
+            files.remove_leftovers(folder)
             # The reason of a DONE run without one of its files.
             status = stored_status(folder).model_copy(update={"reason": self.status.reason})
+            for name in RESULT_FILES:
+                (folder / name).unlink(missing_ok=True)
             if status.attempt and status.state in states.ACTIVE:
                 # The process of that attempt died or lost the lease before it wrote a final state.
                 changes = {"state": states.KILLED, "reason": "the process died", "ended": now()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headtohead.tracking.rundirs import MetricPoint
 
@@ -22,6 +22,19 @@ def thinned(points: list[MetricPoint], limit: int = MAX_POINTS) -> list[MetricPo
     if points and selected[-1] != points[-1]:
         selected.append(points[-1])
     return selected
+
+
+def missing(points: Iterable[MetricPoint], logged: Sequence[MetricPoint]) -> list[MetricPoint]:
+    """Return the points that MLflow does not have yet.
+
+    A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on a
+    GPU differs in the last digits. A point with another time, as after ``--fresh``, is logged if its value differs.
+    """
+    times = {(point.step, point.time) for point in logged}
+    values = {(point.step, point.value) for point in logged}
+    return [
+        point for point in points if (point.step, point.time) not in times and (point.step, point.value) not in values
+    ]
 
 
 def final_points(

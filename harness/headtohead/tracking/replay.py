@@ -8,8 +8,8 @@ existing model is reused. ``h2h.shipped`` and the final status are written last.
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from headtohead.storage.paths import inside
 from headtohead.storage.records import RunRecord, StatusRecord, read_record
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG
-from headtohead.tracking.histories import final_points, thinned
+from headtohead.tracking.histories import final_points, missing, thinned
 from headtohead.tracking.rundirs import MetricPoint, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.staging import stage
 from headtohead.tracking.store import Store
@@ -36,7 +36,7 @@ PAGE = 250
 
 @dataclass
 class LoggedRun:
-    """The MLflow run of a run directory; ``sent`` holds the last logged step by metric."""
+    """The MLflow run of a run directory; ``points`` holds its histories if this process has read or logged them."""
 
     run_id: str
     artifacts: str
@@ -44,7 +44,7 @@ class LoggedRun:
     shipped: str | None
     in_plan: str | None
     fresh: bool = False
-    sent: dict[str, int] = field(default_factory=dict)
+    points: dict[str, list[MetricPoint]] = field(default_factory=dict)
 
 
 @dataclass
@@ -58,8 +58,8 @@ class Destination:
     logged_runs: dict[str, LoggedRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Read the logged runs from the store; runs with logged steps keep their entry."""
-        in_progress = {run_hash: logged for run_hash, logged in self.logged_runs.items() if logged.sent}
+        """Read the logged runs from the store; active runs with known histories keep their entry."""
+        in_progress = {run_hash: logged for run_hash, logged in self.logged_runs.items() if logged.points}
         self.logged_runs = {**read_logged_runs(self.store, self.experiment_id), **in_progress}
 
 
@@ -127,24 +127,21 @@ def _replay_live(
 ) -> bool:
     record = run.record
     logged = _find_or_create(destination, study, run, record, status, state)
-    histories = {key: thinned(points) for key, points in run.histories().items()}
-    fresh = [
-        _metric(key, point)
-        for key, points in histories.items()
-        for point in points
-        if point.step > logged.sent.get(key, -1)
-    ]
     client = destination.store.client
-    if not logged.sent:
+    known = bool(logged.points)
+    earlier = None if known else _earlier(destination, logged)
+    points = logged.points or _points(destination, logged, earlier)
+    new = {key: missing(thinned(history), points.get(key, ())) for key, history in run.histories().items()}
+    fresh = [_metric(key, point) for key, history in new.items() for point in history]
+    if not known:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
-        earlier = _earlier(destination, logged)
         _log(destination, logged, description.parameters(run, record), tags, fresh, earlier)
     elif fresh:
         client.log_batch(logged.run_id, metrics=fresh)
     if logged.status != "RUNNING":
         client.update_run(logged.run_id, status="RUNNING")
         logged.status = "RUNNING"
-    logged.sent = {key: points[-1].step for key, points in histories.items() if points}
+    logged.points = points | {key: [*points.get(key, ()), *history] for key, history in new.items()}
     return bool(fresh)
 
 
@@ -162,12 +159,13 @@ def _replay_whole(
     ended = milliseconds(status.ended) or _last_moment(run) or started
     earlier = _earlier(destination, logged)
     model = models.log_model(destination.store, destination.experiment_id, run, logged.run_id, earlier)
-    histories = run.histories()
-    finals = _finals(run, histories, ended, model, earlier)
+    histories, points = run.histories(), logged.points or _points(destination, logged, earlier)
+    # Results without a final state are those of a process that died while it finished; the next attempt measures anew.
+    finals = _finals(run, histories, ended, model, points) if state[0] in states.RESULTS else {}
     metrics = [_metric(key, point, model.model_id if model else None) for key, point in finals.items()] + [
         _metric(key, point)
-        for key, points in histories.items()
-        for point in thinned(points)
+        for key, history in histories.items()
+        for point in missing(thinned(history), points.get(key, ()))
         if finals.get(key) != point
     ]
     tags = description.tags(study, run, record, status, *state, destination.parent)
@@ -177,7 +175,7 @@ def _replay_whole(
     models.log_dataset(destination.store, logged.run_id, record.data)
     tags[SHIPPED_TAG] = content_hash
     _log(destination, logged, description.parameters(run, record), tags, metrics, earlier)
-    logged.status, logged.shipped = status_of(state[0]), content_hash
+    logged.status, logged.shipped, logged.points = status_of(state[0]), content_hash, {}
     client.set_terminated(logged.run_id, logged.status, ended)
     _mark(destination, run, logged)
 
@@ -207,6 +205,18 @@ def _earlier(destination: Destination, logged: LoggedRun) -> Run | None:
     return destination.store.client.get_run(logged.run_id)
 
 
+def _points(destination: Destination, logged: LoggedRun, earlier: Run | None) -> dict[str, list[MetricPoint]]:
+    """Return the histories of an existing MLflow run, which may contain points of a process that was killed."""
+    client = destination.store.client
+    return {
+        key: [
+            MetricPoint(metric.step, metric.timestamp, metric.value)
+            for metric in client.get_metric_history(logged.run_id, key)
+        ]
+        for key in (earlier.data.metrics if earlier else ())
+    }
+
+
 def _log(
     destination: Destination,
     logged: LoggedRun,
@@ -231,27 +241,33 @@ def _log(
 
 
 def _finals(
-    run: TrackedRun, histories: dict[str, list[MetricPoint]], ended: int, model: LoggedModel | None, earlier: Run | None
+    run: TrackedRun,
+    histories: dict[str, list[MetricPoint]],
+    ended: int,
+    model: LoggedModel | None,
+    points: Mapping[str, Sequence[MetricPoint]],
 ) -> dict[str, MetricPoint]:
     """Return the final values that MLflow does not display yet or has not linked to the model.
 
-    Of equal steps MLflow displays the latest value, so a value that replaces an earlier final value gets the current
-    time.
+    Of equal steps MLflow displays the latest value, so a value that replaces an earlier value at the same step has a
+    later time. ``points`` are the points that MLflow has.
     """
     results = run.results
     if results is None:
         return {}
     finals = final_points({**results.metrics, **run.head_metrics}, histories, ended)
-    shown = earlier.data.metrics if earlier else {}
-    shipped_before = earlier is not None and SHIPPED_TAG in earlier.data.tags
     linked = {metric.key for metric in model.metrics or ()} if model else set(finals)
-    changed = {key for key, point in finals.items() if shown.get(key) != point.value}
-    now = round(time.time() * 1000)
-    return {
-        key: point._replace(time=now) if key in changed and shipped_before else point
-        for key, point in finals.items()
-        if key in changed or key not in linked
-    }
+    chosen = {}
+    for key, point in finals.items():
+        at_step = [logged for logged in points.get(key, ()) if logged.step == point.step]
+        shown = max(at_step, key=lambda logged: (logged.time, logged.value), default=None)
+        if shown is None:
+            chosen[key] = point
+        elif shown.value != point.value:
+            chosen[key] = point._replace(time=max(point.time, shown.time + 1))
+        elif key not in linked:
+            chosen[key] = shown
+    return chosen
 
 
 def _metric(key: str, point: MetricPoint, model_id: str | None = None) -> Metric:
@@ -276,4 +292,5 @@ def _mark(destination: Destination, run: TrackedRun, logged: LoggedRun) -> None:
         "experiment_id": destination.experiment_id,
         "shipped": logged.shipped,
     }
-    files.write_json(path, marks, sync=False)
+    with suppress(OSError):  # a read-only folder
+        files.write_json(path, marks, sync=False)

@@ -83,7 +83,7 @@ class StudyShipper:
             try:
                 report = ship(self.folder, self.uri)
             except HeadToHeadError as error:
-                log.warning("%s (attempt %d of %d)", error, attempt, LAST_ATTEMPTS)
+                log.warning("attempt %d of %d: %s", attempt, LAST_ATTEMPTS, error)
             else:
                 _log_report(report)
                 if report.complete:
@@ -150,14 +150,13 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception:
         log.exception("the shipper failed; no run is lost, run h2h sync")
         return INCOMPLETE
-    if not complete:
-        log.warning("the store is incomplete; run h2h sync")
     return 0 if complete else INCOMPLETE
 
 
 def _log_report(report: ShipReport) -> None:
     log.info(report.line())
-    for line in (*report.failures, *report.notes):
+    # The parent prints the last line as the reason if the store is incomplete.
+    for line in (*report.notes, *report.failures):
         log.warning(line)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from headtohead import files
 from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
@@ -71,6 +72,7 @@ def ship(
     study = read_study(experiment_dir)
     uri = uri or default_uri(experiment_dir.parent)
     environment.require(str(experiment_dir.parent))
+    files.remove_leftovers(experiment_dir)
     with opened(uri) as store:
         destination = open_study(store, study)
         describe(destination, study)

@@ -8,6 +8,7 @@ shipper writes.
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import os
 import shlex
@@ -22,6 +23,7 @@ from urllib.parse import unquote, urlparse
 
 from filelock import FileLock, Timeout
 
+from headtohead import files
 from headtohead.config.project import URI_VARIABLE
 from headtohead.config.project import default_uri as default_uri
 from headtohead.config.project import readable as readable
@@ -33,6 +35,25 @@ if TYPE_CHECKING:
 
 ARTIFACTS = "mlruns-artifacts"
 LOCK_SECONDS = 300.0
+INCOMPLETE = ".new-"
+"""Separates the name of a store and the id of the process that creates it, in the names of temporary files."""
+
+UNAVAILABLE = (
+    "database or disk is full",
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "attempt to write a readonly database",
+    "unable to open database file",
+    "database is locked",
+    "disk I/O error",
+    "Too many open files",
+    "Connection refused",
+    "Name or service not known",
+    "Read timed out",
+)
+DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
+MOVE_AWAY = "move it away and run h2h sync, which logs every run to a new store"
 
 
 @dataclass(frozen=True)
@@ -84,9 +105,9 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             yield folder
             return
-        with tempfile.TemporaryDirectory() as name:
-            yield Path(name)
-            upload(name)
+        with files.scratch_folder() as folder:
+            yield folder
+            upload(str(folder))
 
     def _create_experiment(self, name: str) -> str:
         from mlflow.exceptions import MlflowException
@@ -151,7 +172,7 @@ def one_line(uri: str) -> Iterator[None]:
 
     try:
         yield
-    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise _unusable(uri, error) from error
 
 
@@ -183,21 +204,32 @@ def _client(uri: str) -> MlflowClient:
 
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
-    if not database.exists():
-        if not create:
-            raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
+    if not create and not database.exists():
+        raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
+    if create and (not database.exists() or _leftovers(database)):
         database.parent.mkdir(parents=True, exist_ok=True)
         with locked(uri):
+            _remove_leftovers(database)
             if not database.exists():
                 _create(database)
     _check_schema(database)
+
+
+def _leftovers(database: Path) -> list[Path]:
+    """Return the files of stores that were not completed; only the holder of the store's lock creates a store."""
+    return list(database.parent.glob(f"{glob.escape(database.name)}{INCOMPLETE}[0-9]*"))
+
+
+def _remove_leftovers(database: Path) -> None:
+    for path in _leftovers(database):
+        path.unlink(missing_ok=True)
 
 
 def _create(database: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     build: Callable[[str, str], Any] = SqlAlchemyStore
-    fresh = database.with_name(f"{database.name}.new-{os.getpid()}")
+    fresh = database.with_name(f"{database.name}{INCOMPLETE}{os.getpid()}")
     try:
         # The pragma of `_register_pragmas` is not needed here, since the file has no data yet.
         store = build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri())
@@ -208,8 +240,7 @@ def _create(database: Path) -> None:
             os.fsync(file.fileno())
         fresh.replace(database)
     finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+        _remove_leftovers(database)
 
 
 def _check_schema(database: Path) -> None:
@@ -234,9 +265,11 @@ def _schema_revision(database: Path) -> str | None:
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         try:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            if _known(str(error)):
+                raise
             raise HeadToHeadError(
-                f"{database} is not an MLflow store ({error}); move it away, or set {URI_VARIABLE} to another store"
+                f"{database} is not an MLflow store ({error}); {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
             ) from error
     return row[0] if row else None
 
@@ -291,26 +324,14 @@ def _lock_path(uri: str) -> Path:
 
 def _unusable(uri: str, error: Exception) -> HeadToHeadError:
     reason = " ".join(str(error).split()) or type(error).__name__
+    if damage := next((text for text in DAMAGE if text in reason), None):
+        return HeadToHeadError(f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}")
     return HeadToHeadError(
-        f"cannot use the MLflow store {readable(uri)}: {_short(reason)}; "
+        f"cannot use the MLflow store {readable(uri)}: {_known(reason) or reason[:200]}; "
         "no run is lost, run h2h sync when the store is available"
     )
 
 
-def _short(reason: str) -> str:
-    for known in (
-        "database or disk is full",
-        "No space left on device",
-        "Disk quota exceeded",
-        "File too large",
-        "attempt to write a readonly database",
-        "unable to open database file",
-        "database is locked",
-        "disk I/O error",
-        "Connection refused",
-        "Name or service not known",
-        "Read timed out",
-    ):
-        if known in reason:
-            return known
-    return reason[:200]
+def _known(reason: str) -> str | None:
+    """Return the known cause that a message of a store that is not available contains."""
+    return next((text for text in UNAVAILABLE if text in reason), None)

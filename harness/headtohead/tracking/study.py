@@ -7,11 +7,11 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
 from headtohead.storage import states
@@ -204,8 +204,8 @@ def _excluded(plan: ExperimentRecord) -> list[str]:
 
 
 def _ship_files(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "study"
+    with files.scratch_folder() as scratch:
+        folder = scratch / "study"
         folder.mkdir()
         shutil.copyfile(study.path / EXPERIMENT, folder / EXPERIMENT)
         report = inside(reports_root, study.name, tree=True)

@@ -1,0 +1,256 @@
+"""A damaged, locked, full, read-only or newer MLflow store: one line, nothing lost, and later every run is logged."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headtohead import files
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+MOVE = "move it away and run h2h sync, which logs every run to a new store"
+
+# MLflow's own use of its libraries, as in tests/tracking.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault of the store: ``plant`` causes it for the duration of a block; ``line`` is part of the error."""
+
+    kind: str
+    name: str
+    plant: Callable[[Path], AbstractContextManager[object]]
+    line: str
+    moved: bool = True
+    """Whether the line advises to move the file away, and not to repeat the command later."""
+
+
+def _written(change: Callable[[bytes], bytes]) -> Callable[[Path], AbstractContextManager[object]]:
+    def plant(database: Path) -> AbstractContextManager[object]:
+        database.write_bytes(change(database.read_bytes()))
+        return nullcontext()
+
+    return plant
+
+
+def _noise(first: float, last: float) -> Callable[[bytes], bytes]:
+    """Return a function that replaces a part of a file, in fractions of its size, by random bytes."""
+
+    def change(content: bytes) -> bytes:
+        start, end = (round(part * len(content)) for part in (first, last))
+        return content[:start] + random.Random(1).randbytes(end - start) + content[end:]
+
+    return change
+
+
+def _wrong_text(content: bytes) -> bytes:
+    """Break the encoding of a table's definition."""
+    return content.replace(b"CREATE TABLE alembic_version", b"CREATE TABLE \xff\xfeembic_version")
+
+
+def _revision(database: Path) -> AbstractContextManager[object]:
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+        connection.commit()
+    return nullcontext()
+
+
+LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _locked(database: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", LOCK, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield
+        process.kill()
+
+
+@contextmanager
+def _mounted(folder: Path, *options: str) -> Iterator[None]:
+    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def _read_only(database: Path) -> Iterator[None]:
+    folder = database.parent
+    with _mounted(folder, "--bind", str(folder)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+        yield
+
+
+@contextmanager
+def _full(database: Path) -> Iterator[None]:
+    """Have the store on a disk that is too small for a store."""
+    database.unlink()
+    with _mounted(database.parent, "-t", "tmpfs", "-o", "size=200k", "tmpfs"):
+        yield
+
+
+CASES = (
+    Case(
+        "damage",
+        "empty",
+        _written(lambda content: b""),
+        f"is not an MLflow store (no such table: alembic_version); {MOVE}",
+    ),
+    Case("damage", "random", _written(_noise(0, 1)), f"is not an MLflow store (file is not a database); {MOVE}"),
+    Case(
+        "damage",
+        "truncated",
+        _written(lambda content: content[:100_000]),
+        f"(database disk image is malformed); {MOVE}",
+    ),
+    Case("damage", "pages", _written(_noise(0.1, 0.9)), f"(database disk image is malformed); {MOVE}"),
+    Case("damage", "text", _written(lambda content: b"notes\n" * 1000), f"(file is not a database); {MOVE}"),
+    Case("damage", "encoding", _written(_wrong_text), MOVE),
+    Case("version", "newer", _revision, "has schema 'ffffffffffff', unknown to mlflow", moved=False),
+    Case("locked", "for-long", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
+    Case("disk", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
+    Case("disk", "read-only", _read_only, "Read-only file system", moved=False),
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache: Path) -> Path:
+    """The folder of a study with a finished run and without a store."""
+    folder = tmp_path_factory.mktemp("finished")
+    content = {
+        "question": "Is anything lost?",
+        "base": {
+            "data": {"dataset": "toy-grammar", "size": 200},
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
+            "train": {"steps": 4, "batch_tokens": 128},
+        },
+        "seeds": 1,
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(cache))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def study(finished: Path, tmp_path: Path, store_template: Path) -> Path:
+    """The folder of a study with a finished run and an empty store, ``store/mlflow.db``."""
+    folder = tmp_path / "project"
+    shutil.copytree(finished, folder)
+    (folder / "store").mkdir()
+    shutil.copyfile(store_template, folder / "store/mlflow.db")
+    return folder
+
+
+def sync(h2h_here: Command, study: Path) -> subprocess.CompletedProcess[str]:
+    return h2h_here(study, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study}/store/mlflow.db")
+
+
+def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
+    case: Case, study: Path, h2h_here: Command, refusal: Callable[[object], str], store_template: Path
+) -> None:
+    database = study / "store/mlflow.db"
+    with case.plant(database):
+        before = database.read_bytes() if database.exists() else None
+        assert case.line in refusal(sync(h2h_here, study))
+        assert (database.read_bytes() if database.exists() else None) == before
+    if case.kind == "version":
+        return
+    if case.moved:
+        database.rename(study / "moved.db")
+    if not database.exists():
+        shutil.copyfile(store_template, database)  # `h2h sync` creates the same store in some seconds
+    done = sync(h2h_here, study)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "study: 1 shipped, 0 unchanged")
+
+
+@pytest.mark.slow
+def test_training_and_report_do_not_depend_on_a_damaged_store(study: Path, h2h_here: Command, cache: Path) -> None:
+    (study / "store/mlflow.db").write_bytes(b"")
+    shutil.rmtree(study / "runs")
+    uri = f"sqlite:///{study}/store/mlflow.db"
+    done = h2h_here(study, "run", "study.yaml", H2H_CACHE=str(cache), MLFLOW_TRACKING_URI=uri)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == (
+        f"mlflow: not everything was shipped to {uri} (attempt 3 of 3: {study}/store/mlflow.db is not an MLflow store "
+        f"(no such table: alembic_version); {MOVE}, or set MLFLOW_TRACKING_URI to another store); "
+        "nothing is lost, run h2h sync study.yaml"
+    )
+    assert (study / "reports/study/index.html").is_file()
+
+
+KILLED = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from headtohead import files
+with files.scratch_folder() as scratch:
+    (scratch / "maps.png").write_text("an upload")
+    print(scratch, flush=True)
+    files.replace(Path(sys.argv[1]), lambda path: (path.write_text("half"), os.kill(os.getpid(), signal.SIGKILL)))
+"""
+
+
+def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Path, h2h_here: Command) -> None:
+    (run,) = (path.parent for path in study.glob("runs/study/*/status.json"))
+    for name in ("status.json", "mlflow.json"):
+        killed = subprocess.run([sys.executable, "-c", KILLED, run / name], capture_output=True, text=True, check=False)
+        assert killed.returncode < 0
+    scratch = Path(killed.stdout.strip())
+    assert scratch.is_dir()
+    for name in ("mlflow.db.new-4711", "mlflow.db.new-4711-journal"):
+        (study / "store" / name).write_text("half")
+    (study / "store/mlflow.db.new-backup").write_text("a file of the user")
+    assert len(list(run.glob(".*.tmp"))) == 2
+    written: list[bool] = []
+
+    def write(temporary: Path) -> None:
+        """Run the command while this process writes a file."""
+        temporary.write_text("{}")
+        with files.scratch_folder() as own:
+            assert sync(h2h_here, study).returncode == 0
+            written.append(own.is_dir())
+
+    files.replace(run / "heads.json", write)
+    assert written == [True]
+    assert (run / "heads.json").is_file()
+    assert list(run.glob(".*.tmp")) == []
+    assert {path.name for path in (study / "store").glob("*.new-*")} == {"mlflow.db.new-backup"}
+    with files.scratch_folder():
+        assert not scratch.exists()
+
+
+def test_a_leftover_of_another_user_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("changing the owner of a folder needs root")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    foreign = tmp_path / f"{files.SCRATCH}foreign"
+    foreign.mkdir()
+    os.chown(foreign, 1234, 1234)
+    with files.scratch_folder():
+        assert foreign.is_dir()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -326,7 +327,7 @@ def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> 
         return None
     unknown = config.data.vocabulary.unknown
     source, target = (Vocabulary(list(words), unknown=unknown) for words in (stored.source, stored.target))
-    rows = record.imported.words if record.imported else {}
+    rows: Mapping[str, Any] = dict(record.imported.words) if record.imported else {}
     for side, vocabulary in (("source", source), ("target", target)):
         if len(vocabulary) > rows[side]:
             raise HeadToHeadError(

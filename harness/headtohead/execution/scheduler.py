@@ -265,7 +265,7 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
             )
             for run in runs
         ],
-        probes=[record for probe in plan.probes if (record := _with_target(plan, slug, probe))],
+        probes=[record for probe in plan.probes if (record := _with_target(plan, slug, probe))],  # type: ignore[misc]
         threads=threads,
         device=machine.device,
         num_microbatches=variant.config.train.num_microbatches,

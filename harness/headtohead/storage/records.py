@@ -451,7 +451,10 @@ class ExperimentRecord(Record):
         for field, slug in self._slugs():
             if slug not in known:
                 raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
-        listed = {"variants": known, "runs": Counter((run.variant, run.seed) for run in self.runs)}
+        listed: dict[str, Counter[Any]] = {
+            "variants": known,
+            "runs": Counter((run.variant, run.seed) for run in self.runs),
+        }
         for field, counts in listed.items():
             twice = next((name for name, count in counts.items() if count > 1), None)
             if twice is not None:

@@ -71,7 +71,7 @@ def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
                 for head, statistics in enumerate(heads):
                     by_name = values.setdefault((role, layer, head), {})
                     for name, value in statistics.items():
-                        if value is not None:
+                        if isinstance(value, float | int):
                             by_name.setdefault(name, []).append(value)
     return {
         key: {name: sum(numbers) / len(numbers) for name, numbers in by_name.items()} for key, by_name in values.items()

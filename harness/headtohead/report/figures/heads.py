@@ -55,7 +55,7 @@ def _row(figure: Figure, axes: Axes, row: int, heads: list[tuple[int, HeadRecord
     )
     for kind, label, marker, colour, offset in kinds:
         for seed, head in heads:
-            loss = head[kind]["loss"]
+            loss = head[kind]["loss"]  # type: ignore[literal-required]
             (point,) = axes.plot(
                 loss,
                 row + offset,

@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
 from headtohead.model.counting import LOGITS_AT_ONCE
+from headtohead.model.loss import IGNORE_INDEX, token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
-from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors
+from headtohead.training.tensors import Batch, SplitTensors
 
 NO_START_NO_STOP = (
     "{how} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
@@ -49,14 +49,6 @@ class TeacherForced:
             "perplexity": math.exp(min(loss, 700.0)),
             "token_accuracy": float(self.correct[member].sum()) / num_tokens,
         }
-
-
-def token_losses(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of every label, ``[member, batch, time]``, 0 for ``IGNORE_INDEX``."""
-    losses = functional.cross_entropy(
-        logits.flatten(0, 2), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none", label_smoothing=smoothing
-    )
-    return losses.view(labels.shape)
 
 
 @torch.no_grad()

@@ -1,0 +1,185 @@
+"""Cross-entropy of the labels, and its gradients without a matrix of all logits.
+
+The training loss is computed in chunks of positions: logits, softmax in place, minus 1 at the label, and the products
+that give the gradients of decoder output, weight and bias. Only the logits of a chunk exist at a time, and no gradient
+of logits is filled with zeros first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from headtohead.model.aligned import aligned_empty
+from headtohead.model.members import PerMember
+from headtohead.model.transformer import Transformer
+
+IGNORE_INDEX = -100
+"""Label of positions without a target token; no token of any vocabulary has this id."""
+
+LARGE_VOCABULARY = 512
+"""Vocabulary size from which logits are computed at positions with a label only."""
+
+CHUNK_LOGITS = 2**22
+"""Number of logits of a chunk, over all members: 16 MiB in float32, which processor caches hold."""
+
+
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of every label, ``[member, batch, time]``, 0 for ``IGNORE_INDEX``."""
+    losses = functional.cross_entropy(
+        logits.flatten(0, 2), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none"
+    )
+    return losses.view(labels.shape)
+
+
+def backward_loss(
+    model: Transformer,
+    hidden: Tensor,
+    labels: Tensor,
+    num_target_tokens: int,
+    num_labels: Tensor,
+    smoothing: float | PerMember,
+    precision: torch.dtype | None = None,
+) -> Tensor:
+    """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
+
+    Args:
+        model: The model.
+        hidden: Its decoder output, ``[member, batch, time, d_model]``.
+        labels: ``[member, batch, time]``.
+        num_target_tokens: At least the largest number of labels of a member.
+        num_labels: Divisor of each member's loss, ``[member]``.
+        smoothing: Label smoothing.
+        precision: As in `loss_gradients`.
+    """
+    weight, bias = model.output_map
+    if weight.shape[-1] >= LARGE_VOCABULARY:
+        hidden, labels = label_positions(hidden, labels, num_target_tokens)
+    hidden = hidden.flatten(1, 2)
+    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
+    # The gradient of the sum: each member's gradient is that of its own loss.
+    pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
+    roots = [(tensor, gradient) for tensor, gradient in pairs if tensor is not None and gradient is not None]
+    torch.autograd.backward([tensor for tensor, _ in roots], [gradient for _, gradient in roots])
+    return loss.losses
+
+
+def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Select the positions with a label, ``count`` per member; padding fills the rest.
+
+    Args:
+        hidden: ``[member, batch, time, d_model]``.
+        labels: ``[member, batch, time]``.
+        count: At least the largest number of labels of a member.
+
+    Returns:
+        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
+    """
+    flat = labels.flatten(1)
+    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    selected = hidden.flatten(1, 2).gather(1, index)
+    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class LossGradients:
+    """The mean loss of each member, ``[member]``, and the gradients of their sum; None where not required."""
+
+    losses: Tensor
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+@torch.no_grad()
+def loss_gradients(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    num_labels: Tensor,
+    smoothing: float | PerMember = 0.0,
+    precision: torch.dtype | None = None,
+) -> LossGradients:
+    """Return mean token losses and their gradients.
+
+    The loss of a position with label y is ``logsumexp(x) - (1 - s)·x[y] - s·mean(x)`` with logits x and label
+    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none.
+
+    Args:
+        hidden: Output of the decoder, ``[member, position, d_model]``.
+        weight: ``[member, d_model, vocab]``, a view of a tied embedding table included.
+        bias: ``[member, 1, vocab]`` or None.
+        labels: ``[member, position]``.
+        num_labels: Divisor of each member's loss, ``[member]``.
+        smoothing: Label smoothing.
+        precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
+    """
+    dtype = precision or hidden.dtype
+    members, positions, width = hidden.shape
+    vocab = weight.shape[-1]
+    # The gradient of the weight is read and written once per chunk, so a chunk has at least d_model positions.
+    rows = min(positions, max(CHUNK_LOGITS // (members * vocab), width))
+    factor = weight.to(dtype)
+    is_label = labels != IGNORE_INDEX
+    index = labels.clamp(min=0).unsqueeze(-1)
+    shares = (is_label / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
+    smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else smoothing
+    smooths = smooth is not smoothing or smoothing != 0
+    logits_of_chunk = aligned_empty(hidden, (members, rows, vocab), dtype)
+    gradients = LossGradients(
+        hidden.new_zeros(members),
+        torch.empty_like(hidden) if hidden.requires_grad else None,
+        _zeros(weight) if weight.requires_grad else None,
+        torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
+    )
+    for start in range(0, positions, rows):
+        chunk = slice(start, min(start + rows, positions))
+        x, share = hidden[:, chunk], shares[:, chunk]
+        product = torch.bmm(x.to(dtype), factor, out=logits_of_chunk[:, : x.shape[1]])
+        logits = product.to(hidden.dtype)
+        if bias is not None:
+            logits += bias
+        at_label = logits.gather(2, index[:, chunk])
+        if smooths:
+            at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), smooth)
+        largest = logits.amax(-1, keepdim=True)
+        logits -= largest
+        exponentials = logits.exp_()
+        total = exponentials.sum(-1, keepdim=True)
+        gradients.losses.add_(((total.log() + largest - at_label) * share).sum((1, 2)))
+        # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
+        if smooths:
+            exponentials -= total * (smooth / vocab)
+        exponentials.scatter_add_(2, index[:, chunk], total * (smooth - 1))
+        scale = share / total
+        delta = exponentials.to(dtype)
+        if gradients.hidden is not None:
+            gradients.hidden[:, chunk] = torch.bmm(delta, factor.transpose(1, 2)) * scale
+        if gradients.weight is not None:
+            _add_product(gradients.weight, (x * scale).to(dtype), delta)
+        if gradients.bias is not None:
+            gradients.bias.baddbmm_(scale.transpose(1, 2), exponentials)
+    return gradients
+
+
+def _zeros(weight: Tensor) -> Tensor:
+    """Return zeros in the memory layout of the weight; a tied embedding table is transposed."""
+    if weight.is_contiguous():
+        return torch.zeros_like(weight)
+    return torch.zeros_like(weight.transpose(1, 2)).transpose(1, 2)
+
+
+def _add_product(gradient: Tensor, x: Tensor, delta: Tensor) -> None:
+    """Add ``xᵀ @ delta``, computed in the memory layout of the gradient."""
+    left, right = x.transpose(1, 2), delta
+    if not gradient.is_contiguous():
+        gradient, left, right = gradient.transpose(1, 2), delta.transpose(1, 2), x
+    if left.dtype == gradient.dtype:
+        gradient.baddbmm_(left, right)
+    else:
+        gradient += torch.bmm(left, right)

@@ -27,7 +27,7 @@ def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x @ weight + bias``, ``[member, row, column]``; without gradients, with aligned rows where faster."""
-    if torch.is_grad_enabled() or torch.is_autocast_enabled(x.device.type):
+    if torch.is_grad_enabled() or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
     out = aligned_empty(x, (*x.shape[:2], weight.shape[-1]))
     return torch.bmm(x, weight, out=out) if bias is None else torch.baddbmm(bias, x, weight, out=out)

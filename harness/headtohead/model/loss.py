@@ -42,7 +42,6 @@ def backward_loss(
     num_target_tokens: int,
     num_labels: Tensor,
     smoothing: float | PerMember,
-    precision: torch.dtype | None = None,
 ) -> Tensor:
     """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
 
@@ -53,12 +52,12 @@ def backward_loss(
         num_target_tokens: At least the largest number of labels of a member.
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
-        precision: As in `loss_gradients`.
     """
     weight, bias = model.output_map
     if weight.shape[-1] >= LARGE_VOCABULARY:
         hidden, labels = label_positions(hidden, labels, num_target_tokens)
     hidden = hidden.flatten(1, 2)
+    precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
     loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
     # The gradient of the sum: each member's gradient is that of its own loss.
     pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))

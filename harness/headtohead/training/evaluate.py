@@ -16,6 +16,7 @@ from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
 from headtohead.model.counting import LOGITS_AT_ONCE
 from headtohead.model.loss import IGNORE_INDEX, token_losses
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
 from headtohead.training.tensors import Batch, SplitTensors
@@ -57,12 +58,13 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)
     correct = torch.zeros(model.members, len(split), dtype=torch.float64)
-    for rows in batches:
-        batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-        for part, logits in _logits(model, batch):
-            here, piece = rows[part], batch.part(part)
-            losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
-            correct[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
+    with products_of(model):
+        for rows in batches:
+            batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
+            for part, logits in _logits(model, batch):
+                here, piece = rows[part], batch.part(part)
+                losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
+                correct[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
@@ -174,10 +176,11 @@ def translate_rows(
     """Translate rows, and return token ids by row for each member."""
     model.eval()
     translations: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
-    for rows in batches:
-        for member, sentences in enumerate(translator(model, split, rows).tolist()):
-            for row, sentence in zip(rows.tolist(), sentences, strict=True):
-                translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
+    with products_of(model):
+        for rows in batches:
+            for member, sentences in enumerate(translator(model, split, rows).tolist()):
+                for row, sentence in zip(rows.tolist(), sentences, strict=True):
+                    translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
     return translations
 
 

@@ -20,6 +20,7 @@ from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
@@ -345,12 +346,11 @@ class StackTraining:
         return total
 
     def _accumulate(self, batch: Batch, num_target_tokens: int, num_labels: Tensor) -> Tensor:
-        bfloat16 = torch.bfloat16 if self.train.precision == "bfloat16" else None
-        with torch.autocast(self.device.type, bfloat16) if bfloat16 else nullcontext():
+        with products_of(self.model):
             hidden = self.model.hidden(
                 batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
             )
-        return backward_loss(self.model, hidden, batch.labels, num_target_tokens, num_labels, self.smoothing, bfloat16)
+        return backward_loss(self.model, hidden, batch.labels, num_target_tokens, num_labels, self.smoothing)
 
     # -- evaluations -----------------------------------------------------------------------------
 

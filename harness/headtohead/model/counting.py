@@ -109,10 +109,6 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
     )
 
 
-LOGITS_AT_ONCE = 2**26
-"""Maximum number of logits that an evaluation computes at a time."""
-
-
 def training_bytes(config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
     """Return the peak memory of a member of a stack in a training step, in bytes.
 

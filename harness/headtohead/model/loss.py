@@ -7,6 +7,7 @@ of logits is filled with zeros first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +24,11 @@ IGNORE_INDEX = -100
 LARGE_VOCABULARY = 512
 """Vocabulary size from which logits are computed at positions with a label only."""
 
-CHUNK_LOGITS = 2**22
-"""Number of logits of a chunk, over all members: 16 MiB in float32, which processor caches hold."""
+CHUNK_LOGITS = 2**21
+"""Number of logits of a chunk on a CPU: 8 MiB in float32, which processor caches hold."""
+
+LOGITS_AT_ONCE = 2**26
+"""Maximum number of logits at a time on a GPU, and in an evaluation."""
 
 
 def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
@@ -119,51 +123,64 @@ def loss_gradients(
         precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
     """
     dtype = precision or hidden.dtype
-    members, positions, width = hidden.shape
     vocab = weight.shape[-1]
-    # The gradient of the weight is read and written once per chunk, so a chunk has at least d_model positions.
-    rows = min(positions, max(CHUNK_LOGITS // (members * vocab), width))
     factor = weight.to(dtype)
-    is_label = labels != IGNORE_INDEX
     index = labels.clamp(min=0).unsqueeze(-1)
-    shares = (is_label / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
-    smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else smoothing
-    smooths = smooth is not smoothing or smoothing != 0
-    logits_of_chunk = aligned_empty(hidden, (members, rows, vocab), dtype)
+    shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
+    smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else hidden.new_full((1, 1, 1), smoothing)
+    smooths = isinstance(smoothing, PerMember) or smoothing != 0
     gradients = LossGradients(
-        hidden.new_zeros(members),
+        hidden.new_zeros(len(hidden)),
         torch.empty_like(hidden) if hidden.requires_grad else None,
         _zeros(weight) if weight.requires_grad else None,
         torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
     )
-    for start in range(0, positions, rows):
-        chunk = slice(start, min(start + rows, positions))
-        x, share = hidden[:, chunk], shares[:, chunk]
-        product = torch.bmm(x.to(dtype), factor, out=logits_of_chunk[:, : x.shape[1]])
-        logits = product.to(hidden.dtype)
+    memory = None
+    for members, rows in _chunks(hidden, vocab):
+        x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
+        if memory is None:  # the first chunk is the largest
+            memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
+        logits = torch.bmm(x.to(dtype), factor[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:
-            logits += bias
-        at_label = logits.gather(2, index[:, chunk])
+            logits += bias[members]
+        at_label = logits.gather(2, label)
         if smooths:
-            at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), smooth)
+            own_smooth = smooth[members] if len(smooth) > 1 else smooth
+            at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), own_smooth)
         largest = logits.amax(-1, keepdim=True)
         logits -= largest
         exponentials = logits.exp_()
         total = exponentials.sum(-1, keepdim=True)
-        gradients.losses.add_(((total.log() + largest - at_label) * share).sum((1, 2)))
+        gradients.losses[members] += ((total.log() + largest - at_label) * share).sum((1, 2))
         # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
         if smooths:
-            exponentials -= total * (smooth / vocab)
-        exponentials.scatter_add_(2, index[:, chunk], total * (smooth - 1))
+            exponentials -= total * (own_smooth / vocab)
+            exponentials.scatter_add_(2, label, total * (own_smooth - 1))
+        else:
+            exponentials.scatter_add_(2, label, -total)
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:
-            gradients.hidden[:, chunk] = torch.bmm(delta, factor.transpose(1, 2)) * scale
+            gradients.hidden[members, rows] = torch.bmm(delta, factor[members].transpose(1, 2)) * scale
         if gradients.weight is not None:
-            _add_product(gradients.weight, (x * scale).to(dtype), delta)
+            _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
         if gradients.bias is not None:
-            gradients.bias.baddbmm_(scale.transpose(1, 2), exponentials)
+            gradients.bias[members].baddbmm_(scale.transpose(1, 2), exponentials)
     return gradients
+
+
+def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of members and positions: whole members if their logits are few, else positions of a member.
+
+    The gradient of a weight is read and written once per chunk, so a chunk has at least d_model positions.
+    """
+    members, positions, width = hidden.shape
+    limit = CHUNK_LOGITS if hidden.device.type == "cpu" else LOGITS_AT_ONCE
+    together = max(1, min(members, limit // (positions * vocab)))
+    rows = min(positions, max(limit // (together * vocab), width))
+    for first in range(0, members, together):
+        for start in range(0, positions, rows):
+            yield slice(first, first + together), slice(start, start + rows)
 
 
 def _zeros(weight: Tensor) -> Tensor:

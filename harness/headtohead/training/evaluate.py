@@ -14,8 +14,7 @@ from torch import Tensor
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
-from headtohead.model.counting import LOGITS_AT_ONCE
-from headtohead.model.loss import IGNORE_INDEX, token_losses
+from headtohead.model.loss import IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig

@@ -316,16 +316,18 @@ def find_device(requested: str, launcher: Launcher) -> str:
 
 
 def refuse_precision(planned: Plan, device: str) -> None:
-    """Refuse bfloat16 on a CPU, where it is slower and gives different results.
+    """Refuse bfloat16 on a processor that emulates it.
 
     Raises:
         HeadToHeadError: If a variant has this precision; names the first such variant.
     """
+    from headtohead.model import precision
+
     for variant in planned.variants:
-        if device == "cpu" and variant.config.train.precision == "bfloat16":
+        if device == "cpu" and variant.config.train.precision == "bfloat16" and precision.bfloat16_speed() < 1:
             raise HeadToHeadError(
-                f"{variant.slug}: train.precision 'bfloat16' requires a GPU, and the device is cpu; "
-                "use --set train.precision=float32"
+                f"{variant.slug}: train.precision 'bfloat16' is slower here: {precision.describe_bfloat16()} on this "
+                "processor; use --set train.precision=float32"
             )
 
 

@@ -13,12 +13,15 @@ import pytest
 from headtohead import LocalLauncher, api, files
 from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
+from headtohead.model import precision
 from headtohead.model.members import shape
 from headtohead.planning import planner
 from headtohead.planning.stacking import machine_name, shape_hash
 from headtohead.plugins import registry
+from headtohead.storage import states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Lease
+from headtohead.storage.progress import read_progress
 from headtohead.storage.run_directory import leased
 from headtohead.storage.stack import stack_folders
 
@@ -402,14 +405,22 @@ def test_a_launcher_warms_up_before_costs_are_counted_and_only_for_a_valid_file(
     assert called == ["warm", "count"]
 
 
-def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) -> None:
+def test_bfloat16_is_refused_on_a_processor_that_emulates_it(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: 0.02)
     study.write(base={"train": {"precision": "bfloat16"}})
     done = study.run("--device", "cpu", code=2)
     assert done.stderr == (
-        "h2h: baseline: train.precision 'bfloat16' requires a GPU, and the device is cpu; "
-        "use --set train.precision=float32\n"
+        "h2h: baseline: train.precision 'bfloat16' is slower here: float32 products are 50.0 times as fast as "
+        "bfloat16 products on this processor; use --set train.precision=float32\n"
     )
     assert not study.experiment.exists()
+
+
+def test_bfloat16_trains_on_a_processor_that_supports_it(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: 4.0)
+    study.write(base={"train": {"precision": "bfloat16"}})
+    study.run("--device", "cpu")
+    assert {run.state for run in read_progress(study.experiment).runs} == {states.DONE}
 
 
 def test_a_missing_gpu_is_one_line(study: Study) -> None:

@@ -69,7 +69,7 @@ def test_compiled_training_equals_eager_training(monkeypatch: pytest.MonkeyPatch
     Code generation takes a minute; ``benchmarks/compiled.py`` applies the same comparison to it.
     """
     monkeypatch.setattr(module, "BACKEND", "aot_eager")
-    monkeypatch.setattr("headtohead.training.loop.LARGE_VOCABULARY", 1)
+    monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", 1)
     messages: list[str] = []
     stack = compiled("two", messages)
     assert stack.choice.name == "compile"

@@ -7,6 +7,7 @@ import sacrebleu
 import torch
 
 from headtohead.data.vocabulary import EOS, PAD
+from headtohead.model.loss import IGNORE_INDEX, label_positions
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
@@ -16,11 +17,9 @@ from headtohead.training.evaluate import (
     distinct_sources,
     stepwise_translator,
     teacher_forced,
-    token_losses,
     translate_rows,
 )
-from headtohead.training.loop import label_positions
-from headtohead.training.tensors import IGNORE_INDEX, SplitTensors
+from headtohead.training.tensors import SplitTensors
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +97,6 @@ def test_losses_do_not_depend_on_batch_size_and_chunk_size(data, split, monkeypa
     pieces = teacher_forced(model, split, split.padded_batches(60))
     torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
     assert torch.equal(pieces.correct, whole.correct)
-
-
-def test_padding_adds_no_loss_and_label_smoothing_equals_torchs():
-    logits = torch.randn(2, 3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    labels = torch.tensor([[4, 5, EOS, IGNORE_INDEX], [6, EOS, IGNORE_INDEX, IGNORE_INDEX], [7, 8, 4, EOS]]).expand(
-        2, 3, 4
-    )
-    for smoothing in (0.0, 0.1, 0.5):
-        losses = token_losses(logits, labels, smoothing)
-        assert (losses[labels == IGNORE_INDEX] == 0).all()
-        chosen = logits.log_softmax(-1)
-        right = chosen.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-        expected = -(1 - smoothing) * right - smoothing * chosen.mean(-1)
-        expected = expected.where(labels != IGNORE_INDEX, 0.0)
-        torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
 
 
 def test_projecting_only_labelled_positions_gives_the_same_losses():

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from headtohead.errors import UndefinedError
+from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training.evaluate import stepwise_translator, teacher_forced, token_losses
+from headtohead.training.evaluate import stepwise_translator, teacher_forced
 from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
 from headtohead.training.tensors import SplitTensors
 

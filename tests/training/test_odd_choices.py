@@ -391,7 +391,7 @@ def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPat
     data = prepare(config.data, cache_root())
     found = []
     for words in (1, 10**9):
-        monkeypatch.setattr("headtohead.training.loop.LARGE_VOCABULARY", words)
+        monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", words)
         stack = StackTraining(config, [1, 2], data, CPU)
         found.append(losses_of_a_batch(stack))
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)

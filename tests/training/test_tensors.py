@@ -6,7 +6,8 @@ import torch
 
 from headtohead.data import Split
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.training.tensors import IGNORE_INDEX, SplitTensors
+from headtohead.model.loss import IGNORE_INDEX
+from headtohead.training.tensors import SplitTensors
 
 SOURCES = [[5, 6, EOS], [7, EOS], [5, 7, 8, EOS], [9, EOS]]
 TARGETS = [[SOS, 4, EOS], [SOS, 4, 5, 6, EOS], [SOS, 7, EOS], [SOS, 8, 9, EOS]]

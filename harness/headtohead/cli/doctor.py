@@ -114,10 +114,13 @@ def _device() -> Iterator[Diagnosis]:
 
     import torch
 
+    from headtohead.model.precision import describe_bfloat16
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Diagnosis(OK, "cpu", f"{cores} cores, {torch.get_num_threads()} threads in torch")
+    yield Diagnosis(OK, "precision", f"{describe_bfloat16()} on this processor")
     if not torch.cuda.is_available():
-        yield Diagnosis(OK, "device", "cpu; no CUDA device, so bfloat16 is not available")
+        yield Diagnosis(OK, "device", "cpu; no CUDA device")
         return
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)

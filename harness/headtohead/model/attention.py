@@ -262,7 +262,8 @@ class MultiHeadAttention(nn.Module):
         groups = self._groups
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
-    def _bias(self, ctx: AttentionContext, dtype: torch.dtype) -> Tensor | None:
+    def _bias(self, ctx: AttentionContext) -> Tensor | None:
+        """Return the bias, the same object in all layers if the encoding caches it."""
         if not self._has_bias:
             return None
         bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
@@ -270,7 +271,7 @@ class MultiHeadAttention(nn.Module):
             return None
         if ctx.sampled_positions:
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
-        return bias.to(dtype)
+        return bias
 
     def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, with members folded into the batch or not."""
@@ -283,23 +284,40 @@ class MultiHeadAttention(nn.Module):
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
-        bias = self._bias(ctx, q.dtype)
-        rows = q.shape[0] * q.shape[1]
-        additive_mask = _for_rows(ctx.additive(q.dtype, self.mask_value), rows)
-        if bias is not None:
-            bias = _fold(bias, *q.shape[:2])
-        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+        members, batch = q.shape[:2]
         level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
-        level = _for_rows(level, rows)
-        if additive_mask is not None and level is not None:
-            q, additive_mask = q.masked_fill(level, 0.0), additive_mask.masked_fill(level, 0.0)
-            bias = None if bias is None else bias.masked_fill(level, 0.0)
-        if bias is not None:
-            additive_mask = bias if additive_mask is None else additive_mask + bias
+        level = _for_rows(level, members * batch)
+        bias, dtype = self._bias(ctx), q.dtype
+        additive_mask = None
+        if bias is not None or ctx.mask is not None:
+            additive_mask = ctx.derived(
+                ("mask and bias", dtype), bias, lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level)
+            )
+        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+        if level is not None:
+            q = q.masked_fill(level, 0.0)
         scale = self.context.geometry.scale
         if self.dropout.is_active or is_short(q, k):
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
+
+    def _additive_mask(
+        self,
+        ctx: AttentionContext,
+        bias: Tensor | None,
+        lead: tuple[int, int],
+        dtype: torch.dtype,
+        level: Tensor | None,
+    ) -> Tensor:
+        """Return the sum of mask and bias, 0 for the queries of ``level``."""
+        tables = []
+        mask = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
+        if mask is not None:
+            tables.append(mask)
+        if bias is not None:
+            tables.append(_fold(bias.to(dtype), *lead))
+        total = sum(tables[1:], tables[0])
+        return total if level is None else total.masked_fill(level, 0.0)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
         """Return the queries without keys for which all scores are replaced by -1e9.
@@ -319,8 +337,9 @@ class MultiHeadAttention(nn.Module):
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
         added = self.positional.score(q, *positions, layer)
-        bias = self._bias(ctx, products.dtype)
+        bias = self._bias(ctx)
         if bias is not None:
+            bias = bias.to(products.dtype)
             added = bias if added is None else added + bias
         total = products if added is None else products + added
         scores = self.style.mix_scores(total)
@@ -404,7 +423,12 @@ def _two_products(
     if additive_mask is None:
         scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
     else:
-        transposed = additive_mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
+        mask = additive_mask
+        transposed = ctx.derived(
+            "transposed mask",
+            mask,
+            lambda: mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries),
+        )
         scores = torch.baddbmm(transposed, flat_k, flat_q.transpose(1, 2), alpha=scale)
     dead = None
     if additive_mask is not None and ctx.has_dead_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class AttentionContext:
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     has_data: bool = True
     """Whether the mask has data; False on the device ``meta``."""
-    _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
+    _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, mask_value: MaskValue) -> Tensor | None:
         """Return the mask as a term to add to scores: 0 where it is True, else the mask value.
@@ -42,15 +42,31 @@ class AttentionContext:
         ``[member · batch or 1, 1, query, key]``, with members folded into the batch for the fused
         kernel.
         """
-        if self.mask is None:
+        mask = self.mask
+        if mask is None:
             return None
-        if dtype not in self._additive:
+
+        def additive() -> Tensor:
             low = 0.0 if isinstance(mask_value, PerMemberMaskValue) else -torch.inf if mask_value == "-inf" else -1e9
-            zero, lowest = _numbers(dtype, self.mask.device, low)
+            zero, lowest = _numbers(dtype, mask.device, low)
             if isinstance(mask_value, PerMemberMaskValue):
                 lowest = mask_value.low.like(zero).view(-1, 1, 1, 1, 1)
-            self._additive[dtype] = torch.where(self.mask, zero, lowest).flatten(0, 1)
-        return self._additive[dtype]
+            return torch.where(mask, zero, lowest).flatten(0, 1)
+
+        return self.derived(("additive", dtype), None, additive)
+
+    def derived(self, key: Hashable, source: Tensor | None, compute: Callable[[], Tensor]) -> Tensor:
+        """Return a tensor that all layers of the role share; it is computed once for a source.
+
+        Args:
+            key: Identifies the computation.
+            source: The tensor object from which it is computed, besides the mask.
+            compute: Computes it.
+        """
+        known = self._derived.get(key)
+        if known is None or known[0] is not source:
+            known = self._derived[key] = (source, compute())
+        return known[1]
 
     @cached_property
     def dead_rows(self) -> Tensor:

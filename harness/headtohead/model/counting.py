@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
-from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
@@ -127,18 +127,11 @@ def estimate_parameters(config: RunConfig, source_words: int, target_words: int)
     return least + encoder + decoder
 
 
-LARGE_VOCABULARY = 512
-"""Vocabulary size from which logits are computed at positions with a label only."""
-
-LOGITS_AT_ONCE = 2**26
-"""Maximum number of logits that an evaluation computes at a time."""
-
-
 def training_bytes(config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
     """Return the peak memory of a member of a stack in a training step, in bytes.
 
     A step is traced on the device ``meta``, which includes all that the variant's entries compute:
-    activations and logits stored for the backward pass, and gradients. Weights, two moments of the
+    activations stored for the backward pass, the logits of a chunk, and gradients. Weights, two moments of the
     optimizer, and with early stopping a copy of the best weights are added. Every target position
     is counted as having a label, so the result is an upper bound.
 
@@ -165,17 +158,8 @@ def _training_bytes(config_json: str, source_words: int, target_words: int, batc
     with Allocations() as memory:
         for _ in range(min(2, pieces)):  # from the second piece on, gradients exist
             hidden = model.hidden(source, lengths, target, lengths)
-            labels = target
-            if model.vocab_sizes.target >= LARGE_VOCABULARY:
-                labels = target.flatten(1)
-                index = labels.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-                hidden = hidden.flatten(1, 2).gather(1, index).unsqueeze(1)
-            logits = model.project(hidden)
-            losses = functional.cross_entropy(
-                logits.flatten(0, 2), labels.flatten(), reduction="none", label_smoothing=config.train.label_smoothing
-            )
-            losses.sum().backward()
-            del hidden, logits, losses
+            backward_loss(model, hidden, target, target.numel(), lengths.new_ones(1), config.train.label_smoothing)
+            del hidden
     copies = 2 if config.train.early_stopping is None else 3
     return int(memory.most + weights * (1 + copies))
 

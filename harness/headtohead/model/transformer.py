@@ -288,14 +288,19 @@ class Transformer(nn.Module):
             length,
         )
 
+    @property
+    def output_map(self) -> tuple[Tensor, Tensor | None]:
+        """Weight ``[member, d_model, vocab]`` and bias ``[member, 1, vocab]`` from decoder output to logits.
+
+        With tied embeddings, the weight is a transposed view of the target embedding.
+        """
+        if self.lm_head is not None:
+            return self.lm_head.weight, self.lm_head.bias
+        return self.target_embedding.weight.transpose(1, 2), None
+
     def project(self, x: Tensor) -> Tensor:
         """Return logits over the target vocabulary, ``[member, batch, time, vocab]``."""
-        flat = x.flatten(1, 2)
-        if self.lm_head is not None:
-            logits = product(flat, self.lm_head.weight, self.lm_head.bias)
-        else:
-            logits = product(flat, self.target_embedding.weight.transpose(1, 2), None)
-        return logits.view(*x.shape[:3], -1)
+        return product(x.flatten(1, 2), *self.output_map).view(*x.shape[:3], -1)
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return a member's weights without the member axis, with the names of a stack with one member."""

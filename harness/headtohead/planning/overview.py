@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.config.labels import text
+from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.storage import states
@@ -15,6 +16,9 @@ from headtohead.storage import states
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
 NUMBERS = range(2, 8)
 """Indices of the numeric columns."""
+
+LONG = 600.0
+"""Estimated training seconds from which a plan measures which precision is faster here."""
 
 MOST_NAMES = 12
 """Maximum number of variants that a line or a section names."""
@@ -38,6 +42,8 @@ def overview(plan: Plan) -> Overview:
     lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), _runs_line(plan)]
     if plan.remaining:
         lines.append(f"time: {plan.estimate.summary}")
+        if plan.estimate.seconds > LONG:
+            lines.append(f"precision: {describe_bfloat16()} on this processor")
     sections = {
         "choices": _choices(plan),
         "equal by construction, trained once": _equal(plan),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
+from headtohead.model.counting import training_bytes
+from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.registry import current

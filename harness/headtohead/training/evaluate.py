@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
-from headtohead.model.counting import LOGITS_AT_ONCE
+from headtohead.model.loss import IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
-from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors
+from headtohead.training.tensors import Batch, SplitTensors
 
 NO_START_NO_STOP = (
     "{how} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
@@ -51,26 +51,19 @@ class TeacherForced:
         }
 
 
-def token_losses(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of every label, ``[member, batch, time]``, 0 for ``IGNORE_INDEX``."""
-    losses = functional.cross_entropy(
-        logits.flatten(0, 2), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none", label_smoothing=smoothing
-    )
-    return losses.view(labels.shape)
-
-
 @torch.no_grad()
 def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Tensor]) -> TeacherForced:
     """Return the teacher-forced losses and hits of every pair of a split."""
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)
     correct = torch.zeros(model.members, len(split), dtype=torch.float64)
-    for rows in batches:
-        batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-        for part, logits in _logits(model, batch):
-            here, piece = rows[part], batch.part(part)
-            losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
-            correct[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
+    with products_of(model):
+        for rows in batches:
+            batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
+            for part, logits in _logits(model, batch):
+                here, piece = rows[part], batch.part(part)
+                losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
+                correct[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
@@ -182,10 +175,11 @@ def translate_rows(
     """Translate rows, and return token ids by row for each member."""
     model.eval()
     translations: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
-    for rows in batches:
-        for member, sentences in enumerate(translator(model, split, rows).tolist()):
-            for row, sentence in zip(rows.tolist(), sentences, strict=True):
-                translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
+    with products_of(model):
+        for rows in batches:
+            for member, sentences in enumerate(translator(model, split, rows).tolist()):
+                for row, sentence in zip(rows.tolist(), sentences, strict=True):
+                    translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
     return translations
 
 

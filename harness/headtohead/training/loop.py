@@ -18,8 +18,9 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
-from headtohead.model.counting import LARGE_VOCABULARY
+from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
@@ -37,9 +38,9 @@ from headtohead.training.backends import (
     not_tested,
     rounded,
 )
-from headtohead.training.evaluate import TeacherForced, teacher_forced, token_losses
-from headtohead.training.optimise import StackOptimizer, clip_gradients, equal_ranges, freeze, trained
-from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors, pads_of
+from headtohead.training.evaluate import TeacherForced, teacher_forced
+from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
+from headtohead.training.tensors import Batch, SplitTensors, pads_of
 
 if TYPE_CHECKING:
     from headtohead.training.compiled import Compiled
@@ -157,10 +158,7 @@ class StackTraining:
         self.owners = None if shared else owners
         norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
         self.clip_norm = same_or_each(norms)
-        self.smoothed = [
-            (members, trains[members[0]].label_smoothing)
-            for members in equal_ranges(trains, lambda train: train.label_smoothing)
-        ]
+        self.smoothing = same_or_each([train.label_smoothing for train in trains])
         self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
@@ -360,31 +358,11 @@ class StackTraining:
         return total
 
     def _accumulate(self, batch: Batch, num_target_tokens: int, num_labels: Tensor) -> Tensor:
-        enabled = self.train.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext():
+        with products_of(self.model):
             hidden = self.model.hidden(
                 batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
             )
-            labels = batch.labels
-            if self.target_vocab_size >= LARGE_VOCABULARY:
-                hidden, labels = label_positions(hidden, labels, num_target_tokens)
-            logits = self.model.project(hidden)
-        losses = self._token_losses(logits.float() if enabled else logits, labels)
-        means = losses.sum(dim=(1, 2)) / num_labels
-        # The gradient of the sum: each member's gradient is that of its own loss.
-        torch.autograd.backward([means], [torch.ones_like(means)])
-        return means.detach()
-
-    def _token_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the training losses with the label smoothing of each member."""
-        if len(self.smoothed) == 1:
-            return token_losses(logits, labels, self.smoothed[0][1])
-        return torch.cat(
-            [
-                token_losses(logits[members.start : members.stop], labels[members.start : members.stop], smoothing)
-                for members, smoothing in self.smoothed
-            ]
-        )
+        return backward_loss(self.model, hidden, batch.labels, num_target_tokens, num_labels, self.smoothing)
 
     # -- evaluations -----------------------------------------------------------------------------
 
@@ -592,24 +570,6 @@ def _shaped(value: Tensor, expected: Tensor, name: str) -> Tensor:
     if value.shape != expected.shape:
         raise ValueError(f"{name} has shape {list(value.shape)}, expected {list(expected.shape)}")
     return value
-
-
-def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Select the positions with a label, ``count`` per member; padding fills the rest.
-
-    Args:
-        hidden: ``[member, batch, time, d_model]``.
-        labels: ``[member, batch, time]``.
-        count: At least the largest number of labels of a member.
-
-    Returns:
-        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
-    """
-    flat = labels.flatten(1)
-    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
-    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    selected = hidden.flatten(1, 2).gather(1, index)
-    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
 
 
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:

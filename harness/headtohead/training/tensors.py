@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data import Split, Vocabulary
-
-IGNORE_INDEX = -100
-"""Label of positions without a target token; no token of any vocabulary has this id."""
+from headtohead.model.loss import IGNORE_INDEX
 
 
 @dataclass(frozen=True)

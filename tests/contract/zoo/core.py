@@ -282,7 +282,7 @@ class RestartedOptimizer(Fault):
 class UnsmoothedLoss(Fault):
     """label smoothing missing from the loss"""
 
-    where, name = None, "token_losses"
+    where, name = None, "loss_gradients"
     caught_by = ("loss",)
 
     @classmethod
@@ -290,12 +290,12 @@ class UnsmoothedLoss(Fault):
     def planted(cls):
         from headtohead.testing.invariants import loss
 
-        original = loss.token_losses
-        loss.token_losses = lambda logits, labels, smoothing: original(logits, labels, 0.0)
+        original = loss.loss_gradients
+        loss.loss_gradients = lambda *arguments: original(*arguments[:-1], 0.0)
         try:
             yield
         finally:
-            loss.token_losses = original
+            loss.loss_gradients = original
 
 
 class UnmaskedLayer(Fault):

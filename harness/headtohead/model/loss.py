@@ -1,0 +1,201 @@
+"""Cross-entropy of the labels, and its gradients without a matrix of all logits.
+
+The training loss is computed in chunks of positions: logits, softmax in place, minus 1 at the label, and the products
+that give the gradients of decoder output, weight and bias. Only the logits of a chunk exist at a time, and no gradient
+of logits is filled with zeros first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from headtohead.model.aligned import aligned_empty
+from headtohead.model.members import PerMember
+from headtohead.model.transformer import Transformer
+
+IGNORE_INDEX = -100
+"""Label of positions without a target token; no token of any vocabulary has this id."""
+
+LARGE_VOCABULARY = 512
+"""Vocabulary size from which logits are computed at positions with a label only."""
+
+CHUNK_LOGITS = 2**21
+"""Number of logits of a chunk on a CPU: 8 MiB in float32, which processor caches hold."""
+
+LOGITS_AT_ONCE = 2**26
+"""Maximum number of logits at a time on a GPU, and in an evaluation."""
+
+
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of every label, ``[member, batch, time]``, 0 for ``IGNORE_INDEX``."""
+    losses = functional.cross_entropy(
+        logits.flatten(0, 2), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none"
+    )
+    return losses.view(labels.shape)
+
+
+def backward_loss(
+    model: Transformer,
+    hidden: Tensor,
+    labels: Tensor,
+    num_target_tokens: int,
+    num_labels: Tensor,
+    smoothing: float | PerMember,
+) -> Tensor:
+    """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
+
+    Args:
+        model: The model.
+        hidden: Its decoder output, ``[member, batch, time, d_model]``.
+        labels: ``[member, batch, time]``.
+        num_target_tokens: At least the largest number of labels of a member.
+        num_labels: Divisor of each member's loss, ``[member]``.
+        smoothing: Label smoothing.
+    """
+    weight, bias = model.output_map
+    if weight.shape[-1] >= LARGE_VOCABULARY:
+        hidden, labels = label_positions(hidden, labels, num_target_tokens)
+    hidden = hidden.flatten(1, 2)
+    precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
+    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
+    # The gradient of the sum: each member's gradient is that of its own loss.
+    pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
+    roots = [(tensor, gradient) for tensor, gradient in pairs if tensor is not None and gradient is not None]
+    torch.autograd.backward([tensor for tensor, _ in roots], [gradient for _, gradient in roots])
+    return loss.losses
+
+
+def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Select the positions with a label, ``count`` per member; padding fills the rest.
+
+    Args:
+        hidden: ``[member, batch, time, d_model]``.
+        labels: ``[member, batch, time]``.
+        count: At least the largest number of labels of a member.
+
+    Returns:
+        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
+    """
+    flat = labels.flatten(1)
+    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    selected = hidden.flatten(1, 2).gather(1, index)
+    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class LossGradients:
+    """The mean loss of each member, ``[member]``, and the gradients of their sum; None where not required."""
+
+    losses: Tensor
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+@torch.no_grad()
+def loss_gradients(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    num_labels: Tensor,
+    smoothing: float | PerMember = 0.0,
+    precision: torch.dtype | None = None,
+) -> LossGradients:
+    """Return mean token losses and their gradients.
+
+    The loss of a position with label y is ``logsumexp(x) - (1 - s)·x[y] - s·mean(x)`` with logits x and label
+    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none.
+
+    Args:
+        hidden: Output of the decoder, ``[member, position, d_model]``.
+        weight: ``[member, d_model, vocab]``, a view of a tied embedding table included.
+        bias: ``[member, 1, vocab]`` or None.
+        labels: ``[member, position]``.
+        num_labels: Divisor of each member's loss, ``[member]``.
+        smoothing: Label smoothing.
+        precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
+    """
+    dtype = precision or hidden.dtype
+    vocab = weight.shape[-1]
+    factor = weight.to(dtype)
+    index = labels.clamp(min=0).unsqueeze(-1)
+    shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
+    smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else hidden.new_full((1, 1, 1), smoothing)
+    smooths = isinstance(smoothing, PerMember) or smoothing != 0
+    gradients = LossGradients(
+        hidden.new_zeros(len(hidden)),
+        torch.empty_like(hidden) if hidden.requires_grad else None,
+        _zeros(weight) if weight.requires_grad else None,
+        torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
+    )
+    memory = None
+    for members, rows in _chunks(hidden, vocab):
+        x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
+        if memory is None:  # the first chunk is the largest
+            memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
+        logits = torch.bmm(x.to(dtype), factor[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
+        if bias is not None:
+            logits += bias[members]
+        at_label = logits.gather(2, label)
+        if smooths:
+            own_smooth = smooth[members] if len(smooth) > 1 else smooth
+            at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), own_smooth)
+        largest = logits.amax(-1, keepdim=True)
+        logits -= largest
+        exponentials = logits.exp_()
+        total = exponentials.sum(-1, keepdim=True)
+        gradients.losses[members] += ((total.log() + largest - at_label) * share).sum((1, 2))
+        # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
+        if smooths:
+            exponentials -= total * (own_smooth / vocab)
+            exponentials.scatter_add_(2, label, total * (own_smooth - 1))
+        else:
+            exponentials.scatter_add_(2, label, -total)
+        scale = share / total
+        delta = exponentials.to(dtype)
+        if gradients.hidden is not None:
+            gradients.hidden[members, rows] = torch.bmm(delta, factor[members].transpose(1, 2)) * scale
+        if gradients.weight is not None:
+            _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
+        if gradients.bias is not None:
+            gradients.bias[members].baddbmm_(scale.transpose(1, 2), exponentials)
+    return gradients
+
+
+def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of members and positions: whole members if their logits are few, else positions of a member.
+
+    The gradient of a weight is read and written once per chunk, so a chunk has at least d_model positions.
+    """
+    members, positions, width = hidden.shape
+    limit = CHUNK_LOGITS if hidden.device.type == "cpu" else LOGITS_AT_ONCE
+    together = max(1, min(members, limit // (positions * vocab)))
+    rows = min(positions, max(limit // (together * vocab), width))
+    for first in range(0, members, together):
+        for start in range(0, positions, rows):
+            yield slice(first, first + together), slice(start, start + rows)
+
+
+def _zeros(weight: Tensor) -> Tensor:
+    """Return zeros in the memory layout of the weight; a tied embedding table is transposed."""
+    if weight.is_contiguous():
+        return torch.zeros_like(weight)
+    return torch.zeros_like(weight.transpose(1, 2)).transpose(1, 2)
+
+
+def _add_product(gradient: Tensor, x: Tensor, delta: Tensor) -> None:
+    """Add ``xᵀ @ delta``, computed in the memory layout of the gradient."""
+    left, right = x.transpose(1, 2), delta
+    if not gradient.is_contiguous():
+        gradient, left, right = gradient.transpose(1, 2), delta.transpose(1, 2), x
+    if left.dtype == gradient.dtype:
+        gradient.baddbmm_(left, right)
+    else:
+        gradient += torch.bmm(left, right)

@@ -1,0 +1,63 @@
+"""bfloat16 products: float32 weights and losses near those of float32, and the measured speed of the processor."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from headtohead.model import precision
+from headtohead.model.precision import bfloat16_speed, describe_bfloat16
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.evaluate import teacher_forced
+from headtohead.training.loop import StackTraining
+
+
+def trained(name: str, seeds: list[int], steps: int = 6) -> StackTraining:
+    config = tiny_config(train={"precision": name})
+    training = StackTraining(config, seeds, tiny_data(), torch.device("cpu"))
+    for _, batch in zip(range(steps), training._batches(), strict=False):
+        training._step(batch)
+    return training
+
+
+def test_weights_and_moments_stay_float32_and_losses_are_near_those_of_float32() -> None:
+    exact, rounded = trained("float32", [1, 2]), trained("bfloat16", [1, 2])
+    assert {value.dtype for value in rounded.model.parameters()} == {torch.float32}
+    assert {value.dtype for value in rounded.optimizer.rows().values() if value.is_floating_point()} == {torch.float32}
+    torch.testing.assert_close(rounded.loss_sums, exact.loss_sums, rtol=0.01, atol=0)
+    assert not torch.equal(rounded.loss_sums, exact.loss_sums)
+
+
+def test_a_member_trains_as_alone() -> None:
+    stack, alone = trained("bfloat16", [1, 2]), trained("bfloat16", [2])
+    torch.testing.assert_close(stack.loss_sums[1:], alone.loss_sums, rtol=1e-3, atol=0)
+
+
+def test_evaluation_uses_the_precision_of_training() -> None:
+    training = trained("bfloat16", [1])
+    split = training.splits["valid"]
+    rounded = teacher_forced(training.model, split, split.padded_batches(8))
+    exact_model = trained("float32", [1], 0).model
+    exact_model.load_state_dict(training.model.state_dict())
+    exact = teacher_forced(exact_model, split, split.padded_batches(8))
+    torch.testing.assert_close(rounded.losses, exact.losses, rtol=0.05, atol=0.05)
+    assert not torch.equal(rounded.losses, exact.losses)
+
+
+def test_the_speed_of_bfloat16_is_measured_on_this_processor() -> None:
+    bfloat16_speed.cache_clear()
+    speed = bfloat16_speed()
+    assert 0 < speed < 100
+    assert ("float32 products" in describe_bfloat16().split(" are ")[0]) == (speed <= 1)
+
+
+@pytest.mark.parametrize(
+    ("speed", "text"),
+    [
+        (4.25, "bfloat16 products are 4.2 times as fast as float32 products"),
+        (0.1, "float32 products are 10.0 times as fast as bfloat16 products"),
+    ],
+)
+def test_the_description_names_the_faster_precision(speed: float, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: speed)
+    assert describe_bfloat16() == text

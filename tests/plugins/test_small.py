@@ -12,7 +12,7 @@ FILES = [
     path for family in ("positional", "attention", "masking") for path in sorted((FOLDER / family).glob("[a-z]*.py"))
 ]
 MOST = 60
-NOTEBOOKS = {"embedding_softmax.py": 70}
+NOTEBOOKS = {"embedding_softmax.py": 75}
 """A mistake of a notebook, reproduced with all its incompatible settings."""
 
 

@@ -18,6 +18,7 @@ from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.execution.import_checkpoint import tokenisers_of
 from headtohead.model.grouping import translate_each
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.masking import Masking
@@ -85,7 +86,7 @@ class LoadedRun:
         """
         self._refuse_long(max(source_ids.shape[-1], target_ids.shape[-1]))
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
-        with torch.no_grad(), self._masked(source_ids, target_ids):
+        with torch.no_grad(), products_of(self.model), self._masked(source_ids, target_ids):
             lengths = self._lengths(source), self._lengths(target)
             logits: Tensor = self.model(source, lengths[0], target, lengths[1])[0]
         return logits
@@ -104,7 +105,8 @@ class LoadedRun:
             raise HeadToHeadError("translate takes a list of sentences, got one string")
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
-        return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
+        with products_of(self.model):
+            return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
 
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the generated target ids of a single source.
@@ -116,7 +118,8 @@ class LoadedRun:
             HeadToHeadError: If the run cannot translate, or lacks <sos> or <eos>.
         """
         self._refuse_undefined()
-        return self._generate([source_ids], beam)[0]
+        with products_of(self.model):
+            return self._generate([source_ids], beam)[0]
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the attention maps of every layer, head and role for a sentence.

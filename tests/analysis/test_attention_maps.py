@@ -78,5 +78,5 @@ def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path, record_check
     with pytest.raises(HeadToHeadError, match=r"maps\.safetensors' is damaged: its sha256"):
         load_maps(run)
     record_checksums(run)
-    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors' is not a readable safetensors"):
+    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors': not a readable safetensors"):
         _ = load_maps(run)[0].weights

@@ -100,7 +100,7 @@ def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once(folde
 def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
-    (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {}, []))
+    (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {"none": None}, []))
     done = call(folder, "ablate-heads", "planned")
     assert done.exit_code == 2
     assert done.output == ("h2h: no run of 'planned' is DONE; train it with h2h run FILE\n")

@@ -51,6 +51,19 @@ class Ended:
 Refusal = Callable[[object], str]
 
 
+def _peak_bytes(pid: int) -> int:
+    """Return the peak resident memory of a process since its exec; 0 once it has ended.
+
+    ``ru_maxrss`` of ``wait4`` includes the memory of the process that started it.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(lines[0][1]) * 1024 if lines else 0
+
+
 @pytest.fixture(scope="session")
 def h2h_process() -> Callable[..., Ended]:
     """Run ``h2h`` as a process of its own in a folder, and measure its duration and peak memory.
@@ -67,7 +80,9 @@ def h2h_process() -> Callable[..., Ended]:
             process = subprocess.Popen(
                 command, cwd=folder, env=inherited | environment, stdout=stdout, stderr=stderr, start_new_session=True
             )
+            peak = 0
             while True:
+                peak = max(peak, _peak_bytes(process.pid))
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
                 if pid:
                     break
@@ -79,7 +94,7 @@ def h2h_process() -> Callable[..., Ended]:
         process.returncode = os.waitstatus_to_exitcode(status)
         texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, err)]
         seconds = time.monotonic() - started
-        return Ended(process.returncode, *texts, seconds, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
+        return Ended(process.returncode, *texts, seconds, peak, usage.ru_utime + usage.ru_stime)
 
     return run
 

@@ -173,8 +173,14 @@ def sync(h2h_here: Command, study: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
-    case: Case, study: Path, h2h_here: Command, refusal: Callable[[object], str], store_template: Path
+    case: Case,
+    study: Path,
+    h2h_here: Command,
+    refusal: Callable[[object], str],
+    store_template: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("CRITICAL", "mlflow")  # as in a process in which headtohead imports mlflow first
     database = study / "store/mlflow.db"
     with case.plant(database):
         before = database.read_bytes() if database.exists() else None

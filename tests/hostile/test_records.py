@@ -274,7 +274,7 @@ CASES = [
     Case("metrics", "large", "metrics", large, ("metrics.jsonl", "more than the maximum")),
     Case("checkpoint", "torn", "checkpoint", cut, ("checkpoint.safetensors", "is damaged")),
     Case("checkpoint", "not-a-number", "checkpoint", weights(lambda a: a * float("nan")), ("not finite",)),
-    Case("checkpoint", "type", "checkpoint", weights(lambda a: a.int()), ("torch.int32, not floating point",)),
+    Case("checkpoint", "type", "checkpoint", weights(lambda a: a.int()), ("torch.int32, not a floating-point tensor",)),
     Case(
         "checkpoint",
         "shape",

@@ -77,7 +77,7 @@ CASES = [
     Case("content", "truncated", content(lambda data: data[:-5]), SHA),
     Case("content", "empty", content(lambda data: b""), SHA),
     Case("content", "NaN", content(lambda data: data[:-4] + b"\xff\xff\xff\x7f"), SHA),
-    Case("edited", "no-tensors", junk, "is not a checkpoint of headtohead"),
+    Case("edited", "no-tensors", junk, "header too large"),
     Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), TENSOR),
     Case("edited", "missing-moment", rewrite(lambda tensors, state: tensors.pop(MOMENT)), TENSOR),
     Case("edited", "missing-sums", rewrite(lambda tensors, state: tensors.pop("sums/losses")), TENSOR),

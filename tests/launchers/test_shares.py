@@ -17,6 +17,7 @@ from headtohead.execution.launching import make_launcher
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
+from headtohead.testing.tiny import tiny_config
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -129,11 +130,12 @@ def test_every_worker_can_access_only_its_own_gpu(
     jobs = []
     for number in range(4):
         folder = StackFolder(tmp_path / ".stacks" / str(number))
-        # A stack without a configuration: its worker ends after it has loaded the plugin file.
-        folder.write(StackRecord("none", {}, [StackMember("key", 1, f"run-{number}")]))
+        # A stack without run directories: its worker ends after it has loaded the plugin file.
+        config = tiny_config().model_dump(mode="json")
+        folder.write(StackRecord("none", config, [StackMember("0" * 64, 1, f"run-{number}")]))
         jobs.append(Job(folder.path, "cuda", plugins=sent))
     ends = [end for end in LocalLauncher().launch(jobs, workers=4) if end is not None]
-    assert {end.code for end in ends} == {exits.FAILED}
+    assert {end.code for end in ends} == {exits.INPUT}
     assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
 
 

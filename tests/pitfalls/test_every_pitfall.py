@@ -18,7 +18,8 @@ RECIPES = ["scratch-en-fr", "architecture-en-de", "slides-en-fr", "by-hand-en-fr
 def pitfall_names() -> set[str]:
     """Return the first argument of every ``Pitfall(...)`` in the file that defines them."""
     tree = ast.parse(inspect.getsource(pitfalls))
-    return {
+    of_styles = {name for style in current().entries["attention"] for name in current().attention(style).pitfalls}
+    return of_styles | {
         node.args[0].value
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Pitfall"

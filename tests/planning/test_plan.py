@@ -163,7 +163,7 @@ def test_a_different_configuration_is_detected_in_every_seed(plan, record):
 def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, record):
     first = plan(seeds=2)
     record(first, first.runs[0])
-    record(first, first.runs[1], changes={"data": {"data_hash": "0" * 64}})
+    record(first, first.runs[1], changes={"data": dict(first.data.record) | {"data_hash": "0" * 64}})
     with pytest.raises(HeadToHeadError, match=r"s2-.*a different data.data_hash"):
         plan(seeds=2)
 

@@ -349,7 +349,7 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
 @pytest.mark.usefixtures("without_figures")
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
-        axes={"quirks.shift_targets": ["next", "same"]},
+        axes={"quirks.shift_targets": [True, False]},
         maps=False,
         config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
     )

@@ -219,6 +219,8 @@ def _data_record() -> dict[str, Any]:
         "citation": "",
         "languages": ["English", "French"],
         "split": "iid",
+        "normalise": "none",
+        "tokens": "word",
         "counts": {"train": 4500, "valid": 250, "test": 250},
         "dropped": {},
         "vocabulary": {"source": 104, "target": 117},
@@ -226,7 +228,7 @@ def _data_record() -> dict[str, Any]:
         "leak": 0.0,
         "leaky": False,
         "bag_of_words_upper_bound": 0.53,
-        "unk_rate": {"source": 0.0, "target": 0.0},
+        "unk_rate": {"test": {"source": 0.0, "target": 0.0}},
         "notes": [],
     }
 

@@ -194,7 +194,7 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(
 ) -> None:
     before = shipped.shipped()
     changed = {"heads/cross/only-one/loss": 0.25}
-    written = {"format": 1, "heads": [], "metrics": changed}
+    written = {"format": 1, "split": "test", "whole": {"loss": 1.0}, "heads": [], "metrics": changed}
     (shipped.run.path / "heads.json").write_text(json.dumps(written))
     record_checksums(shipped.run.path)
     shipped.ship()
@@ -259,7 +259,7 @@ def _die_while_finishing(place: Place) -> None:
     results = json.loads((place.run.path / "results.json").read_text())
     results["metrics"]["system/wall_seconds"] = 1.0
     _change(place, "results.json", **results)
-    _change(place, "status.json", state="RUNNING", ended=None)
+    _change(place, "status.json", state="RUNNING", ended=None, files={})
 
 
 def _train_earlier(place: Place) -> None:

@@ -1,5 +1,7 @@
 """Maps of styles other than softmax attention: heads, signs and display."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.report.gallery import Gallery, VariantMaps, payload
 from headtohead.report.notebook.maps import maps_html
 from headtohead.storage.attention_maps import load_maps
+from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.tracking.pictures import contact_sheet
@@ -72,6 +75,7 @@ def gallery(tmp_path, **styles):
         folder = tmp_path / title
         folder.mkdir()
         write_maps(folder / "attention", [maps_of(name)])
+        (folder / "status.json").write_text(json.dumps({"state": "DONE", "files": checksums(folder)}))
         shown.append(VariantMaps(title, title, 1, load_maps(folder)))
     return Gallery(tuple(shown), 0)
 

@@ -24,6 +24,7 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
@@ -270,7 +271,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
         [1, 2],
         tiny_data(),
         CPU,
-        tmp_path / "resume",
+        ResumePoints(tmp_path),
         seen.append,
         on_progress=lambda step, steps: progress.append((step, steps)),
     )
@@ -280,7 +281,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     assert [(evaluation.member, evaluation.step, evaluation.epoch) for evaluation in seen] == [(0, 0, 0.0), (1, 0, 0.0)]
     assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
     assert progress == [(0, 0)]
-    again = StackTraining(config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append)
+    again = StackTraining(config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), seen.append)
     again.run()
     assert seen[2].metrics == seen[0].metrics
     assert score_test_split(stack, tiny_data(), decoding_limit=8)(1).metrics["test/loss"] > 0

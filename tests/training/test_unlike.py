@@ -7,6 +7,7 @@ from headtohead.model.decoding import greedy
 from headtohead.model.members import shape
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.loop import StackTraining
@@ -98,10 +99,10 @@ def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, d
 def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
     whole = training(UNLIKE, SEEDS, data)
     whole.run()
-    first = training(UNLIKE, SEEDS, data, tmp_path / "resume")
+    first = training(UNLIKE, SEEDS, data, ResumePoints(tmp_path))
     first.steps //= 2
     first.run()
-    second = training(UNLIKE, SEEDS, data, tmp_path / "resume")
+    second = training(UNLIKE, SEEDS, data, ResumePoints(tmp_path))
     second.run()
     for name, value in whole.model.state_dict().items():
         assert torch.equal(second.model.state_dict()[name], value), name

@@ -280,7 +280,7 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     else:
         words = _prepared(path, config, record)
         sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-    weights = checkpoint.load_weights(directory.verified(CHECKPOINT), _shapes(config, sizes, path))
+    weights = checkpoint.load_weights(directory.verified(CHECKPOINT), _expected_weights(config, sizes, path))
     model = Transformer(config, [1], *sizes)
     if config.train.precision == "float64":
         model.double()
@@ -291,8 +291,8 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     return LoadedRun(path, config, model.eval(), words, record.decoding_limit, imported is not None, rows)
 
 
-def _shapes(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, torch.Size]:
-    """Return name and shape of every weight, without allocating memory.
+def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:
+    """Return the weights of a run by name on the device ``meta``, which allocates no memory.
 
     Raises:
         HeadToHeadError: If the model does not fit into the memory of this machine.
@@ -308,7 +308,7 @@ def _shapes(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, 
             f"the model of '{path / RUN}' does not fit into the memory of this machine; if its sizes are wrong, "
             "restore the file, or move its folder away"
         )
-    return {name: weights.shape[1:] for name, weights in model.state_dict().items()}
+    return {name: weights[0] for name, weights in model.state_dict().items()}
 
 
 def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:

@@ -99,8 +99,7 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 
 def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
-    shapes = {name: weights.shape for name, weights in new_weights.items()}
-    old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), shapes)
+    old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)
     distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
     equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
     before, after = (run.results.metrics if run.results else {} for run in (original, new))

@@ -34,7 +34,7 @@ STRICT = ConfigDict(extra="forbid")
 MAX_THREADS = 4096
 
 
-class Probe(TypedDict):
+class StackProbe(TypedDict):
     """A sentence for which attention maps are recorded."""
 
     source: str
@@ -42,7 +42,7 @@ class Probe(TypedDict):
     target_from: NotRequired[str]
 
 
-class Progress(TypedDict):
+class StackProgress(TypedDict):
     """The content of ``progress.json``."""
 
     step: Count
@@ -80,7 +80,7 @@ class StackRecord:
     variant: str
     config: Config
     members: Annotated[Sequence[StackMember], Field(min_length=1)]
-    probes: Sequence[Probe] = ()
+    probes: Sequence[StackProbe] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
@@ -196,10 +196,10 @@ class StackFolder:
         """Write the progress of the stack, without fsync, since only progress displays read it."""
         files.write_json(self.path / "progress.json", fields, sync=False)
 
-    def read_progress(self) -> Progress | None:
+    def read_progress(self) -> StackProgress | None:
         """Return the progress written last by the worker; None if there is none or the file is damaged."""
         try:
-            return read_record(Progress, self.path / "progress.json")
+            return read_record(StackProgress, self.path / "progress.json")
         except HeadToHeadError:
             return None
 

@@ -42,24 +42,27 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def load_weights(path: Path, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, Tensor]:
+def load_weights(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """Return the final weights of a run.
 
     Args:
         path: A file written by ``save``.
-        shapes: The expected names and shapes; default: any.
+        expected: Tensors with the expected names, shapes and kinds of numbers; default: any.
 
     Raises:
-        HeadToHeadError: If the file is missing or damaged, a weight is not finite, or names or shapes differ.
+        HeadToHeadError: If the file is missing or damaged, a weight is not finite, or names, shapes or kinds of numbers
+            differ.
     """
     weights, _ = load(path)
     for name, values in weights.items():
-        if not values.is_floating_point():
-            raise _damaged(path, f"{name} is {values.dtype}, not floating point")
         if not bool(torch.isfinite(values).all()):
             raise _damaged(path, f"{name} has values that are not finite")
-    if shapes is not None:
-        _refuse_mismatch(shapes, weights)
+    if expected is not None:
+        _refuse_mismatch({name: tensor.shape for name, tensor in expected.items()}, weights)
+        for name, tensor in expected.items():
+            if tensor.is_floating_point() != weights[name].is_floating_point():
+                kind = "a floating-point" if tensor.is_floating_point() else "an integer"
+                raise _damaged(path, f"{name} is {weights[name].dtype}, not {kind} tensor")
     return weights
 
 

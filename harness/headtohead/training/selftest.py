@@ -257,8 +257,10 @@ def _configs(precision: str) -> list[RunConfig]:
         }
         for number, chosen in enumerate(stackable)
     ]
-    diverging = {"train": {"lr": DIVERGING[precision], "clip_norm": None}}
-    return [_config(precision, raw) for raw in (*members, diverging)]
+    last = _config(precision, {"train": {"clip_norm": None}})
+    # The rate is beyond the limit of experiment files.
+    train = last.train.model_copy(update={"lr": DIVERGING[precision]})
+    return [*(_config(precision, raw) for raw in members), last.model_copy(update={"train": train})]
 
 
 def _config(precision: str, raw: dict[str, Any]) -> RunConfig:

@@ -265,7 +265,8 @@ class Outputs:
     def errors(self) -> str:
         """Return error lines that quote a file, a field and an argument."""
         (self.folder / "wrong.yaml").write_text(
-            yaml.safe_dump({"question": "x", "base": {"positional": hostile("FIELD")}}, allow_unicode=True), encoding="utf-8"
+            yaml.safe_dump({"question": "x", "base": {"positional": hostile("FIELD")}}, allow_unicode=True),
+            encoding="utf-8",
         )
         file = hostile("FILE-NAME").replace("/", "").replace("\0", "") + ".yaml"
         lines = [

@@ -142,8 +142,8 @@ class StackOptimizer:
 def equal_ranges(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
     """Return the ranges of adjacent members with an equal ``key``.
 
-    >>> from headtohead.schema.config import TrainConfig
-    >>> alike([TrainConfig(lr=lr) for lr in (0.1, 0.1, 0.2)], lambda train: train.lr)
+    >>> from headtohead.schema.run_config import TrainConfig
+    >>> equal_ranges([TrainConfig(lr=lr) for lr in (0.1, 0.1, 0.2)], lambda train: train.lr)
     [range(0, 2), range(2, 3)]
     """
     ranges, start = [], 0

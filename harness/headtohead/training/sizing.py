@@ -71,7 +71,7 @@ def best_stack_size(seconds: Mapping[int, float]) -> int:
 
     It is 1 if no size fits into memory.
 
-    >>> paying({1: 4.0, 2: 2.2, 4: 1.21, 8: 1.2, 16: 1.4})
+    >>> best_stack_size({1: 4.0, 2: 2.2, 4: 1.21, 8: 1.2, 16: 1.4})
     4
     """
     if not seconds:

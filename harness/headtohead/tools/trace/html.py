@@ -61,7 +61,7 @@ def formula_html(formula: str) -> str:
     """Return a formula with subscripts and superscripts as HTML.
 
     >>> formula_html("S' = Q K^T / √d_k < 10^{−4}")
-    "S&#x27; = Q K<sup>T</sup> / √d<sub>k</sub> &lt; 10<sup>−4</sup>"
+    'S&#x27; = Q K<sup>T</sup> / √d<sub>k</sub> &lt; 10<sup>−4</sup>'
     """
     text = escape(formula)
     for mark, tag in (("_", "sub"), (r"\^", "sup")):

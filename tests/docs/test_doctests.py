@@ -1,0 +1,34 @@
+"""Every example in a docstring of the package and its plugins runs and prints what it states."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = [
+    path
+    for folder in ("harness", "plugins")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if ">>>" in path.read_text(encoding="utf-8")
+]
+
+
+def module_name(path: Path) -> str:
+    """Return the name under which a file is imported."""
+    return ".".join(path.with_suffix("").relative_to(ROOT).parts[1:])
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_examples_print_what_they_state(path: Path) -> None:
+    result = doctest.testmod(importlib.import_module(module_name(path)))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_a_wrong_example_is_detected() -> None:
+    test = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, None)
+    assert doctest.DocTestRunner(verbose=False).run(test, out=lambda text: None).failed == 1

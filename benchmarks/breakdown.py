@@ -28,6 +28,7 @@ from stacks import SIZES, machine, stack_step
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from headtohead.model import loss
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.layers import StackedEmbedding, StackedLayerNorm, StackedLinear
@@ -50,8 +51,8 @@ PARTS: Sequence[tuple[Any, str, str]] = (
     (DropoutRNG, "set_step", DROPOUT),
     (StackedEmbedding, "forward", EMBEDDING),
     (Transformer, "project", LM_HEAD),
-    (loop, "label_positions", LM_HEAD),
-    (loop, "token_losses", LM_HEAD),
+    (loss, "label_positions", LM_HEAD),
+    (loss, "loss_gradients", LM_HEAD),
     (loop, "clip_gradients", OPTIMIZER),
     (StackOptimizer, "update", OPTIMIZER),
 )

@@ -177,7 +177,10 @@ def read_tail(path: Path, max_bytes: int) -> bytes:
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a UTF-8 file; raises as `read_bytes`, and if the text is not UTF-8."""
-    content = read_bytes(path, max_bytes)
+    return _decoded(read_bytes(path, max_bytes), path)
+
+
+def _decoded(content: bytes, path: Path) -> str:
     try:
         return str(content, "utf-8")
     except UnicodeDecodeError as error:
@@ -196,12 +199,17 @@ def read_json(path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: i
         FileNotFoundError: If there is no such file.
         HeadToHeadError: If the file cannot be read or is not JSON.
     """
-    text = read_text(path, max_bytes)
+    return parse_json(read_bytes(path, max_bytes), path, parse)
+
+
+def parse_json(content: bytes, path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
+    """Return the value of JSON text that was read from ``path``; raises as `read_json`."""
+    text = _decoded(content, path)
     try:
-        content = parse(text)
+        value = parse(text)
         if "\\ud" in text or "\\uD" in text:  # an escaped half of a surrogate pair, which is no text
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except UnicodeEncodeError as error:
         reason = "not valid JSON (half of a surrogate pair)"
         raise HeadToHeadError(unreadable(path, reason)) from error

@@ -97,11 +97,15 @@ def test_every_record_and_every_folder_is_read_once(
     opened = _opened(lambda: work(studies[1]), studies[1].parent / "runs" / "large")
     runs = {path for path in opened if path.parent.parent.name == "large"}
     assert len(runs) <= most * 400
-    # a report reads the translations and maps of a few runs twice
+    # A report reads the translations and maps of a few runs, and with each file the checksums in their status.json.
+    shown = {path.parent for path in opened if path.name == "translations.tsv"}
+    shown |= {path.parent.parent for path in opened if path.name == "maps.safetensors"}
+    assert len(shown) < 100
     again = [
         path
         for path, times in opened.items()
         if times > 1 and path.name != "probes.json" and (path.suffix == ".json" or path.is_dir())
+        if not (path.name == "status.json" and path.parent in shown)
     ]
     assert again == []
 
@@ -153,7 +157,7 @@ def test_the_parent_frees_the_memory_of_stacks_that_ended(
     assert watched.held[10] > 0
     grown = watched.held[25] - watched.held[10]
     # 15 stacks; the record of one takes some 20 kB
-    assert grown < 15 * 1000, watched.held
+    assert grown < 15 * 2000, watched.held
 
 
 def _held_by(file: str) -> int:

@@ -36,11 +36,16 @@ def test_five_kills_lose_nothing(soak: ModuleType, tmp_path: Path, capsys: pytes
 
 
 DAMAGING = """
+import json
+
 import headtohead as h2h
+from headtohead.storage.run_directory import checksums
 
 @h2h.hookimpl
 def on_run_end(run, state):
     (run / "translations.tsv").write_text("{pause}")
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps(status | {{"files": checksums(run)}}))
 """
 
 

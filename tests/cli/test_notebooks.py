@@ -137,7 +137,7 @@ def test_a_failed_run_gives_exit_code_1_and_the_page_is_written(folder: Path, ca
     (folder / lost).unlink()
     status = (folder / lost).with_name("status.json")
     content = json.loads(status.read_text(encoding="utf-8"))
-    status.write_text(json.dumps(content | {"state": "FAILED", "signature": "ValueError: x"}))
+    status.write_text(json.dumps(content | {"state": "FAILED", "signature": "ValueError: x", "files": {}}))
     failed = call(*SMALL)
     assert failed.returncode == 1
     assert "positions-fixed-or-learned: not complete: 7 DONE, 1 FAILED" in failed.stderr

@@ -211,11 +211,10 @@ def register_positionals():
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
 def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The logits of a run are 64 MB and exist several times: eight runs need more than 1 GB, a single run fits.
+    # The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB, one run fits.
     study.write(
         base={
-            "model": {"dropout": 0.0},
-            "quirks": {"min_vocab_size": 16000},
+            "model": {"dropout": 0.0, "d_ff": 16000},
             "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
             "evaluate": {"decode": "none"},
         },

@@ -50,8 +50,10 @@ from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current, use_files
+from headtohead.storage import leases
 
 scheduler.BUSY_SECONDS = 0.1
+leases.WATCH_SECONDS = 1.0
 use_files([Path(sys.argv[1])])
 for line in sys.stdin:
     file, cache, workers, ready, go, reply = json.loads(line)
@@ -86,6 +88,12 @@ def audit(event, arguments):
         os.close(log)
 
 sys.addaudithook(audit)
+
+import headtohead
+
+@headtohead.hookimpl
+def register_positionals():
+    return {}
 """
 """A plugin file that records each write into a run directory before the process makes it."""
 

@@ -171,7 +171,7 @@ class SmallStudy:
         if not status.is_file() or "files" not in (record := json.loads(status.read_bytes())):
             return
         for name in record["files"]:
-            if (self.run / name).is_file():
+            if (self.run / name).is_file() and (self.run / name).stat().st_size < 2**30:
                 record["files"][name] = hashlib.sha256((self.run / name).read_bytes()).hexdigest()
         status.write_text(json.dumps(record), encoding="utf-8")
 

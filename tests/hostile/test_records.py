@@ -193,14 +193,22 @@ CONTENTS = (
     ("large", large, "more than the maximum"),
 )
 OPTIONAL = {("null", "probes"), ("array", "probes"), ("object", "probes")}
+MISSING = {(kind, record) for kind in ("folder", "fifo") for record in ("results", "heads", "probes")}
 
 CASES = [
     *(
-        Case(kind, record, record, damage, (Path(FILES[record]).name, fact))
+        Case(
+            kind,
+            record,
+            record,
+            damage,
+            (Path(FILES[record]).name, "is missing" if (kind, record) in MISSING else fact),
+        )
         for kind, damage, fact in CONTENTS
         for record in JSON
         if (kind, record) != ("object", "status")  # every field has a default
         and (kind, record) not in OPTIONAL
+        and (record != "results" or (kind, record) not in MISSING)  # the run is INTERRUPTED, and a report omits it
     ),
     Case("experiment", "unknown-baseline", "experiment", field("baseline", value="x"), ("baseline: 'x'", "no variant")),
     Case("experiment", "unknown-variant", "experiment", field("runs", 0, "variant", value="x"), ("runs.variant: 'x'",)),

@@ -24,7 +24,7 @@ from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
-from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord, VocabularyRecord, read_record
+from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord, VocabularyRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
@@ -324,9 +324,9 @@ def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
 
 def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> PreparedData | None:
     """Return the stored vocabularies of an imported run; None if it has none."""
-    file = run.verified(VOCABULARY)
-    stored = read_record(VocabularyRecord, file)
-    if stored is None or stored.source is None or stored.target is None:
+    file = run.path / VOCABULARY
+    stored = run.verified_record(VocabularyRecord, VOCABULARY)
+    if stored.source is None or stored.target is None:
         return None
     unknown = config.data.vocabulary.unknown
     source, target = (Vocabulary(list(words), unknown=unknown) for words in (stored.source, stored.target))

@@ -175,7 +175,7 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     The gradient of a weight is read and written once per chunk, so a chunk has at least d_model positions.
     """
     members, positions, width = hidden.shape
-    limit = CHUNK_LOGITS if hidden.device.type == "cpu" else LOGITS_AT_ONCE
+    limit = LOGITS_AT_ONCE if hidden.device.type == "cuda" else CHUNK_LOGITS
     together = max(1, min(members, limit // (positions * vocab)))
     rows = min(positions, max(limit // (together * vocab), width))
     for first in range(0, members, together):

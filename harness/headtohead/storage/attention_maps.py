@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.roles import ROLES
-from headtohead.storage.records import MAPS, PROBES, NonNegative, Role, read_record
+from headtohead.storage.records import MAPS, PROBES, NonNegative, Role
 from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]
@@ -158,7 +158,7 @@ def read_probes(run: Path) -> list[ProbeRecord]:
         HeadToHeadError: If ``probes.json`` is damaged.
     """
     directory = RunDirectory(run)
-    return (read_record(list[ProbeRecord], directory.verified(PROBES)) or []) if directory.has(PROBES) else []
+    return directory.verified_record(list[ProbeRecord], PROBES) if directory.has(PROBES) else []
 
 
 def _shares(weights: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

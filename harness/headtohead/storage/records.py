@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, NotRequired, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -643,7 +643,7 @@ HeadRecord = TypedDict(
 """The changes of the scores if a head, or every other head of its layer, is masked."""
 
 
-class HeadsRecord(TypedDict):
+class _Heads(TypedDict):
     """The content of ``heads.json``."""
 
     format: Literal[1]
@@ -653,12 +653,16 @@ class HeadsRecord(TypedDict):
     metrics: dict[HeadMetricName, Number | None]
 
 
-def _equal_names(record: HeadsRecord) -> HeadsRecord:
+def _equal_names(record: _Heads) -> _Heads:
     names = record["whole"].keys()
     for number, head in enumerate(record["heads"]):
         if not head["without-one"].keys() == head["only-one"].keys() == names:
             raise ValueError(f"heads.{number}: expected {', '.join(names)} in without-one and only-one")
     return record
+
+
+HeadsRecord = Annotated[_Heads, AfterValidator(_equal_names)]
+"""The content of ``heads.json``."""
 
 
 class VocabularyRecord(Record):
@@ -689,11 +693,17 @@ def read_record(
         HeadToHeadError: If the content is invalid; names the file and the first invalid field.
     """
     try:
-        content = files.read_json(path, parse, max_bytes)
+        content = files.read_bytes(path, max_bytes)
     except FileNotFoundError:
         return None
+    return parse_record(kind, content, path, parse)
+
+
+def parse_record(kind: type[R], content: bytes, path: Path, parse: Callable[[str], Any] = json.loads) -> R:
+    """Return the record of JSON text that was read from ``path``; raises as `read_record`."""
+    value = files.parse_json(content, path, parse)
     try:
-        record: R = _adapter(kind).validate_python(content)
+        record: R = _adapter(kind).validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
@@ -701,16 +711,6 @@ def read_record(
         problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
         raise HeadToHeadError(files.unreadable(path, problem)) from error
     return record
-
-
-def read_heads(file: Path) -> HeadsRecord | None:
-    """Return the content of a ``heads.json``, or None if there is no such file.
-
-    Raises:
-        HeadToHeadError: If the file is damaged.
-    """
-    kind: Any = Annotated[HeadsRecord, AfterValidator(_equal_names)]
-    return cast(HeadsRecord | None, read_record(kind, file))
 
 
 def read_status(run: Path) -> StatusRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import socket
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import psutil
 
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
@@ -32,11 +35,13 @@ from headtohead.storage.records import (
     ResultsRecord,
     RunRecord,
     StatusRecord,
-    read_heads,
+    parse_record,
     read_record,
     read_status,
     stored_status,
 )
+
+R = TypeVar("R")
 
 
 def now() -> str:
@@ -97,7 +102,7 @@ class RunDirectory:
 
     def results_of(self, status: StatusRecord) -> ResultsRecord | None:
         """Return `results` for a status that the caller has read."""
-        return read_record(ResultsRecord, self.verified(RESULTS, status)) if status.state == states.DONE else None
+        return self.verified_record(ResultsRecord, RESULTS, status) if status.state == states.DONE else None
 
     def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
         """Return `head_metrics` for a status that the caller has read."""
@@ -115,7 +120,7 @@ class RunDirectory:
 
     def heads_of(self, status: StatusRecord) -> HeadsRecord | None:
         """Return `heads` for a status that the caller has read."""
-        return read_heads(self.verified(HEADS, status)) if HEADS in status.files else None
+        return self.verified_record(HeadsRecord, HEADS, status) if HEADS in status.files else None
 
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""
@@ -135,6 +140,19 @@ class RunDirectory:
         if damage is not None:
             raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
         return self.path / name
+
+    def verified_record(self, kind: type[R], name: str, status: StatusRecord | None = None) -> R:
+        """Return the record in a JSON result file after comparing its sha256 with that in status.json.
+
+        Raises:
+            HeadToHeadError: If the file is missing or damaged.
+        """
+        path, recorded = inside(self.path, name), (status or self.status).files
+        if name in recorded and path.is_file():
+            content = files.read_bytes(path)
+            if hashlib.sha256(content).hexdigest() == recorded[name]:
+                return parse_record(kind, content, path)
+        return parse_record(kind, files.read_bytes(self.verified(name, status)), path)
 
     def require_done(self) -> None:
         """Check that the run is DONE.
@@ -162,6 +180,8 @@ class RunDirectory:
             return f"has no sha256 in {STATUS}"
         if not path.is_file():
             return "is missing"
+        if path.stat().st_size > psutil.virtual_memory().total:
+            return "is larger than the memory of this machine"
         try:
             return None if files.sha256(path) == recorded[name] else f"is damaged: its sha256 is not that in {STATUS}"
         except OSError as error:

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +29,9 @@ from headtohead.storage.leases import process_start
 POLL_SECONDS = 0.2
 STARTS = 3
 """Attempts to start a worker."""
+
+RETRY_SECONDS = 0.25
+"""Delay before a new attempt, times the number of failed ones: a killed server exists until the system has ended it."""
 
 UNKNOWN = 255
 """Exit code that multiprocessing reports if the fork server has ended, whatever the worker does."""
@@ -89,7 +93,8 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
     Raises:
         HeadToHeadError: If the server ends at every attempt.
     """
-    for _ in range(STARTS):
+    for attempt in range(STARTS):
+        time.sleep(attempt * RETRY_SECONDS)
         process = context.Process(target=_main, args=arguments)
         with hidden_main(), suppress(EOFError, ConnectionError):
             process.start()

@@ -429,3 +429,12 @@ def test_a_missing_gpu_is_one_line(study: Study) -> None:
         pytest.skip("there is a GPU here")
     done = study.run("--device", "cuda", code=2)
     assert done.stderr == "h2h: device 'cuda' is not available here; use --device cpu\n"
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_answer_has_a_line_per_axis_on_a_terminal(study: Study) -> None:
+    design = [{"product": {"positional": ["sinusoidal", "none"], "masking": ["padding-causal", "causal"]}}]
+    study.write(baseline={"positional": "sinusoidal", "masking": "padding-causal"}, design=design, seeds=2)
+    lines = study.run().stdout.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.endswith("?"))
+    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["positional", "masking"]

@@ -31,7 +31,7 @@ def test_the_answer_of_the_quickstart_is_one_sentence_by_axis(quickstart):
 
 def test_the_short_answer_has_a_line_per_axis_without_intervals(quickstart):
     analysis = analyse(load_frames(quickstart))
-    question, *lines, note = short_answer(analysis).splitlines()
+    question, *lines, note = short_answer(analysis)
     assert question == analysis.frames.record.question
     assert [line.split()[0] for line in lines] == ["positional", "attention", "masking"]
     assert "rotary against sinusoidal: better by 0.031 exact match; none against sinusoidal: worse by 0.447" in lines[0]
@@ -42,7 +42,7 @@ def test_the_short_answer_has_a_line_per_axis_without_intervals(quickstart):
 
 def test_without_factor_contrasts_the_short_answer_is_the_answer(study):
     analysis = analyse(load_frames(study(one_at_a_time=True)))
-    assert short_answer(analysis) == answer(analysis)
+    assert short_answer(analysis) == (answer(analysis),)
 
 
 def test_effect_sizes_and_intervals_are_positive_for_either_sign_of_the_difference(quickstart):

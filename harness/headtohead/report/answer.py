@@ -248,8 +248,8 @@ def _separate_scores(analysis: Analysis) -> str:
     )
 
 
-def short_answer(analysis: Analysis) -> str:
-    """Return the answer for a terminal: one line per axis, without intervals.
+def short_answer(analysis: Analysis) -> tuple[str, ...]:
+    """Return the lines of the answer for a terminal: one line per axis, without intervals.
 
     An experiment without factor contrasts has the answer of its report.
     """
@@ -257,7 +257,7 @@ def short_answer(analysis: Analysis) -> str:
     if any(contrast.kind != "factor" for contrast in contrasts) or all(
         contrast.paired is None for contrast in contrasts
     ):
-        return answer(analysis)
+        return (answer(analysis),)
     by_axis: dict[str, list[str]] = {}
     for contrast in contrasts:
         by_axis.setdefault(str(contrast.axis), []).append(_short_clause(analysis, contrast))
@@ -265,7 +265,7 @@ def short_answer(analysis: Analysis) -> str:
     lines = [f"  {axis:{width}}  {'; '.join(clauses)}" for axis, clauses in by_axis.items()]
     if any(contrast.verdict == INCONCLUSIVE for contrast in contrasts):
         lines.append("  Inconclusive: these runs do not show which is better. The report has intervals and tests.")
-    return "\n".join([analysis.frames.record.question, *lines])
+    return (analysis.frames.record.question, *lines)
 
 
 def _short_clause(analysis: Analysis, contrast: Contrast) -> str:

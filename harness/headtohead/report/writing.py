@@ -55,7 +55,7 @@ class ReportPaths(os.PathLike[str]):
     markdown: Path
     csv: Path
     answer: str
-    short_answer: str
+    short_answer: tuple[str, ...]
 
     def __fspath__(self) -> str:
         return str(self.html)

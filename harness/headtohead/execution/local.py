@@ -94,7 +94,8 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
         HeadToHeadError: If the server ends at every attempt.
     """
     for attempt in range(STARTS):
-        time.sleep(attempt * RETRY_SECONDS)
+        if attempt:
+            time.sleep(attempt * RETRY_SECONDS)
         process = context.Process(target=_main, args=arguments)
         with hidden_main(), suppress(EOFError, ConnectionError):
             process.start()

@@ -195,7 +195,7 @@ import headtohead as h2h
 
 @h2h.hookimpl
 def on_evaluation(run, step, metrics):
-    time.sleep(0.3)
+    time.sleep(1.0)
 """
 
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext
@@ -56,13 +57,11 @@ class LocalLauncher(Launcher):
         waiting = deque(jobs)
         running: dict[int, tuple[Job, BaseProcess, int, int | None]] = {}
         free = list(range(workers))
-        # Workers hold the read end of the pipe, which is closed when this process dies for any reason.
-        alive, write_end = context.Pipe(duplex=False)
         try:
             while waiting or running:
                 while waiting and free:
                     job, slot = waiting.popleft(), free.pop(0)
-                    arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), alive
+                    arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), _lifetime()[0]
                     process = _start(context, arguments)
                     running[process.sentinel] = (job, process, slot, _server())
                 ended = wait(list(running), timeout=POLL_SECONDS)
@@ -83,8 +82,17 @@ class LocalLauncher(Launcher):
             for _, worker, _, _ in running.values():
                 worker.kill()
                 worker.join()
-            write_end.close()
-            alive.close()
+
+
+@cache
+def _lifetime() -> tuple[Connection, Connection]:
+    """Return a pipe of which workers hold the read end; this process closes the write end only by ending.
+
+    A worker ends with its parent, but not with the round that started it: if the fork server is killed, the parent
+    cannot wait for its workers, and starts the next round while they train.
+    """
+    reader, writer = multiprocessing.get_context("forkserver").Pipe(duplex=False)
+    return reader, writer
 
 
 def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProcess:

@@ -5,6 +5,9 @@
     python benchmarks/peers losses --file PAIRS [--steps 300] [--seeds 3]
     python benchmarks/peers proof --file PAIRS [--steps 5]
 
+`--own-precision bfloat16` compares headtohead in bfloat16 with the other sides in float32; `--precision bfloat16`
+trains the other sides with autocast too.
+
 Every side trains the encoder-decoder of Vaswani et al. 2017 from the same initial weights, on the
 same pairs and vocabulary, with the same dropout and torch's Adam.
 
@@ -59,6 +62,11 @@ def main() -> None:
     )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument(
+        "--own-precision",
+        choices=["float32", "bfloat16"],
+        help="precision of headtohead; default: that of the other sides",
+    )
     parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument(
         "--clock",
@@ -105,6 +113,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
         options.file,
         options.steps or STEPS[options.comparison],
         precision=options.precision,
+        own_precision=options.own_precision,
         device=torch.device(options.device),
         threads=options.threads,
         joeynmt=options.joeynmt,
@@ -165,7 +174,7 @@ def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]
 
 def proof(options: argparse.Namespace, setting: Setting) -> str:
     """Return the losses of the sides in float64 without dropout, where all must be equal."""
-    setting = dataclasses.replace(setting, precision="float64", dropout=0.0)
+    setting = dataclasses.replace(setting, precision="float64", own_precision=None, dropout=0.0)
     found = {name: side.losses for name, side in trained(setting, names_of(options))}
     return tables.proof(found, f"{setting.size.name}, {tables.machine(setting)}")
 

@@ -39,12 +39,16 @@ class Setting:
     alike: bool = True
     dropout: float = DROPOUT
     precision: str = "float32"
+    own_precision: str | None = None
+    """Precision of headtohead; None: that of the other sides."""
     device: torch.device = CPU
     threads: int = 1
     joeynmt: Path | None = None
 
     def training(self) -> ours.StackTraining:
-        return ours.start(self.size, self.file, self.seed, self.device, self.precision, self.dropout)
+        return ours.start(
+            self.size, self.file, self.seed, self.device, self.own_precision or self.precision, self.dropout
+        )
 
 
 class Sides:

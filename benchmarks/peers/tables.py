@@ -82,7 +82,9 @@ def machine(setting: Setting) -> str:
         if setting.device.type == "cuda"
         else f"{platform.machine()}, {setting.threads} thread{'s' * (setting.threads > 1)}"
     )
-    return f"{name}, torch {torch.__version__}, {setting.precision}"
+    own = setting.own_precision or setting.precision
+    precisions = setting.precision if own == setting.precision else f"{own} (others {setting.precision})"
+    return f"{name}, torch {torch.__version__}, {precisions}"
 
 
 def _with_error(values: Sequence[float], sign: str = "") -> str:

@@ -16,6 +16,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from headtohead.errors import HeadToHeadError
 
 TEMPORARY = ".tmp"
@@ -38,8 +40,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
     """Replace a JSON file atomically; ``sync`` as in `replace`."""
-    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"), sync=sync)
+    content = to_json(value, indent=1, inf_nan_mode="constants") + b"\n"
+    replace(path, lambda temporary: temporary.write_bytes(content), sync=sync)
 
 
 def replace(path: Path, write: Any, *, sync: bool = True) -> None:

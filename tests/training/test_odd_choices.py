@@ -408,7 +408,7 @@ def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
     model = StackTraining(config, [1], data, CPU).model
 
     def read(target: str | None) -> list[str]:
-        record = probe_maps(model, 0, data, "I love AI .", target, 5).record
+        record = probe_maps(model, data, "I love AI .", target, 5)[0].record
         return list(record["target_tokens"])
 
     return read
@@ -427,7 +427,7 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
         with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"):
             read_by(evaluate={"decode": decode})(None)
     stack, data, _ = outcome("tatoeba-en-es")
-    tokens = probe_maps(stack.model, 0, data, "good night", None, 5).record["target_tokens"]
+    tokens = probe_maps(stack.model, data, "good night", None, 5)[0].record["target_tokens"]
     assert tokens[0] == "<sos>"
 
 

@@ -126,7 +126,7 @@ class LoadedRun:
 
         The decoder input is ``target``; default: the run's own translation.
         """
-        return probe_maps(self.model, 0, self.data, source, target, self.decoding_limit, "given")
+        return probe_maps(self.model, self.data, source, target, self.decoding_limit, "given")[0]
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the words of a sentence that the run's source vocabulary lacks, in order."""

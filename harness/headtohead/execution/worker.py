@@ -9,7 +9,7 @@ import gc
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint, selftest
 from headtohead.training.loop import Evaluation, StackTraining
-from headtohead.training.maps import probe_maps, summary, write_maps
+from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
 
@@ -156,8 +156,7 @@ class Worker:
                 self.training.retire(index, "ended before")
                 continue
             with self._isolated(index):
-                run.begin_attempt()
-                run.set_state(states.RUNNING, steps=self.training.steps)
+                run.begin_attempt(states.RUNNING, steps=self.training.steps)
                 self.hooks.on_run_start(run=run.path)
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
@@ -242,17 +241,9 @@ class Worker:
         if not finished:
             return
         results = score_test_split(self.training, self.data, self.decoding_limit)
-        for index in finished:
-            with self._isolated(index):
-                self._finish_member(index, results(index))
-                self._announce_end(index, states.DONE)
-
-    def _finish_member(self, index: int, test: SplitResults) -> None:
-        run, member = self.runs[index], self.training.progress.members[index]
         maps = [
             probe_maps(
                 self.training.model,
-                index,
                 self.data,
                 probe["source"],
                 probe["target"],
@@ -261,21 +252,26 @@ class Worker:
             )
             for probe in self.record.probes
         ]
+        for index in finished:
+            with self._isolated(index):
+                with self.runs[index].writing() as directory:
+                    self._finish_member(directory, index, results(index), [of_members[index] for of_members in maps])
+                self._announce_end(index, states.DONE)
+
+    def _finish_member(self, directory: Path, index: int, test: SplitResults, maps: Sequence[SentenceMaps]) -> None:
+        run, member = self.runs[index], self.training.progress.members[index]
         weights, run_hash = self.training.model.member_state(index), self.record.members[index].run_hash
-        with run.writing() as directory:
-            if maps:
-                write_maps(directory / "attention", maps)
-            checkpoint.save(directory / CHECKPOINT, weights, {"run_hash": run_hash})
-            run.write_json(
-                VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
-            )
-            table = translations_table(test.translations)
-            files.write_text(directory / TRANSLATIONS, table)
+        if maps:
+            write_maps(directory / "attention", maps)
+        checkpoint.save(directory / CHECKPOINT, weights, {"run_hash": run_hash})
+        run.write_json(
+            VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
+        )
+        files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
         last = self._last_metrics(index, member.best_step)
         costs = cost_metrics(self.training)
         costs["system/wall_seconds"] = time.monotonic() - self.started
         step = member.best_step or self.training.progress.step
-        run.set_state(states.RUNNING, step=self.training.progress.step)
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
             assemble(
@@ -288,7 +284,8 @@ class Worker:
                 member.ended == "stopped early",
                 self.training.choice,
                 self.folder.record.notes,
-            )
+            ),
+            self.training.progress.step,
         )
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:

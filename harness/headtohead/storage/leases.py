@@ -88,6 +88,8 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._released = threading.Event()
         self._lost = threading.Event()
+        self._entered: set[Path] = set()
+        """The runs within a block of `held`; a block inside another one of the same run adds nothing."""
 
     def __enter__(self) -> Lease:
         self.acquire()
@@ -127,12 +129,15 @@ class Lease:
         Raises:
             LeaseLost: If another process has taken over a lease; the block is not entered.
         """
+        entered = set(runs or self._files) - self._entered
         with ExitStack() as stack:
-            for run in sorted(runs) or self._files:
+            for run in sorted(entered):
                 stack.enter_context(_lock(self._files[run]))
                 if not self._holds(run):
                     self._lost.set()
                     self.check()
+            self._entered |= entered
+            stack.callback(self._entered.difference_update, entered)
             yield
 
     def check(self) -> None:

@@ -229,8 +229,13 @@ class RunWriter(RunDirectory):
     def _change_status(self, **changes: Any) -> None:
         self.write_json(STATUS, stored_status(self.path).model_copy(update=changes).to_json())
 
-    def begin_attempt(self) -> None:
-        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""
+    def begin_attempt(self, state: str = states.LEASED, **fields: Any) -> None:
+        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files.
+
+        Args:
+            state: The new state.
+            fields: Further fields of status.json.
+        """
         with self.writing() as folder:
             files.remove_leftovers(folder)
             # The reason of a DONE run without one of its files.
@@ -244,12 +249,13 @@ class RunWriter(RunDirectory):
             if status.attempt:
                 self.write_json(f"attempts/{status.attempt}.json", status.to_json())
             self.set_state(
-                states.LEASED,
+                state,
                 attempt=status.attempt + 1,
                 ended=None,
                 reason=None,
                 signature=None,
                 started=status.started or now(),
+                **fields,
             )
 
     def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
@@ -258,14 +264,14 @@ class RunWriter(RunDirectory):
         with self.writing() as folder:
             files.append_lines(folder / METRICS, [record])
 
-    def finish(self, results: ResultsRecord) -> None:
-        """Write the results, then the state DONE with the sha256 of the result files.
+    def finish(self, results: ResultsRecord, step: int | None = None) -> None:
+        """Write the results, then the state DONE with the last step and the sha256 of the result files.
 
         The other result files have been written before.
         """
         with self.writing() as folder:
             self.write_json(RESULTS, results.to_json())
-            self.set_state(states.DONE, files=checksums(folder))
+            self.set_state(states.DONE, files=checksums(folder), **({} if step is None else {"step": step}))
 
     def add_result(self, name: str, value: Any) -> None:
         """Write or replace a JSON file with results of a DONE run, and its sha256."""

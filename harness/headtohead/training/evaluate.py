@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -225,29 +226,28 @@ class Translations:
     def scores(self) -> Scores:
         """Return exact match (0 to 1), BLEU and chrF of sacreBLEU (0 to 100), and signatures."""
         exact = self.exact
-        bleu, chrf = _scorers()
-        streams = self._reference_streams()
-        result = bleu.corpus_score(self.hypotheses, streams)
+        bleu, chrf = _scorers(self.references)
+        result = bleu.corpus_score(self.hypotheses, None)
         values = {
             "exact_match": sum(exact) / len(exact),
             "bleu": float(result.score),
-            "chrf": float(chrf.corpus_score(self.hypotheses, streams).score),
+            "chrf": float(chrf.corpus_score(self.hypotheses, None).score),
         }
         signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
         counts = [*result.counts, *result.totals, result.sys_len, result.ref_len]
         return Scores(values, signatures, counts)
 
-    def _reference_streams(self) -> list[list[str | None]]:
-        most = max(len(references) for references in self.references)
-        return [[references[i] if i < len(references) else None for references in self.references] for i in range(most)]
 
-
-def _scorers() -> tuple[Any, Any]:
+@lru_cache(maxsize=16)
+def _scorers(references: tuple[tuple[str, ...], ...]) -> tuple[Any, Any]:
+    """Return BLEU and chrF of sacreBLEU with their statistics of the references, which the members of a stack share."""
+    most = max(map(len, references))
+    streams: Any = [[own[i] if i < len(own) else None for own in references] for i in range(most)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sacrebleu.metrics import BLEU, CHRF
     # The text is already split into words, so sacreBLEU must not tokenise it.
-    return BLEU(tokenize="none", force=True), CHRF()
+    return BLEU(tokenize="none", force=True, references=streams), CHRF(references=streams)
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:

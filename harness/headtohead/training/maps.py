@@ -40,21 +40,19 @@ class SentenceMaps:
 @torch.no_grad()
 def probe_maps(
     model: Transformer,
-    member: int,
     data: PreparedData,
     source: str,
     target: str | None,
     max_length: int,
     target_from: str = "reference",
-) -> SentenceMaps:
-    """Return the attention weights of all heads for a sentence.
+) -> list[SentenceMaps]:
+    """Return the attention weights of all heads for a sentence, by member.
 
     Args:
-        model: A stack. All members are computed.
-        member: Index of the member.
+        model: A stack.
         data: Data with the vocabularies.
         source: Raw source text.
-        target: Raw target text for the decoder; None uses the model's own translation.
+        target: Raw target text for the decoder; None uses each member's own translation.
         max_length: Maximum length of this translation.
         target_from: Origin of a given target, for the record.
     """
@@ -65,52 +63,69 @@ def probe_maps(
     source_lengths = torch.full((model.members, 1), source_ids.shape[-1], device=device)
     if target is None:
         target_from = "translation"
-        ids = own_translation(model, member, data, source_ids, source_lengths, max_length)
+        inputs = own_translations(model, data, source_ids, source_lengths, max_length)
     else:
         ids = data.tokenise(target, "target")
         # A single token has no next token to predict, but is used as decoder input.
-        ids = ids if not model.config.quirks.shift_targets else ids[:-1] or ids
-    decoder_input_ids = torch.tensor(ids, device=device).expand(model.members, 1, -1)
+        inputs = [ids if not model.config.quirks.shift_targets else ids[:-1] or ids] * model.members
+    found: dict[int, SentenceMaps] = {}
+    for ids in map(list, dict.fromkeys(map(tuple, inputs))):
+        weights, differences = _weights(model, source_ids, source_lengths, ids)
+        for member in (member for member, own in enumerate(inputs) if own == ids):
+            own_weights = {role: maps[:, member] for role, maps in weights.items()}
+            record = _record(model, data, source_ids[0, 0].tolist(), ids, own_weights)
+            record |= {"source": source, "target": target, "target_from": target_from}
+            found[member] = SentenceMaps(record | {"fused_difference": differences[member]}, own_weights)
+    return [found[member] for member in range(model.members)]
+
+
+def _weights(
+    model: Transformer, source_ids: Tensor, source_lengths: Tensor, ids: list[int]
+) -> tuple[dict[str, np.ndarray], list[float]]:
+    """Return the weights by role, ``[layer, member, head, query, key]``, and each member's difference from fused."""
+    decoder_input_ids = torch.tensor(ids, device=source_ids.device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
-    fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)[member]
+    fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)
     recorded: dict[str, list[Tensor]] = {role: [] for role in ROLES}
 
     def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
         if name == "weights":
-            recorded[role].append(value[member, 0])
+            recorded[role].append(value[:, 0])
 
     memory = model.encode(source_ids, source_lengths, observe)
     hidden = model.decode(decoder_input_ids, read_lengths, memory, source_lengths, observe)
-    difference = float((model.project(hidden)[member] - fused).abs().max())
-    styles = _styles(model)
+    differences = (model.project(hidden) - fused).abs().flatten(1).amax(1)
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
+    return weights, differences.tolist()
+
+
+def _record(
+    model: Transformer, data: PreparedData, source_ids: list[int], ids: list[int], weights: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Return the labels of a member's maps, and the statistics of its heads."""
+    styles = _styles(model)
     record: dict[str, Any] = {
-        "source": source,
-        "target": target,
-        "target_from": target_from,
-        "source_tokens": [data.source_vocabulary.label(i) for i in source_ids[0, 0].tolist()],
+        "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
         "target_tokens": [data.target_vocabulary.label(i) for i in ids],
         "heads": {role: _describe(maps) for role, maps in weights.items()},
         "weights": {role: style.weights for role, style in styles.items()},
         "signed": any(style.weights == "signed" for style in styles.values()),
-        "fused_difference": difference,
     }
     notes = {role: style.map_note for role, style in styles.items() if style.map_note}
     if notes:
         record["map_notes"] = notes
     if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]
-    return SentenceMaps(record, weights)
+    return record
 
 
-def own_translation(
-    model: Transformer, member: int, data: PreparedData, source: Tensor, lengths: Tensor, max_length: int
-) -> list[int]:
-    """Return the decoder inputs of the model's own translation: its tokens, or zeros.
+def own_translations(
+    model: Transformer, data: PreparedData, source: Tensor, lengths: Tensor, max_length: int
+) -> list[list[int]]:
+    """Return the decoder inputs of each member's own translation: its tokens, or zeros.
 
     Args:
-        model: A stack. All members are computed.
-        member: Index of the member.
+        model: A stack.
         data: Data with the vocabularies.
         source: Ids ``[member, 1, time]``.
         lengths: Source tokens, ``[member, 1]``.
@@ -120,14 +135,14 @@ def own_translation(
         HeadToHeadError: If the configuration has no decoding.
     """
     if model.config.evaluate.decode == "non-autoregressive":
-        return [0] * source.shape[-1]
+        return [[0] * source.shape[-1]] * model.members
     sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
     evaluate = model.config.evaluate
     if evaluate.decode not in STEPWISE or sos is None or eos is None:
         raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
     fill = eos if pad is None else pad
     ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
-    return [sos, *(token for token in ids[member, 0].tolist() if token != fill)]
+    return [[sos, *(token for token in own if token != fill)] for own in ids[:, 0].tolist()]
 
 
 def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:

@@ -11,7 +11,7 @@ from headtohead.data import PreparedData
 from headtohead.data.prepared import SIDES, Side
 from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
-from headtohead.training.maps import own_translation
+from headtohead.training.maps import own_translations
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def inputs_from_text(
     else:
         row = torch.tensor([source_ids]).expand(model.members, 1, -1)
         lengths = torch.full((model.members, 1), len(source_ids))
-        ids = own_translation(model, 0, data, row, lengths, max_length)
+        ids = own_translations(model, data, row, lengths, max_length)[0]
         origin = "the model's own translation"
         if model.config.evaluate.decode == "non-autoregressive":
             origin = "zeros, the decoder input of this model's translations"

@@ -162,7 +162,7 @@ class StackTraining:
         self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
-        lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
+        lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())

@@ -1,0 +1,103 @@
+"""Layouts and kernels of CUDA, forced on the CPU: padding and kernels change no result."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from headtohead.model import attention, loss
+from headtohead.model.cuda import ALIGNED, AttentionKernel, aligned_mask, cuda_layout
+
+from . import test_backends
+from .test_backends import training
+
+STEPS = 4
+
+
+def trained(kind: str, **options: Any) -> list[Tensor]:
+    stack = training(kind, precision="float64", **options)
+    for batch in itertools.islice(stack._batches(), STEPS):
+        stack._step(batch)
+    return [*(parameter.detach() for parameter in stack.parameters), stack.loss_sums]
+
+
+NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
+    "two": [{"train": {"label_smoothing": 0.1}}, {"positional": "t5-relative"}],
+    "masks": [{"positional": "alibi"}, {"masking": "window"}, {"model": {"mask_value": "-1e9"}}],
+    "grouped": [{"attention": "grouped-query"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernels", "pieces"),
+    [
+        ("two", {"math"}, 1),
+        ("unlike", {"math"}, 2),
+        ("two without dropout", {"math"}, 1),
+        ("two without dropout", {"efficient"}, 2),
+        ("masks without dropout", {"efficient"}, 1),
+        ("grouped without dropout", {"efficient"}, 1),
+    ],
+)
+def test_the_cuda_layout_trains_the_same_weights(
+    kind: str, kernels: set[str], pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, raws in NO_DROPOUT.items():
+        own = [{**raw, "model": {**raw.get("model", {}), "dropout": 0.0}} for raw in raws]
+        monkeypatch.setitem(test_backends.KINDS, f"{name} without dropout", own)
+    expected = trained(kind, num_microbatches=pieces)
+    seen = set()
+
+    def kernel(dtype: torch.dtype, key: int, value: int, sentences: int, drops: bool) -> AttentionKernel:
+        """Use the efficient kernel in float64, where CUDA has none."""
+        name = "math" if drops or kernels == {"math"} else "efficient"
+        seen.add(name)
+        return AttentionKernel(name, "")
+
+    monkeypatch.setattr(attention, "attention_kernel", kernel)
+    monkeypatch.setattr(loss, "LARGE_VOCABULARY", 1)
+    with cuda_layout():
+        found = trained(kind, num_microbatches=pieces)
+    assert seen == kernels
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("keys", [3, 8, 13, 16])
+@pytest.mark.parametrize("lead", [(1, 1), (6, 1), (6, 2)])
+def test_padding_a_mask_aligns_its_strides_and_changes_no_value(keys: int, lead: tuple[int, int]) -> None:
+    mask = torch.randn(*lead, 5, keys, dtype=torch.float64, requires_grad=True)
+    for table in (mask, mask[..., : keys - 1], mask[:1].expand(6, 2, 5, keys)):
+        aligned = aligned_mask(table)
+        assert aligned.stride(-1) == 1
+        assert not any(stride % ALIGNED for stride in aligned.stride()[:-1])
+        assert torch.equal(aligned, table)
+    assert torch.autograd.grad(aligned_mask(mask).sum(), mask)[0].eq(1).all()
+
+
+@pytest.mark.parametrize("vocab", [40, 43])
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight = torch.randn(2, 6, 4).double(), torch.randn(2, vocab, 4).double()
+    weight = (weight.transpose(1, 2) if tied else weight.transpose(1, 2).contiguous()).requires_grad_()
+    labels, count = torch.randint(0, vocab, (2, 6)), torch.full((2,), 6.0).double()
+    products: list[tuple[int, ...]] = []
+    bmm = torch.bmm
+
+    def watched(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+        products.extend(x.stride()[:-1] for x in (b, out) if x is not None and x.shape[-1] == vocab and not tied)
+        return bmm(a, b) if out is None else bmm(a, b, out=out)
+
+    expected = loss.loss_gradients(hidden, weight, None, labels, count)
+    monkeypatch.setattr(torch, "bmm", watched)
+    with cuda_layout():
+        found = loss.loss_gradients(hidden, weight, None, labels, count)
+    assert all(stride % ALIGNED == 0 for strides in products for stride in strides)
+    assert tied or products
+    assert found.weight is not None
+    assert expected.weight is not None
+    torch.testing.assert_close((found.losses, found.weight), (expected.losses, expected.weight))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from torch import Tensor
 
 from headtohead.model import attention, loss
 from headtohead.model.cuda import ALIGNED, AttentionKernel, aligned_mask, cuda_layout
+from headtohead.model.precision import products_of
+from headtohead.training.cuda import configure
 
 from . import test_backends
 from .test_backends import training
@@ -101,3 +106,39 @@ def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monke
     assert found.weight is not None
     assert expected.weight is not None
     torch.testing.assert_close((found.losses, found.weight), (expected.losses, expected.weight))
+
+
+KERNELS = ("cudnn", "flash", "mem_efficient", "math")
+PRODUCTS = torch.backends.cuda.matmul
+
+
+@pytest.fixture
+def process_settings() -> Iterator[None]:
+    """Restore torch's settings of CUDA after a test."""
+    kernels = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in KERNELS}
+    reduces, precision = PRODUCTS.allow_bf16_reduced_precision_reduction, PRODUCTS.fp32_precision
+    yield
+    for name, value in kernels.items():
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(value)
+    PRODUCTS.allow_bf16_reduced_precision_reduction, PRODUCTS.fp32_precision = reduces, precision
+
+
+@pytest.mark.usefixtures("process_settings")
+@pytest.mark.parametrize(("precision", "products"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+def test_only_tf32_rounds_the_factors_of_float32_products(precision: str, products: str) -> None:
+    """The setting of another model in the same process has no effect."""
+    PRODUCTS.fp32_precision = "ieee" if products == "tf32" else "tf32"
+    weight = SimpleNamespace(device=torch.device("cuda"))
+    config = training("plain", precision=precision).config
+    model: Any = SimpleNamespace(config=config, target_embedding=SimpleNamespace(weight=weight))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*CUDA is not available.*")
+        products_of(model)
+    assert PRODUCTS.fp32_precision == products
+
+
+@pytest.mark.usefixtures("process_settings")
+def test_cudnn_and_flash_attention_are_disabled() -> None:
+    configure()
+    enabled = {name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
+    assert enabled == {"mem_efficient", "math"}

@@ -6,7 +6,7 @@ tf32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -40,6 +40,11 @@ def copied(rows: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda":
         rows = rows.pin_memory()  # otherwise the copy waits for the device
     return rows.to(device, non_blocking=True)
+
+
+def on_host(values: Sequence[float], like: Tensor) -> Tensor:
+    """Return values of the type of ``like`` in host memory, from which a copy to its device does not wait for it."""
+    return torch.tensor(values, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
 def rounded(num_target_tokens: int, shape: tuple[int, int]) -> int:

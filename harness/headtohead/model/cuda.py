@@ -83,7 +83,7 @@ def attention_kernel(
 
 def kernel_dtype(x: Tensor) -> torch.dtype:
     """Return the type in which the attention kernel gets ``x``: that of autocast, if enabled."""
-    device = x.device.type
+    device = "cuda" if x.is_meta else x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
+from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import ModelPart, TrainConfig
@@ -215,6 +216,10 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
         owners: The members of each gradient; None if all gradients have all members.
     """
     norms: Sequence[Tensor]
+    if owners is None and len(gradients[0]) > 1 and on_cuda(gradients[0]):
+        # A copy costs less than a launch per parameter.
+        joined: Tensor = torch.linalg.vector_norm(torch.cat([g.flatten(1) for g in gradients], dim=1), dim=1)
+        return joined
     if owners is None and len(gradients[0]) == 1:
         norms = list(torch._foreach_norm(list(gradients)))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import warnings
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from headtohead.model import attention, loss
 from headtohead.model.cuda import ALIGNED, AttentionKernel, aligned_mask, cuda_layout
 from headtohead.model.precision import products_of
 from headtohead.training.cuda import configure
+from headtohead.training.optimise import gradient_norms
 
 from . import test_backends
 from .test_backends import training
@@ -106,6 +109,39 @@ def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monke
     assert found.weight is not None
     assert expected.weight is not None
     torch.testing.assert_close((found.losses, found.weight), (expected.losses, expected.weight))
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return a function that imports a script of ``benchmarks/``."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("kind", ["two", "relative"])
+def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
+    with cuda_layout():
+        expected, stack = test_backends.train(training(kind)), training(kind)
+        replays = test_backends.replayed(stack)
+        assert test_backends.same(test_backends.train(stack), expected)
+    assert replays() > 0
+
+
+def test_a_step_has_few_operations_and_none_that_the_host_waits_for(benchmark: Callable[[str], ModuleType]) -> None:
+    """``benchmarks/gpu.py --dry`` counts on the device meta, which has no values that the host could read."""
+    budget = benchmark("budget")
+    alone, many = (budget.step_budget(budget.SIZES[0], members, [{"model": {"dropout": 0.1}}]) for members in (1, 256))
+    assert sum(alone.operations.values()) <= 245
+    assert sum(many.operations.values()) <= 335
+    assert alone.operations["dropout"] == 24
+    assert many.bytes > 100 * alone.bytes
+
+
+def test_the_norms_of_members_are_those_of_a_loop() -> None:
+    gradients = [torch.randn(3, 4, 5), torch.randn(3, 1, 7), torch.randn(3, 2)]
+    expected = [sum(float(g[member].double().square().sum()) for g in gradients) ** 0.5 for member in range(3)]
+    with cuda_layout():
+        assert gradient_norms(gradients).tolist() == pytest.approx(expected, rel=1e-6)
 
 
 KERNELS = ("cudnn", "flash", "mem_efficient", "math")

@@ -34,7 +34,11 @@ RATES = [{"train": {"lr": 1e-3 * (1 + index)}} for index in range(16)]
 BYTES_PER_SECOND, FLOPS_PER_SECOND, LAUNCHES_PER_SECOND = 3.35e12, 495e12, 5e5
 """Of an H100: memory and dense tf32 products by its data sheet; 2 µs per operation of a captured step are assumed."""
 
-NO_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty", "lift_fresh", "set_"}
+NO_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "set_"}
+NO_KERNEL |= {"_unsafe_view", "_record_function_enter_new", "_record_function_exit"}
+
+SELECTING = {"gather", "index", "embedding", "scatter_add_"}
+"""Operations that access as many elements of their first argument as they have indices."""
 
 
 class Budget(TorchDispatchMode):
@@ -50,7 +54,8 @@ class Budget(TorchDispatchMode):
         out = func(*args, **kwargs)
         packet = func.overloadpacket
         if not func.is_view and packet.__name__ not in NO_KERNEL:
-            self.add(packet.__name__, (args, kwargs, out))
+            selects = packet.__name__ in SELECTING
+            self.add(packet.__name__, (args[1:], args[-1]) if selects else (args, kwargs, out))
             formula: Callable[..., int] | None = flop_registry.get(packet)
             self.flops += formula(*args, **kwargs, out_val=out) if formula else 0
         return out

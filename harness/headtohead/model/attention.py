@@ -427,23 +427,26 @@ def _two_products(
     lead, queries = q.shape[:2], q.shape[2]
     keys_first = not on_cuda(q)
     flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+    dead: Tensor | None = None
     left, right = (flat_k, flat_q) if keys_first else (flat_q, flat_k)
     if additive_mask is None:
         scores = torch.bmm(left, right.transpose(1, 2)) * scale
     else:
-        mask = additive_mask.transpose(-2, -1) if keys_first else additive_mask
-        shape = (left.shape[1], right.shape[1])
+        mask = additive_mask
+
+        def flat(table: Tensor) -> Tensor:
+            table = table.transpose(-2, -1) if keys_first else table
+            return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
+
+        if ctx.has_dead_rows:
+            rows = ctx.derived("dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True))
+            if may_be(rows):
+                dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
+        # With a mask of 0, dead rows have finite weights, which are then replaced.
         flat_mask = ctx.derived(
-            "mask of products", additive_mask, lambda: mask.expand(*lead, *shape).reshape(-1, *shape)
+            "mask of products", mask, lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0))
         )
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
-    dead = None
-    if additive_mask is not None and ctx.has_dead_rows:
-        all_masked = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2 if keys_first else -1)
-        if may_be(all_masked):
-            dead = all_masked.expand(*lead, *all_masked.shape[-2:]).reshape(-1, *all_masked.shape[-2:])
-    if dead is not None:
-        scores = scores.masked_fill(dead, 0.0)
     weights = torch.softmax(scores, dim=1 if keys_first else 2)
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead is not None:

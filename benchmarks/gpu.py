@@ -50,6 +50,7 @@ ODD = Size("odd", 24, 3, 2, 20, 43, 51, 6, 13, 11)
 """Head width 8; vocabularies, lengths and rows that are no multiples of 8."""
 
 CURVES = ((NOTEBOOK, (1, 4, 16, 64, 256, 1024)), (LARGE, (1, 2, 4, 8, 16, 32, 64)))
+SMALL_CURVES = ((NOTEBOOK, (1, 4)), (ODD, (1, 2)))
 PROCESSES = (2, 4, 8)
 PRECISIONS = {"float64": 1e-8, "float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 """Largest difference of the mean loss by precision."""
@@ -251,10 +252,10 @@ def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
         "TFLOP/s | share of the product's rate | backend |"
     )
     yield "|---|---|---:|---:|---:|---:|---:|---:|---|"
-    for size, numbers in CURVES:
+    for size, numbers in SMALL_CURVES if small else CURVES:
         for precision in precisions:
             eager = alone = 0.0
-            for members in numbers[:2] if small else numbers:
+            for members in numbers:
                 kinds = ("eager", backend) if members == 1 else (backend,)
                 for kind in dict.fromkeys(kinds):
                     seconds = step_seconds(size, members, device, precision, kind)
@@ -294,8 +295,8 @@ def step_seconds(size: Size, members: int, device: torch.device, precision: str,
 
 def shared(device: torch.device, backend: str, small: bool) -> Iterator[str]:
     """Yield steps of single runs per second: in sequence, in processes that share the GPU, and stacked."""
-    for size, numbers in CURVES:
-        stacked = numbers[1:2] if small else (16, 256) if size is NOTEBOOK else (8, 32)
+    for size, numbers in SMALL_CURVES if small else CURVES:
+        stacked = numbers[1:] if small else (16, 256) if size is NOTEBOOK else (8, 32)
         yield ""
         yield f"{size.name} in float32, steps of single runs per second:"
         yield ""

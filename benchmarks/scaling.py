@@ -7,7 +7,7 @@ A worker is a GPU, or the cores of a stack on a CPU. The throughput comes from
 
 1. the results.csv of reports of finished studies: seconds of each stack from its start to its last
    score, as measured by its worker;
-2. the table that `python benchmarks/gpu.py --out docs/internals/tables/gpu.md` writes on a machine with a
+2. the table that `python benchmarks/gpu.py --part 2 --out docs/internals/tables/gpu.md` writes on a machine with a
    GPU: milliseconds per step times the steps of a run. Without the table its rows are "not measured".
 
 The estimate distributes stacks over workers in rounds, each as long as a stack:
@@ -99,7 +99,7 @@ def from_results(path: Path) -> Throughput:
 def from_gpu(path: Path, steps: int) -> Iterator[Throughput]:
     """Yield the throughput in the table of benchmarks/gpu.py, training only, without scoring."""
     if not path.exists():
-        for size in ("quickstart", "128/4/2/512"):
+        for size in ("notebook-1", "128/4/2/512"):
             yield Throughput(f"{size}, {steps:,} steps", "one GPU", 32, None)
         return
     row = re.compile(r"^\| (\S+) \| (\w+) \| (\d+) \| ([\d.]+) \|", re.MULTILINE)

@@ -317,15 +317,20 @@ def find_device(requested: str, launcher: Launcher) -> str:
 
 
 def refuse_precision(planned: Plan, device: str) -> None:
-    """Refuse bfloat16 on a processor that emulates it.
+    """Refuse bfloat16 on a processor that emulates it, and tf32 without CUDA.
 
     Raises:
         HeadToHeadError: If a variant has this precision; names the first such variant.
     """
     from headtohead.model import precision
 
-    for variant in planned.variants:
-        if device == "cpu" and variant.config.train.precision == "bfloat16" and precision.bfloat16_speed() < 1:
+    for variant in planned.variants if device == "cpu" else ():
+        chosen = variant.config.train.precision
+        if chosen == "tf32":
+            raise HeadToHeadError(
+                f"{variant.slug}: train.precision 'tf32' requires a CUDA device; use --set train.precision=float32"
+            )
+        if chosen == "bfloat16" and precision.bfloat16_speed() < 1:
             raise HeadToHeadError(
                 f"{variant.slug}: train.precision 'bfloat16' is slower here: {precision.describe_bfloat16()} on this "
                 "processor; use --set train.precision=float32"

@@ -415,6 +415,14 @@ def test_bfloat16_is_refused_on_a_processor_that_emulates_it(study: Study, monke
     assert not study.experiment.exists()
 
 
+def test_tf32_is_refused_without_cuda(study: Study) -> None:
+    study.write(base={"train": {"precision": "tf32"}})
+    done = study.run("--device", "cpu", code=2)
+    assert done.stderr == (
+        "h2h: baseline: train.precision 'tf32' requires a CUDA device; use --set train.precision=float32\n"
+    )
+
+
 def test_bfloat16_trains_on_a_processor_that_supports_it(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "bfloat16_speed", lambda: 4.0)
     study.write(base={"train": {"precision": "bfloat16"}})

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.data.vocabulary import EOS, PAD
+from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model import decoding_state
 from headtohead.model.attention_context import LEAST_ROOM
-from headtohead.model.beam import beam_search
+from headtohead.model.beam import beam_search, translate
+from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
 from headtohead.model.decoding import active_indices, greedy
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.invariants.decoding import naive_greedy
@@ -59,9 +61,49 @@ def test_decoding_stops_when_all_sentences_have_ended(monkeypatch):
 
 def test_members_continue_with_the_same_number_of_sentences():
     done = torch.tensor([[True, False, True, False], [True, True, True, False]])
-    assert active_indices(done).tolist() == [[1, 3], [3, 0]]
-    assert active_indices(torch.zeros(2, 4, dtype=torch.bool)) is None
-    assert active_indices(torch.ones(2, 4, dtype=torch.bool)).shape == (2, 0)
+    assert active_indices(done, 1).tolist() == [[1, 3], [3, 0]]
+    assert active_indices(torch.zeros(2, 4, dtype=torch.bool), 1) is None
+    assert active_indices(torch.ones(2, 4, dtype=torch.bool), 1).shape == (2, 0)
+
+
+class HostReads(TorchDispatchMode):
+    """Counts operations after which the host waits for a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        boolean = func.overloadpacket.__name__.startswith("index") and any(
+            mask is not None and mask.dtype == torch.bool for mask in args[1] if isinstance(args[1], list | tuple)
+        )
+        self.count += boolean or func.overloadpacket.__name__ in COPIES_TO_HOST
+        return func(*args, **(kwargs or {}))
+
+
+COPIES_TO_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
+
+
+@pytest.mark.parametrize("ending", [-100.0, 0.5, 100.0])
+@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+@pytest.mark.parametrize("beam", [None, 3])
+def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
+    subject = subject_of(ending, masking=masking, positional="rotary")
+    read, most = subject.sentences, 2 * WORDS_PER_CHECK + 3
+    ends = {"sos": SOS, "eos": EOS, "fill": PAD}
+    search = None if beam is None else BeamConfig(size=beam, length_penalty=0.6)
+
+    def decode():
+        return translate(subject.model, read.source, read.source_lengths, most, search, **ends)
+
+    with HostReads() as on_cpu:
+        expected = decode()
+    with cuda_layout(), HostReads() as on_cuda:
+        found = decode()
+    assert torch.equal(found, expected)
+    # is_causal reads a mask of the CPU.
+    assert on_cuda.count <= 1 + most // WORDS_PER_CHECK
+    assert ending == 100.0 or on_cpu.count > 1 + most // WORDS_PER_CHECK
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])

@@ -2,7 +2,8 @@
 
 On a CPU, a product with rows of 25,035 numbers takes 1.5 times as long as one with rows of 25,040,
 because most rows start at addresses that are not aligned for wide stores. The layout of the factors
-does not matter. The result is therefore stored with a padded row stride; padding is not computed.
+does not matter. The result is therefore stored with a padded row stride; padding is not computed. On CUDA, rows of
+both are padded, because tensor cores load aligned rows only.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headtohead.model.cuda import ALIGNED as ALIGNED_ON_CUDA
+from headtohead.model.cuda import on_cuda
+
 ALIGNED = 16
-"""Row strides are multiples of this many numbers: 64 bytes in float32."""
+"""On a CPU, row strides are multiples of this many numbers: 64 bytes in float32."""
 
 WIDE = 512
 """Number of columns from which alignment is faster (docs/internals/performance.md)."""
@@ -20,7 +24,9 @@ WIDE = 512
 def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster."""
     rows, stride = shape[1:]
-    if stride >= WIDE and like.device.type == "cpu":
+    if on_cuda(like):
+        stride += -stride % ALIGNED_ON_CUDA
+    elif stride >= WIDE and like.device.type == "cpu":
         stride += -stride % ALIGNED
     return torch.empty_strided(shape, (rows * stride, stride, 1), dtype=dtype or like.dtype, device=like.device)
 
@@ -31,3 +37,11 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
     out = aligned_empty(x, (*x.shape[:2], weight.shape[-1]))
     return torch.bmm(x, weight, out=out) if bias is None else torch.baddbmm(bias, x, weight, out=out)
+
+
+def factor(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return ``weight [member, row, column]`` as a factor of products: converted, and on CUDA with aligned rows."""
+    if not on_cuda(weight) or not weight.is_contiguous() or weight.shape[-1] % ALIGNED_ON_CUDA == 0:
+        return weight.to(dtype)
+    members, rows, columns = weight.shape
+    return aligned_empty(weight, (members, rows, columns), dtype).copy_(weight)

@@ -9,7 +9,7 @@ computes the weights and can record them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from headtohead.errors import UndefinedError
 from headtohead.model.attention_context import AttentionContext, Cache, may_be
+from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
@@ -287,19 +288,30 @@ class MultiHeadAttention(nn.Module):
         members, batch = q.shape[:2]
         level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
         level = _for_rows(level, members * batch)
-        bias, dtype = self._bias(ctx), q.dtype
+        bias, dtype = self._bias(ctx), kernel_dtype(q) if on_cuda(q) else q.dtype
+        products = self._uses_products(q, k, v)
         additive_mask = None
         if bias is not None or ctx.mask is not None:
             additive_mask = ctx.derived(
                 ("mask and bias", dtype), bias, lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level)
             )
+            if on_cuda(q) and not products:
+                additive_mask = ctx.derived("aligned mask", additive_mask, partial(aligned_mask, additive_mask))
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         if level is not None:
             q = q.masked_fill(level, 0.0)
         scale = self.context.geometry.scale
-        if self.dropout.is_active or is_short(q, k):
+        if products:
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
+
+    def _uses_products(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
+        """Return whether attention is computed as two batched products instead of the fused kernel."""
+        if not on_cuda(q):
+            return self.dropout.is_active or is_short(q, k)
+        sentences = q.shape[0] * q.shape[1]
+        kernel = attention_kernel(kernel_dtype(q), q.shape[-1], v.shape[-1], sentences, self.dropout.is_active)
+        return kernel.name == "math"
 
     def _additive_mask(
         self,
@@ -397,50 +409,49 @@ def _for_rows(table: Tensor | None, rows: int) -> Tensor | None:
 
 
 def is_short(q: Tensor, k: Tensor) -> bool:
-    """Return whether two batched products are faster than the fused kernel."""
-    return q.device.type == "cpu" and q.shape[-2] * k.shape[-2] <= SHORT and math.prod(q.shape[:-2]) >= MANY
+    """Return whether two batched products are faster than the fused kernel on a CPU."""
+    return q.shape[-2] * k.shape[-2] <= SHORT and math.prod(q.shape[:-2]) >= MANY
 
 
 def _two_products(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    additive_mask: Tensor | None,
-    dropout: Callable[[Tensor], Tensor],
-    scale: float,
-    ctx: AttentionContext,
+    q: Tensor, k: Tensor, v: Tensor, additive_mask: Tensor | None, dropout: Dropout, scale: float, ctx: AttentionContext
 ) -> Tensor:
     """Return attention as two batched products, for short sequences and dropout of weights.
 
     It equals the fused kernel, which does not support dropout per member.
 
-    Scores are stored as ``[.., key, query]``: softmax along an inner axis is vectorised over the
-    queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower).
-    Queries that attend to no key give 0 with the mask value -inf.
+    On a CPU, scores are stored as ``[.., key, query]``: softmax along an inner axis is vectorised over the
+    queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower). On CUDA they are
+    ``[.., query, key]``. Queries that attend to no key give 0 with the mask value -inf.
     """
-    lead, queries, keys = q.shape[:2], q.shape[2], k.shape[2]
+    lead, queries = q.shape[:2], q.shape[2]
+    keys_first = not on_cuda(q)
     flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+    dead: Tensor | None = None
+    left, right = (flat_k, flat_q) if keys_first else (flat_q, flat_k)
     if additive_mask is None:
-        scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
+        scores = torch.bmm(left, right.transpose(1, 2)) * scale
     else:
         mask = additive_mask
-        transposed = ctx.derived(
-            "transposed mask",
-            mask,
-            lambda: mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries),
+
+        def flat(table: Tensor) -> Tensor:
+            table = table.transpose(-2, -1) if keys_first else table
+            return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
+
+        if ctx.has_dead_rows:
+            rows = ctx.derived("dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True))
+            if may_be(rows):
+                dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
+        # With a mask of 0, dead rows have finite weights, which are then replaced.
+        flat_mask = ctx.derived(
+            "mask of products", mask, lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0))
         )
-        scores = torch.baddbmm(transposed, flat_k, flat_q.transpose(1, 2), alpha=scale)
-    dead = None
-    if additive_mask is not None and ctx.has_dead_rows:
-        all_masked = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2)
-        if may_be(all_masked):
-            dead = all_masked.expand(*lead, 1, queries).reshape(-1, 1, queries)
-    if dead is not None:
-        scores = scores.masked_fill(dead, 0.0)
-    weights = dropout(torch.softmax(scores, dim=1))
+        scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
+    weights = torch.softmax(scores, dim=1 if keys_first else 2)
+    weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
-    return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)
+    return torch.bmm(weights.transpose(1, 2) if keys_first else weights, flat_v).view(*lead, queries, -1)
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
+from headtohead.model.cuda import on_cuda
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import MaskPattern
 
@@ -105,7 +106,7 @@ def may_be(flags: Tensor) -> bool:
     On a GPU, the test would synchronise with the host. A graph that is traced for other batches
     must not depend on the data of this batch.
     """
-    return _ASSUMED.get() or flags.device.type != "cpu" or bool(flags.any())
+    return _ASSUMED.get() or on_cuda(flags) or flags.is_meta or bool(flags.any())
 
 
 @contextmanager

@@ -143,7 +143,7 @@ class _Search:
             self._step(tokens)
             if tokens == self.steps:
                 self._finish(self.written[..., 1:], self.log_probs, tokens)
-            elif not self._drop_finished():
+            elif not self._drop_finished(tokens):
                 break
         return BeamSearchResult(self.best_ids, self.best_lengths, self.best_scores)
 
@@ -208,16 +208,16 @@ class _Search:
         where = self.decoding_state.original_rows
         scores = log_probs / length_penalty(tokens, self.beam.length_penalty)
         best, index = scores.max(dim=-1)
-        better = best > self.best_scores[self.member_index, where]
-        member, sentence = better.nonzero(as_tuple=True)
-        row = where[member, sentence]
-        self.best_scores[member, row] = best[member, sentence]
-        text = texts[member, sentence, index[member, sentence]]
-        self.best_ids[member, row] = self.fill
-        self.best_ids[member, row, : text.shape[-1]] = text
-        self.best_lengths[member, row] = text.shape[-1]
+        rows = self.member_index, where
+        better = best > self.best_scores[rows]
+        length = texts.shape[-1]
+        text = texts.gather(2, index[..., None, None].expand(-1, -1, 1, length)).squeeze(2)
+        text = torch.nn.functional.pad(text, (0, self.steps - length), value=self.fill)
+        self.best_scores[rows] = torch.where(better, best, self.best_scores[rows])
+        self.best_ids[rows] = torch.where(better.unsqueeze(-1), text, self.best_ids[rows])
+        self.best_lengths[rows] = torch.where(better, length, self.best_lengths[rows])
 
-    def _drop_finished(self) -> bool:
+    def _drop_finished(self, tokens: int) -> bool:
         """Remove finished sentences from the batch, and return whether any is left.
 
         The log-probability of a hypothesis cannot rise, and the largest divisor is the penalty of
@@ -226,7 +226,7 @@ class _Search:
         largest = length_penalty(self.steps, self.beam.length_penalty)
         reachable = self.log_probs.max(dim=-1).values / largest
         done = self.best_scores[self.member_index, self.decoding_state.original_rows] >= reachable
-        left = active_indices(done)
+        left = active_indices(done, tokens)
         if left is not None and left.shape[1]:
             self.decoding_state.select(left)
             self.written, self.log_probs = (

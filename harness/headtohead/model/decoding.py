@@ -7,6 +7,7 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
+from headtohead.model.cuda import WORDS_PER_CHECK, on_cuda
 from headtohead.model.decoding_state import DecodingState, is_causal
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import BatchRows, Transformer
@@ -40,15 +41,19 @@ def require_any_length(model: Transformer, how: str) -> None:
         )
 
 
-def active_indices(done: Tensor) -> Tensor | None:
+def active_indices(done: Tensor, tokens: int) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
     All members continue the same number of sentences: a member with fewer active sentences
-    continues finished ones too.
+    continues finished ones too. On CUDA, where the number of sentences is read from the device, all continue until the
+    next multiple of ``WORDS_PER_CHECK`` tokens.
 
     Args:
         done: Whether each sentence is finished, ``[member, sentence]``.
+        tokens: Number of decoded tokens.
     """
+    if on_cuda(done) and tokens % WORDS_PER_CHECK:
+        return None
     left = int((~done).sum(1).max())
     if left > WORTH_LEAVING * done.shape[1]:
         return None
@@ -99,7 +104,7 @@ def greedy(
         chosen = torch.where(done, fill, chosen)
         translated[member_index, decoding_state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
-        left = active_indices(done)
+        left = active_indices(done, position + 1)
         if left is not None:
             if not left.shape[1]:
                 break

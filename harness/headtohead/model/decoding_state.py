@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from headtohead.model.cuda import on_cuda
 from headtohead.model.transformer import BatchRows, Transformer
 
 
@@ -90,7 +91,8 @@ class DecodingState:
         rows = (parents + starts.unsqueeze(-1)).flatten(1)
         changed = beam_size != self.beam_size
         self.beam_size = beam_size
-        if not changed and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all()):
+        # On CUDA, the comparison would wait for the device.
+        if not changed and not on_cuda(rows) and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all()):
             return
         for first, second in self.caches or ():
             first.select(rows)

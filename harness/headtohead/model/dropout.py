@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from headtohead.model.cuda import on_cuda
+from headtohead.model.dropout_kernel import FusedDropout
 from headtohead.model.members import PerMember, same_or_each
 
 Rate = float | PerMember
@@ -59,6 +61,11 @@ def mix_(words: Tensor) -> Tensor:
     return words
 
 
+def uses_kernel(x: Tensor) -> bool:
+    """Return whether dropout of ``x`` is a single kernel."""
+    return on_cuda(x) and x.device.type != "cpu"
+
+
 @dataclass(frozen=True)
 class Request:
     """The random numbers of a call at a site: first counter, first number of its word, and count."""
@@ -91,7 +98,7 @@ class DropoutRNG(nn.Module):
         self.register_buffer("starts", own.clone(), persistent=False)
         self.register_buffer("counts", own.new_empty(0), persistent=False)
         self._first, self._rows = 0, 1
-        self._requests: dict[tuple[int, int], Request] = {}
+        self._requests: list[Request] = []
         self._calls: dict[int, int] = {}
         self._ready: dict[Request, Tensor] | None = None
         self._batch: Hashable = None
@@ -119,7 +126,7 @@ class DropoutRNG(nn.Module):
             rows: Rows of this micro-batch.
         """
         self._first, self._rows, self._batch = first, rows, batch
-        self._requests.clear()
+        self._requests = []
         self._calls.clear()
         self._ready = None
 
@@ -130,24 +137,28 @@ class DropoutRNG(nn.Module):
         capture. A captured step finds the layout of the eager step before it.
         """
         if self._batch is not None and self._batch not in self._layouts:
-            self._layouts[self._batch] = self._layout(list(self._requests.values()))
+            self._layouts[self._batch] = self._layout(self._requests)
         self.start_microbatch()
 
     def numbers(self, site: int, count: int) -> Tensor:
         """Return the next ``count`` uniform int16 numbers of each member at a site."""
-        call = self._calls.get(site, 0)
-        self._calls[site] = call + 1
-        if (site, call) not in self._starts:
-            self._starts[site, call] = mixed(mixed(site) + call)
-        skipped, lead = divmod(count // self._rows * self._first, LANES)
-        request = Request(signed(self._starts[site, call] + skipped * GAMMA), lead, count)
-        self._requests[site, call] = request
+        request = self.request(site, count)
+        self._requests.append(request)
         if self._ready is None:
             self._ready = self._generate_ahead()
         words = self._ready.get(request)
         if words is None:
             words = self._generate(self._counted(request.words) + request.start)
-        return words.view(torch.int16)[:, lead : lead + count]
+        return words.view(torch.int16)[:, request.lead : request.lead + count]
+
+    def request(self, site: int, count: int) -> Request:
+        """Return the request of the next ``count`` numbers of each member at a site."""
+        call = self._calls.get(site, 0)
+        self._calls[site] = call + 1
+        if (site, call) not in self._starts:
+            self._starts[site, call] = mixed(mixed(site) + call)
+        skipped, lead = divmod(count // self._rows * self._first, LANES)
+        return Request(signed(self._starts[site, call] + skipped * GAMMA), lead, count)
 
     def _generate_ahead(self) -> dict[Request, Tensor]:
         """Return the words of all requests of the batch shape, if its requests are cached."""
@@ -192,8 +203,9 @@ class Dropout(nn.Module):
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
         levels = [round(rate * LEVELS) for rate in rates]
-        self._low = same_or_each([level - LEVELS // 2 for level in levels])
-        self._scale = same_or_each([LEVELS / (LEVELS - level) for level in levels])
+        lows, scales = [level - LEVELS // 2 for level in levels], [LEVELS / (LEVELS - level) for level in levels]
+        self._low, self._scale = same_or_each(lows), same_or_each(scales)
+        self._lows, self._scales = PerMember(lows), PerMember(scales)
 
     @property
     def is_active(self) -> bool:
@@ -204,13 +216,27 @@ class Dropout(nn.Module):
         """Return ``x [member · any, ...]`` with dropout; ``x`` itself if inactive."""
         if not self.is_active:
             return x
+        if uses_kernel(x):
+            return self._fused(x, 0, 0)
         return x * self._factors(x.shape, x.dtype)
 
     def transposed(self, x: Tensor) -> Tensor:
         """Return ``x`` with the dropout that ``forward`` applies to ``x.transpose(-2, -1)``."""
         if not self.is_active:
             return x
+        if uses_kernel(x):
+            return self._fused(x, *x.shape[-2:])
         return x * self._factors(x.transpose(-2, -1).shape, x.dtype).transpose(-2, -1)
+
+    def _fused(self, x: Tensor, queries: int, keys: int) -> Tensor:
+        dropout_rng = self._shared[0]
+        request = dropout_rng.request(self.site, x.numel() // dropout_rng.members)
+        starts = dropout_rng.get_buffer("starts")
+        thresholds = self._lows.like(starts), self._scales.like(x)
+        dropped: Tensor = FusedDropout.apply(  # type: ignore[no-untyped-call]
+            x, starts, *thresholds, request.start, request.lead, queries, keys
+        )
+        return dropped
 
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """Return 0 for dropped activations, and 1 / (1 - rate) for the others."""

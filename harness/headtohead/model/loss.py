@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headtohead.model.aligned import aligned_empty
+from headtohead.model.aligned import aligned_empty, factor
+from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
 
@@ -124,7 +125,7 @@ def loss_gradients(
     """
     dtype = precision or hidden.dtype
     vocab = weight.shape[-1]
-    factor = weight.to(dtype)
+    columns = factor(weight, dtype)
     index = labels.clamp(min=0).unsqueeze(-1)
     shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
     smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else hidden.new_full((1, 1, 1), smoothing)
@@ -140,7 +141,7 @@ def loss_gradients(
         x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
         if memory is None:  # the first chunk is the largest
             memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
-        logits = torch.bmm(x.to(dtype), factor[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
+        logits = torch.bmm(x.to(dtype), columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:
             logits += bias[members]
         at_label = logits.gather(2, label)
@@ -161,7 +162,7 @@ def loss_gradients(
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:
-            gradients.hidden[members, rows] = torch.bmm(delta, factor[members].transpose(1, 2)) * scale
+            gradients.hidden[members, rows] = torch.bmm(delta, columns[members].transpose(1, 2)) * scale
         if gradients.weight is not None:
             _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
         if gradients.bias is not None:
@@ -175,7 +176,7 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     The gradient of a weight is read and written once per chunk, so a chunk has at least d_model positions.
     """
     members, positions, width = hidden.shape
-    limit = LOGITS_AT_ONCE if hidden.device.type == "cuda" else CHUNK_LOGITS
+    limit = LOGITS_AT_ONCE if on_cuda(hidden) else CHUNK_LOGITS
     together = max(1, min(members, limit // (positions * vocab)))
     rows = min(positions, max(limit // (together * vocab), width))
     for first in range(0, members, together):

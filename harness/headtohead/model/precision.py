@@ -1,4 +1,4 @@
-"""Precision of matrix products: bfloat16 factors with float32 weights, and how fast they are on a processor."""
+"""Precision of matrix products with float32 weights: bfloat16 or tf32 factors, and the speed of bfloat16."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _SECONDS = 0.2
 def products_of(model: Transformer) -> AbstractContextManager[object]:
     """Return the context in which a model computes its products: autocast with ``precision: bfloat16``.
 
-    Weights stay float32, and each is converted once within the context. Sums, norms and losses are float32.
+    Weights stay float32, and each is converted once within the context. Sums, norms and losses are float32. On CUDA,
+    the call also sets whether float32 products of this process use tf32, until the call for another model. The
+    backward pass outside the context has the same precision.
     """
-    if model.config.train.precision != "bfloat16":
-        return nullcontext()
-    return torch.autocast(model.target_embedding.weight.device.type, torch.bfloat16)
+    precision, device = model.config.train.precision, model.target_embedding.weight.device
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 @cache

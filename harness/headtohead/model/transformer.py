@@ -14,6 +14,7 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
+from headtohead.model.cuda import on_cuda
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerMemberPositional
 from headtohead.model.sizes import vocab_sizes
@@ -260,7 +261,8 @@ class Transformer(nn.Module):
                 positions = torch.full((beam_size,), position, device=lengths.device)
                 self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
             ctx = self._context_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
-        if ctx.mask is not None and bool(ctx.mask.all()):
+        # On CUDA, the test would wait for the device.
+        if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all()):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
         return ctx
 

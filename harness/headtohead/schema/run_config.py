@@ -198,10 +198,11 @@ class TrainConfig(Section):
     evaluate_every: int | None = Field(
         None, ge=1, le=MAX_STEPS, description="steps between evaluations; default: a tenth of the steps"
     )
-    precision: Literal["float32", "bfloat16", "float64"] = Field(
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = Field(
         "float32",
-        description="bfloat16: matrix products with bfloat16 factors; weights, sums, norms and losses stay float32. "
-        "h2h doctor measures whether it is faster on a processor",
+        description="tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix "
+        "products with bfloat16 factors; weights, sums, norms and losses stay float32. h2h doctor measures whether "
+        "bfloat16 is faster on a processor",
     )
     backend: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], NotHashed()] = Field(
         "auto",

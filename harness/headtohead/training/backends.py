@@ -24,6 +24,8 @@ from torch import Tensor, UntypedStorage
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headtohead.training.cuda import Capture
+
 PAYS = {"cuda-graphs": 20, "compile": 5000}
 """Planned steps of a shape from which a backend is faster in total.
 
@@ -33,11 +35,6 @@ of a small step on a CPU (``benchmarks/compiled.py``).
 
 SHARE = 0.05
 """Share of a step's change by which a replayed step may differ from the eager step."""
-
-PARTS = 8
-"""On a GPU, numbers of target tokens are rounded up to multiples of 1 / ``PARTS`` of a batch, so that
-fewer shapes occur.
-"""
 
 ATTEMPTS = 3
 """Steps of a shape that may leave new tensors behind before ``Graphs`` falls back to eager."""
@@ -95,10 +92,6 @@ class Trainable(Protocol):
 
     def clear_gradients(self) -> None:
         """Set all gradients to None."""
-
-
-Capture = Callable[[Callable[[], None]], Callable[[], None]]
-"""Captures the device operations of a call without executing them, and returns a replay function."""
 
 
 @dataclass(frozen=True)
@@ -165,19 +158,6 @@ def choose(
         return BackendChoice("eager", why)
     has = "has" if often == 1 else "have"
     return BackendChoice(name, f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
-
-
-def rounded(num_target_tokens: int, shape: tuple[int, int]) -> int:
-    """Return a number of target tokens rounded up, so that fewer batch shapes occur.
-
-    ``shape`` is ``(batch, target time)``.
-
-    >>> rounded(70, (10, 10)), rounded(99, (10, 10)), rounded(1, (1, 3))
-    (78, 100, 1)
-    """
-    most = shape[0] * shape[1]
-    part = -(-most // PARTS)
-    return min(most, -(-num_target_tokens // part) * part)
 
 
 class ReplayFailed(RuntimeError):
@@ -341,21 +321,6 @@ class Graphs:
         self.fell_back = True
         self.graphs.clear()
         self.log(f"cuda-graphs falls back to eager: {why}")
-
-
-def cuda_capture(device: torch.device) -> Capture:
-    """Return a capture function for a GPU. Its graphs share memory, as they run one after another."""
-    pool = torch.cuda.graph_pool_handle()
-    stream = torch.cuda.Stream(device)
-
-    def capture(work: Callable[[], None]) -> Callable[[], None]:
-        graph = torch.cuda.CUDAGraph()
-        # torch.cuda.graph leaves its own stream current if ending the capture raises.
-        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, pool=pool, stream=stream):
-            work()
-        return graph.replay
-
-    return capture
 
 
 class Witness(TorchDispatchMode):

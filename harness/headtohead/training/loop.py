@@ -26,18 +26,8 @@ from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.backends import (
-    BatchShape,
-    BatchSpec,
-    Eager,
-    Graphs,
-    Owned,
-    ReplayFailed,
-    choose,
-    cuda_capture,
-    not_tested,
-    rounded,
-)
+from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Owned, ReplayFailed, choose, not_tested
+from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
 from headtohead.training.evaluate import TeacherForced, teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
 from headtohead.training.tensors import Batch, SplitTensors, pads_of
@@ -141,6 +131,8 @@ class StackTraining:
         self.train = config.train
         trains = [config.train for config in configs or [config] * len(seeds)]
         self.device = device
+        if device.type == "cuda":
+            configure()
         self.resume_points = resume_points
         self.log = on_fall_back
         self.on_evaluation = on_evaluation
@@ -162,7 +154,7 @@ class StackTraining:
         self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
-        lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
+        lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
@@ -266,12 +258,8 @@ class StackTraining:
         if self.choice.name == "compile":
             num_target_tokens = count * target_time
         elif self.device.type == "cuda":
-            # On a GPU, fewer shapes save more time than fewer positions.
             num_target_tokens = rounded(num_target_tokens, (count, target_time))
-        if self.device.type == "cuda":
-            rows = rows.pin_memory()  # otherwise the copy waits for the device
-        shape = BatchShape(count, source_time, target_time, num_target_tokens)
-        return BatchSpec(rows.to(self.device, non_blocking=True), shape)
+        return BatchSpec(copied(rows, self.device), BatchShape(count, source_time, target_time, num_target_tokens))
 
     def _batch(self, spec: BatchSpec) -> Batch:
         return self.splits["train"].batch(spec.rows, spec.shape.source_time, spec.shape.target_time)
@@ -590,12 +578,6 @@ def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -
         )
         for name, split in data.splits.items()
     }
-
-
-def wait(device: torch.device) -> None:
-    """Wait for the operations of a GPU; CPU operations are synchronous."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
+from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import ModelPart, TrainConfig
+from headtohead.training.cuda import on_host
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
@@ -78,10 +80,11 @@ class StackOptimizer:
         kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         device = next(iter(parameters.values())).device
         on_gpu = device.type == "cuda"
-        for group in groups:
-            # A tensor, so that a captured step uses its current value; the dtype is what torch's fused
-            # update requires.
-            group["lr"] = torch.zeros((), device=device, dtype=torch.float32 if on_gpu else torch.float64)
+        # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
+        # in one copy. The dtype is what torch's fused update requires.
+        self._rates = torch.zeros(len(groups), device=device, dtype=torch.float32 if on_gpu else torch.float64)
+        for index, group in enumerate(groups):
+            group["lr"] = self._rates[index]
         first = trains[0]
         self.optimizer = kinds[first.optimizer](
             groups, betas=first.betas, eps=first.eps, fused=True, capturable=capturable
@@ -89,8 +92,11 @@ class StackOptimizer:
 
     def set_step(self, step: int) -> None:
         """Set the learning rates of a step, from 1."""
-        for group in self.optimizer.param_groups:
-            group["lr"].fill_(learning_rate(group["train"], step, self.steps))
+        rates = [learning_rate(group["train"], step, self.steps) for group in self.optimizer.param_groups]
+        if len(set(rates)) == 1:
+            self._rates.fill_(rates[0])
+        else:
+            self._rates.copy_(on_host(rates, self._rates), non_blocking=True)
 
     def update(self) -> None:
         """Update the parameters and clear the gradients."""
@@ -210,6 +216,10 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
         owners: The members of each gradient; None if all gradients have all members.
     """
     norms: Sequence[Tensor]
+    if owners is None and len(gradients[0]) > 1 and on_cuda(gradients[0]):
+        # A copy costs less than a launch per parameter.
+        joined: Tensor = torch.linalg.vector_norm(torch.cat([g.flatten(1) for g in gradients], dim=1), dim=1)
+        return joined
     if owners is None and len(gradients[0]) == 1:
         norms = list(torch._foreach_norm(list(gradients)))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)

@@ -29,17 +29,8 @@ from headtohead.model.members import shape
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
-from headtohead.training.backends import (
-    BatchShape,
-    BatchSpec,
-    Capture,
-    Eager,
-    Graphs,
-    Values,
-    compare,
-    cuda_capture,
-    first_line,
-)
+from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Values, compare, first_line
+from headtohead.training.cuda import Capture, cuda_capture
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory
 

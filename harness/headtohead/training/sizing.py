@@ -12,7 +12,8 @@ import torch
 from headtohead.data import PreparedData
 from headtohead.schema.run_config import RunConfig
 from headtohead.training.backends import BatchSpec, not_tested
-from headtohead.training.loop import StackTraining, wait
+from headtohead.training.cuda import wait
+from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory
 
 STEPS = 3

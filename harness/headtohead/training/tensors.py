@@ -52,6 +52,7 @@ class SplitTensors:
         target: Decoder inputs and labels, ``[row, 2, time]``, in a tensor so that a single lookup
             selects both.
         target_lengths: Labels, ``[row]``; 0 for a target with a single token and shifted labels.
+        host_source_lengths: ``source_lengths`` on the CPU, where reading them does not wait for the device.
         host_target_lengths: ``target_lengths`` on the CPU.
     """
 
@@ -59,6 +60,7 @@ class SplitTensors:
     source_lengths: Tensor
     target: Tensor
     target_lengths: Tensor
+    host_source_lengths: Tensor
     host_target_lengths: Tensor
 
     @classmethod
@@ -90,6 +92,7 @@ class SplitTensors:
             source_lengths.to(device),
             torch.stack([decoder_input_ids, labels], dim=1).to(device),
             num_labels.to(device),
+            source_lengths,
             num_labels,
         )
 
@@ -119,9 +122,9 @@ class SplitTensors:
 
         ``by_target`` requires equal target lengths too, as teacher forcing needs.
         """
-        lengths = self.source_lengths.cpu()
+        lengths = self.host_source_lengths
         if by_target:
-            lengths = lengths * (int(self.target_lengths.max()) + 1) + self.target_lengths.cpu()
+            lengths = lengths * (int(self.host_target_lengths.max()) + 1) + self.host_target_lengths
         return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]
 
     def num_target_tokens(self, rows: Tensor) -> int:
@@ -133,7 +136,7 @@ class SplitTensors:
 
     def times(self, rows: Tensor) -> tuple[int, int]:
         """Return the longest source and the largest number of labels (at least 1) among rows."""
-        return int(self.source_lengths[rows].max()), max(1, int(self.target_lengths[rows].max()))
+        return int(self.host_source_lengths[rows].max()), max(1, int(self.host_target_lengths[rows].max()))
 
 
 def pads_of(source: Vocabulary, target: Vocabulary) -> tuple[int, int]:

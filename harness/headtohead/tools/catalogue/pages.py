@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headtohead.tools.catalogue.content import FAMILIES, CatalogueEntry
+from headtohead.tools.catalogue.kernels import kernels_page
 from headtohead.tools.catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
 from headtohead.tools.rendering import environment, tidy_markdown
 
@@ -35,6 +36,8 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
     for family, members in families.items():
         page = templates.get_template("family.md.j2").render(family=family, title=TITLES[family], entries=members)
         files[f"{family}.md"] = tidy_markdown(page)
+    names = {family: sorted(entry.name for entry in members) for family, members in families.items()}
+    files["kernels.md"] = kernels_page(names.get("attention", ()), names.get("positional", ()))
     for entry in entries:
         files |= {f"pictures/{file}": picture for file, picture in entry.pictures.items()}
     return files

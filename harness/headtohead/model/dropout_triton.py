@@ -1,0 +1,65 @@
+"""The Triton kernel of ``dropout_kernel.py``; Triton's interpreter verifies it against the CPU bit for bit."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from headtohead.model import dropout as cpu
+
+BLOCK = 1024
+
+GAMMA = tl.constexpr(cpu.GAMMA)
+FIRST, SECOND = tl.constexpr(cpu.FIRST), tl.constexpr(cpu.SECOND)
+
+
+def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:
+    """Return ``x`` with dropout; arguments as in ``FusedDropout``."""
+    start, lead, queries, keys = numbers
+    x = x.contiguous()
+    out, members = torch.empty_like(x), starts.numel()
+    count = x.numel() // members
+    own = int(low.numel() > 1), int(scale.numel() > 1)
+    grid = (triton.cdiv(count, BLOCK), members)
+    wide = tl.float64 if x.dtype == torch.float64 else tl.float32
+    _kernel[grid](x, out, starts, low, scale, *own, start, lead, count, queries, max(keys, 1), bool(keys), wide, BLOCK)
+    return out
+
+
+@triton.jit(do_not_specialize=["start", "lead", "count", "queries", "keys"])  # type: ignore[untyped-decorator]
+def _kernel(
+    x: tl.tensor,
+    out: tl.tensor,
+    starts: tl.tensor,
+    low: tl.tensor,
+    scale: tl.tensor,
+    low_stride: tl.constexpr,
+    scale_stride: tl.constexpr,
+    start: tl.tensor,
+    lead: tl.tensor,
+    count: tl.tensor,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    transposed: tl.constexpr,
+    wide: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    member = tl.program_id(1).to(tl.int64)
+    index = tl.program_id(0) * block + tl.arange(0, block)
+    inside = index < count
+    number = index
+    if transposed:
+        cell = index % (queries * keys)
+        number = index - cell + cell % keys * queries + cell // keys
+    number += lead
+    word = (number // 4).to(tl.uint64) * GAMMA + tl.load(starts + member).to(tl.uint64) + start.to(tl.uint64)
+    word = (word ^ (word >> 30)) * FIRST
+    word = (word ^ (word >> 27)) * SECOND
+    word = word ^ (word >> 31)
+    bits = (word >> (number % 4 * 16).to(tl.uint64)).to(tl.int16)
+    kept = bits >= tl.load(low + member * low_stride)
+    values = tl.load(x + member * count + index, mask=inside).to(wide)
+    factor = tl.where(kept, tl.load(scale + member * scale_stride).to(wide), 0.0)
+    tl.store(out + member * count + index, (values * factor).to(out.dtype.element_ty), mask=inside)

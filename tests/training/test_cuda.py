@@ -1,0 +1,180 @@
+"""Layouts and kernels of CUDA, forced on the CPU: padding and kernels change no result."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from headtohead.model import attention, loss
+from headtohead.model.cuda import ALIGNED, AttentionKernel, aligned_mask, cuda_layout
+from headtohead.model.precision import products_of
+from headtohead.training.cuda import configure
+from headtohead.training.optimise import gradient_norms
+
+from . import test_backends
+from .test_backends import training
+
+STEPS = 4
+
+
+def trained(kind: str, **options: Any) -> list[Tensor]:
+    stack = training(kind, precision="float64", **options)
+    for batch in itertools.islice(stack._batches(), STEPS):
+        stack._step(batch)
+    return [*(parameter.detach() for parameter in stack.parameters), stack.loss_sums]
+
+
+NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
+    "two": [{"train": {"label_smoothing": 0.1}}, {"positional": "t5-relative"}],
+    "masks": [{"positional": "alibi"}, {"masking": "window"}, {"model": {"mask_value": "-1e9"}}],
+    "grouped": [{"attention": "grouped-query"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernels", "pieces"),
+    [
+        ("two", {"math"}, 1),
+        ("unlike", {"math"}, 2),
+        ("two without dropout", {"math"}, 1),
+        ("two without dropout", {"efficient"}, 2),
+        ("masks without dropout", {"efficient"}, 1),
+        ("grouped without dropout", {"efficient"}, 1),
+    ],
+)
+def test_the_cuda_layout_trains_the_same_weights(
+    kind: str, kernels: set[str], pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, raws in NO_DROPOUT.items():
+        own = [{**raw, "model": {**raw.get("model", {}), "dropout": 0.0}} for raw in raws]
+        monkeypatch.setitem(test_backends.KINDS, f"{name} without dropout", own)
+    expected = trained(kind, num_microbatches=pieces)
+    seen = set()
+
+    def kernel(dtype: torch.dtype, key: int, value: int, sentences: int, drops: bool) -> AttentionKernel:
+        """Use the efficient kernel in float64, where CUDA has none."""
+        name = "math" if drops or kernels == {"math"} else "efficient"
+        seen.add(name)
+        return AttentionKernel(name, "")
+
+    monkeypatch.setattr(attention, "attention_kernel", kernel)
+    monkeypatch.setattr(loss, "LARGE_VOCABULARY", 1)
+    with cuda_layout():
+        found = trained(kind, num_microbatches=pieces)
+    assert seen == kernels
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("keys", [3, 8, 13, 16])
+@pytest.mark.parametrize("lead", [(1, 1), (6, 1), (6, 2)])
+def test_padding_a_mask_aligns_its_strides_and_changes_no_value(keys: int, lead: tuple[int, int]) -> None:
+    mask = torch.randn(*lead, 5, keys, dtype=torch.float64, requires_grad=True)
+    for table in (mask, mask[..., : keys - 1], mask[:1].expand(6, 2, 5, keys)):
+        aligned = aligned_mask(table)
+        assert aligned.stride(-1) == 1
+        assert not any(stride % ALIGNED for stride in aligned.stride()[:-1])
+        assert torch.equal(aligned, table)
+    assert torch.autograd.grad(aligned_mask(mask).sum(), mask)[0].eq(1).all()
+
+
+@pytest.mark.parametrize("vocab", [40, 43])
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight = torch.randn(2, 6, 4).double(), torch.randn(2, vocab, 4).double()
+    weight = (weight.transpose(1, 2) if tied else weight.transpose(1, 2).contiguous()).requires_grad_()
+    labels, count = torch.randint(0, vocab, (2, 6)), torch.full((2,), 6.0).double()
+    products: list[tuple[int, ...]] = []
+    bmm = torch.bmm
+
+    def watched(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+        products.extend(x.stride()[:-1] for x in (b, out) if x is not None and x.shape[-1] == vocab and not tied)
+        return bmm(a, b) if out is None else bmm(a, b, out=out)
+
+    expected = loss.loss_gradients(hidden, weight, None, labels, count)
+    monkeypatch.setattr(torch, "bmm", watched)
+    with cuda_layout():
+        found = loss.loss_gradients(hidden, weight, None, labels, count)
+    assert all(stride % ALIGNED == 0 for strides in products for stride in strides)
+    assert tied or products
+    assert found.weight is not None
+    assert expected.weight is not None
+    torch.testing.assert_close((found.losses, found.weight), (expected.losses, expected.weight))
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Return a function that imports a script of ``benchmarks/``."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("kind", ["two", "relative"])
+def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
+    with cuda_layout():
+        expected, stack = test_backends.train(training(kind)), training(kind)
+        replays = test_backends.replayed(stack)
+        assert test_backends.same(test_backends.train(stack), expected)
+    assert replays() > 0
+
+
+def test_a_step_has_few_operations_and_none_that_the_host_waits_for(benchmark: Callable[[str], ModuleType]) -> None:
+    """``benchmarks/gpu.py --dry`` counts on the device meta, which has no values that the host could read."""
+    budget = benchmark("budget")
+    alone, many = (budget.step_budget(budget.SIZES[0], members, [{"model": {"dropout": 0.1}}]) for members in (1, 256))
+    assert sum(alone.operations.values()) <= 245
+    assert sum(many.operations.values()) <= 335
+    assert alone.operations["dropout"] == 24
+    assert many.bytes > 100 * alone.bytes
+
+
+def test_the_norms_of_members_are_those_of_a_loop() -> None:
+    gradients = [torch.randn(3, 4, 5), torch.randn(3, 1, 7), torch.randn(3, 2)]
+    expected = [sum(float(g[member].double().square().sum()) for g in gradients) ** 0.5 for member in range(3)]
+    with cuda_layout():
+        assert gradient_norms(gradients).tolist() == pytest.approx(expected, rel=1e-6)
+
+
+KERNELS = ("cudnn", "flash", "mem_efficient", "math")
+PRODUCTS = torch.backends.cuda.matmul
+
+
+@pytest.fixture
+def process_settings() -> Iterator[None]:
+    """Restore torch's settings of CUDA after a test."""
+    kernels = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in KERNELS}
+    reduces, precision = PRODUCTS.allow_bf16_reduced_precision_reduction, PRODUCTS.fp32_precision
+    yield
+    for name, value in kernels.items():
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(value)
+    PRODUCTS.allow_bf16_reduced_precision_reduction, PRODUCTS.fp32_precision = reduces, precision
+
+
+@pytest.mark.usefixtures("process_settings")
+@pytest.mark.parametrize(("precision", "products"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+def test_only_tf32_rounds_the_factors_of_float32_products(precision: str, products: str) -> None:
+    """The setting of another model in the same process has no effect."""
+    PRODUCTS.fp32_precision = "ieee" if products == "tf32" else "tf32"
+    weight = SimpleNamespace(device=torch.device("cuda"))
+    config = training("plain", precision=precision).config
+    model: Any = SimpleNamespace(config=config, target_embedding=SimpleNamespace(weight=weight))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*CUDA is not available.*")
+        products_of(model)
+    assert PRODUCTS.fp32_precision == products
+
+
+@pytest.mark.usefixtures("process_settings")
+def test_cudnn_and_flash_attention_are_disabled() -> None:
+    configure()
+    enabled = {name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
+    assert enabled == {"mem_efficient", "math"}

@@ -1,6 +1,6 @@
 """Correctness and speed of training on a GPU.
 
-    python benchmarks/gpu.py [--out docs/internals/tables/gpu.md] [--compile]
+    python benchmarks/gpu.py [--out benchmarks/results/gpu.md] [--compile]
 
 1. Eight steps of a stack on the GPU, eager, replayed as CUDA graphs and (``--compile``) compiled,
    in float64, float32 and bfloat16, against the CPU in float64; also for a stack of unlike runs

@@ -1,6 +1,6 @@
 """Cost and gain of torch.compile on a CPU: the speed-up, and the number of steps after which it pays.
 
-    python benchmarks/compiled.py [--out docs/internals/tables/compiled.md] [--size NAME ...]
+    python benchmarks/compiled.py [--out FILE] [--size NAME ...]
 
 Eager and compiled gradients (``training/compiled.py``) of the same batch alternate; the table shows
 processor time on one thread. Before that, the script compares the gradients in the same precision.

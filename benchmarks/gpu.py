@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py --dry
     python benchmarks/gpu.py --part 1
-    python benchmarks/gpu.py --part 2 --out docs/internals/tables/gpu.md
+    python benchmarks/gpu.py --part 2 --out benchmarks/results/gpu.md
     python benchmarks/gpu.py --part 3
 
 ``--dry`` prints the operations and bytes of a training step, without a GPU (budget.py).

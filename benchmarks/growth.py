@@ -5,8 +5,8 @@
 1. Training step against the members of the stack, the width of the model (with a feed-forward width
    four times as large) and the length of the sentences; the points of a panel alternate.
 2. Data preparation without a cache, including reading the file, against random pairs of --file.
-3. h2h plan, status and report against the runs of a study, from the table of
-   benchmarks/large_study.py in docs/internals/performance.md.
+3. h2h plan, status and report against the runs of a study, from the table in
+   benchmarks/results/large_study.md.
 
 The script fits time ~ n^k by least squares on the logarithms and prints k with its standard error,
 and k between the last two points, where constant costs matter least. One CPU thread. --points FILE
@@ -43,7 +43,7 @@ from headtohead.figures.style import INK, MARKERS, PALETTE, drawing, to_png
 from headtohead.plugins.registry import current
 from headtohead.training.memory import keep_freed_memory
 
-PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
+LARGE_STUDY = Path(__file__).parent / "results" / "large_study.md"
 PANELS = {
     "members": "members of a stack",
     "width": "width of the model",
@@ -112,7 +112,7 @@ def main() -> None:
             curves.append(preparing(options.file, [n for n in PAIRS if n <= options.largest]))
     if options.points:
         options.points.write_text(json.dumps([asdict(curve) for curve in curves], indent=1))
-    curves += commands(PAGE.read_text(encoding="utf-8"))
+    curves += commands(LARGE_STUDY.read_text(encoding="utf-8"))
     print(
         f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32; "
         f"medians of {options.rounds} rounds\n"
@@ -185,7 +185,7 @@ def commands(page: str) -> list[Curve]:
     """Return the curves of the table that benchmarks/large_study.py printed."""
     rows = re.findall(r"^\| (plan|status|report) \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
     if not rows:
-        raise SystemExit("docs/internals/performance.md has no table of benchmarks/large_study.py")
+        raise SystemExit("benchmarks/results/large_study.md has no table of benchmarks/large_study.py")
     return [
         Curve(
             "runs",

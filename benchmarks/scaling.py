@@ -7,7 +7,7 @@ A worker is a GPU, or the cores of a stack on a CPU. The throughput comes from
 
 1. the results.csv of reports of finished studies: seconds of each stack from its start to its last
    score, as measured by its worker;
-2. the table that `python benchmarks/gpu.py --part 2 --out docs/internals/tables/gpu.md` writes on a machine with a
+2. the table that `python benchmarks/gpu.py --part 2 --out benchmarks/results/gpu.md` writes on a machine with a
    GPU: milliseconds per step times the steps of a run. Without the table its rows are "not measured".
 
 The estimate distributes stacks over workers in rounds, each as long as a stack:
@@ -30,7 +30,7 @@ RESULTS = [
     ROOT / "reports" / name / "results.csv"
     for name in ("masks-what-they-protect", "positions-fixed-or-learned", "tatoeba-heads")
 ]
-GPU = ROOT / "docs" / "internals" / "tables" / "gpu.md"
+GPU = ROOT / "benchmarks" / "results" / "gpu.md"
 BEGIN, END = "<!-- benchmarks/scaling.py -->", "<!-- end -->"
 NOT_MEASURED = "not measured"
 

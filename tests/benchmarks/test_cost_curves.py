@@ -1,4 +1,4 @@
-"""Cost curves: the fit, the measurement, and the table in the page."""
+"""Cost curves: the fit, the measurement, and the table of large studies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "performance.md"
+LARGE_STUDY = Path(__file__).parents[2] / "benchmarks" / "results" / "large_study.md"
 TABLE = """
 | command | runs | wall, s | processor, s | memory, MiB | growth |
 |---|---:|---:|---:|---:|---:|
@@ -34,7 +34,7 @@ def test_the_fit_returns_the_exponent_of_a_power_and_that_of_the_last_points(gro
     assert not_a_power.last > not_a_power.exponent
 
 
-def test_the_cost_of_commands_comes_from_the_page(growth: ModuleType) -> None:
+def test_the_cost_of_commands_comes_from_the_results_of_large_studies(growth: ModuleType) -> None:
     plan, status = growth.commands(TABLE)
     assert (plan.name, list(plan.numbers), list(plan.processor), list(plan.wall)) == (
         "h2h plan",
@@ -43,7 +43,7 @@ def test_the_cost_of_commands_comes_from_the_page(growth: ModuleType) -> None:
         [4, 9],
     )
     assert list(status.numbers) == [100, 1000]
-    curves = growth.commands(PAGE.read_text(encoding="utf-8"))
+    curves = growth.commands(LARGE_STUDY.read_text(encoding="utf-8"))
     assert [curve.name for curve in curves] == ["h2h plan", "h2h status", "h2h report"]
     assert all(list(curve.numbers) == [100, 1000, 10_000] for curve in curves)
     with pytest.raises(SystemExit, match="no table"):

@@ -18,7 +18,7 @@ ALIGNED = 16
 """On a CPU, row strides are multiples of this many numbers: 64 bytes in float32."""
 
 WIDE = 512
-"""Number of columns from which alignment is faster (docs/internals/performance.md)."""
+"""Number of columns from which alignment is faster (benchmarks/results/kernels.md)."""
 
 
 def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None) -> Tensor:

@@ -31,7 +31,7 @@ SHORT = 24 * 24
 MANY = 64
 """Number of heads, over members and batch, from which two batched products are faster.
 
-Up to 2.1 times as fast as the fused kernel, forward and backward (docs/internals/performance.md).
+Up to 2.1 times as fast as the fused kernel, forward and backward (benchmarks/results/kernels.md).
 """
 
 

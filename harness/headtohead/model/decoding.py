@@ -17,7 +17,7 @@ __all__ = ["active_indices", "greedy", "is_causal", "longest_target", "require_a
 WORTH_LEAVING = 0.85
 """Finished sentences leave the batch once at most this share of it is active.
 
-Measured in docs/internals/performance.md.
+Measured in benchmarks/results/translate.md.
 """
 
 

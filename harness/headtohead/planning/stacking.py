@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_CPU_NUMBERS = 27_000_000
 """Numbers (weights and activations) of all members above which a larger stack is slower on a CPU.
 
-Measured (docs/internals/performance.md): with 0.02 and 0.4 million numbers per member, more members
+Measured (benchmarks/results/processes.md): with 0.02 and 0.4 million numbers per member, more members
 were faster, up to 36; 4 members of 7 million were as fast as separate runs, and 2 members of 18
 million were 2 to 5 % slower.
 """
@@ -48,7 +48,7 @@ OWN_STACK_NUMBERS = 2_500_000
 """Numbers of a variant's runs from which they get a stack of their own on a CPU.
 
 Members of other variants would not make such a stack faster, and per-member tables cost 10 %
-(docs/internals/performance.md).
+(benchmarks/results/cuts.md).
 """
 
 

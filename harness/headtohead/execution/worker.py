@@ -229,7 +229,6 @@ class Worker:
                 )
                 self._announce_end(index, states.DIVERGED)
                 return
-            run.set_state(states.RUNNING, step=evaluation.step)
             self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)
 
     def _finish(self) -> None:

@@ -86,7 +86,8 @@ def read_progress(folder: Path) -> ExperimentProgress:
 
 def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
     status, state = observe(directory)
-    step, pace = _pace(directory / METRICS) if state == states.RUNNING else (0, None)
+    trained = state == states.RUNNING or state in states.ABNORMAL
+    step, pace = _pace(directory / METRICS) if trained else (0, None)
     step = max(step, status.step)
     pace = pace or _pace_from_start(status, step)
     left = pace * (status.steps - step) if pace and status.steps and state == states.RUNNING else None

@@ -217,8 +217,7 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
     """
     norms: Sequence[Tensor]
     if owners is None and len(gradients[0]) > 1 and on_cuda(gradients[0]):
-        # A copy costs less than a launch per parameter. torch.split_with_sizes_copy could write clipped gradients back,
-        # but copies addresses from host memory, which is not valid when a captured step is replayed.
+        # A copy costs less than a launch per parameter.
         joined: Tensor = torch.linalg.vector_norm(torch.cat([g.flatten(1) for g in gradients], dim=1), dim=1)
         return joined
     if owners is None and len(gradients[0]) == 1:
@@ -254,6 +253,8 @@ def clip_gradients(
     if len(factors) == 1:
         torch._foreach_mul_(gradients, factors[0])
         return norms
+    # torch.split_with_sizes_copy of joined gradients would be a single launch, but copies addresses from host memory,
+    # which is not valid when a captured step is replayed.
     for number, gradient in enumerate(gradients):
         own_factors = (
             factors

@@ -253,6 +253,8 @@ def clip_gradients(
     if len(factors) == 1:
         torch._foreach_mul_(gradients, factors[0])
         return norms
+    # torch.split_with_sizes_copy of joined gradients would be a single launch, but copies addresses from host memory,
+    # which is not valid when a captured step is replayed.
     for number, gradient in enumerate(gradients):
         own_factors = (
             factors

@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--sizes", nargs="+", metavar="NAME", help="default: all")
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -126,6 +127,8 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     sizes = [quickstart(), *(tatoeba(options.file, options.pairs, options.epochs) if options.file else ())]
     for size in sizes:
+        if options.sizes and size.name not in options.sizes:
+            continue
         print(row(size, options.rounds), flush=True)
 
 

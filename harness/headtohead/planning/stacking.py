@@ -24,12 +24,12 @@ from headtohead.schema.run_config import RunConfig
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan, PlannedRun
 
-MAX_CPU_NUMBERS = 27_000_000
-"""Numbers (weights and activations) of all members above which a larger stack is slower on a CPU.
+MAX_CPU_NUMBERS = 18_000_000
+"""Numbers (weights and activations without logits) of all members above which a larger stack is slower on a CPU.
 
-Measured (benchmarks/results/processes.md): with 0.02 and 0.4 million numbers per member, more members
-were faster, up to 36; 4 members of 7 million were as fast as separate runs, and 2 members of 18
-million were 2 to 5 % slower.
+Logits are computed in chunks, so their number does not grow with the stack. Measured (benchmarks/results/processes.md,
+small_models.md): with 0.02 to 0.4 million numbers per member, more members were faster, up to 32; 4 members of 4.5
+million were as fast as separate runs, and 2 members of 10 million were 2 to 5 % slower.
 """
 
 MAX_MEMBERS = {"cpu": 64, "cuda": 128}
@@ -103,10 +103,17 @@ def machine_name(device: str) -> str:
 
 def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     """Return the approximate number of activations of a member in a training step."""
-    model, train = config.model, config.train
-    tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
-    inside = sum(_layers(config)) * (10 * model.d_model + model.d_ff)
-    return tokens * (inside + vocab_sizes(config, source_words, target_words).target)
+    return _tokens(config) * (_inside(config) + vocab_sizes(config, source_words, target_words).target)
+
+
+def _tokens(config: RunConfig) -> int:
+    train = config.train
+    return train.batch_tokens if train.batch_size is None else train.batch_size * 16
+
+
+def _inside(config: RunConfig) -> int:
+    """Return the approximate number of activations per token, without logits."""
+    return sum(_layers(config)) * (10 * config.model.d_model + config.model.d_ff)
 
 
 def _layers(config: RunConfig) -> tuple[int, int]:
@@ -161,7 +168,9 @@ def _sort_key(config: RunConfig) -> tuple[str, ...]:
 def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
     if device != "cpu":
         return MAX_MEMBERS["cuda"]
-    return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // _numbers(plan, run)))
+    variant = plan.by_slug[run.variant]
+    numbers = variant.counts.total + _tokens(variant.config) * _inside(variant.config)
+    return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // numbers))
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:

@@ -1,9 +1,10 @@
 """Cost and gain of torch.compile on a CPU: the speed-up, and the number of steps after which it pays.
 
-    python benchmarks/compiled.py [--out FILE] [--size NAME ...]
+    python benchmarks/compiled.py [--out FILE] [--size NAME ...] [--cache FOLDER]
 
 Eager and compiled gradients (``training/compiled.py``) of the same batch alternate; the table shows
 processor time on one thread. Before that, the script compares the gradients in the same precision.
+With ``--cache``, a second run of the script loads the compiled code of the first.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--size", action="append", help="only this size; repeatable")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--cache", type=Path, help="cache of compiled code; default: an empty one")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str((options.cache or Path(empty)).resolve())
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     lines = [
         f"torch {torch.__version__}, one thread, processor time; `python benchmarks/compiled.py`",
@@ -125,7 +133,4 @@ def _clear_gradients(stack: StackTraining) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        # An empty cache, so that the time to compile is measured.
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        main()
+    main()

@@ -1,12 +1,13 @@
 """The gradients of a batch shape as a single compiled graph.
 
 The operations from a batch to its gradients are traced, including the backward pass, and passed to
-``torch.compile``. There are no graph breaks, and each shape is compiled once. torch caches compiled
-code on disk, so later stacks of the same shape load it.
+``torch.compile``. There are no graph breaks, and each shape is compiled once. torch keeps compiled code
+in headtohead's cache folder, so later stacks of the same shape load it, in any process and study.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from headtohead.data import cache_root
 from headtohead.model.attention_context import all_assumed
 from headtohead.model.transformer import Transformer
 from headtohead.training.backends import PAYS, BatchShape, Owned, compare, first_line
@@ -56,6 +58,7 @@ class Compiled:
     """
 
     def __init__(self, planned: Mapping[tuple[int, int, int], int], log: Callable[[str], None]) -> None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_root() / "compiled"))
         self.planned, self.log = planned, log
         self.fell_back = False
         self.compiled: dict[BatchShape, Callable[..., Any]] = {}

@@ -53,11 +53,11 @@ def test_the_cost_of_commands_comes_from_the_results_of_large_studies(growth: Mo
 @pytest.mark.slow
 def test_the_time_of_a_step_grows_with_members_and_length(growth: ModuleType) -> None:
     size = growth.SIZES[0]
-    members = growth.curve("members", size.name, {n: (size, n) for n in (1, 16)}, rounds=2)
+    members = growth.curve("members", size.name, {n: (size, n) for n in (1, 16)}, rounds=5)
     assert list(members.numbers) == [1, 16]
     # Less than in proportion, which is the purpose of stacks.
     assert members.processor[0] < members.processor[1] < 12 * members.processor[0]
-    (length,) = (curve for curve in growth.steps(2, 32, {}) if curve.panel == "length")
+    (length,) = (curve for curve in growth.steps(5, 32, {}) if curve.panel == "length")
     assert list(length.numbers) == [4, 8, 16, 32]
     assert length.processor[-1] > 1.5 * length.processor[0]
 

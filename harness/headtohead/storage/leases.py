@@ -80,7 +80,8 @@ class Lease:
     """The right of this process to write run directories, until ``release`` or the end of the process.
 
     Args:
-        runs: The run directories. The process holds the leases of all of them or of none.
+        runs: The run directories. The process holds the leases of all of them or of none. Only one thread of it may
+            enter `held`.
     """
 
     def __init__(self, *runs: Path) -> None:

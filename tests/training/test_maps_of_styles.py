@@ -35,6 +35,23 @@ def maps_of(attention, positional="sinusoidal"):
     return probe_maps(model, data, "ba da fa", "fao dao bao", 6)[1]
 
 
+@pytest.mark.parametrize("target", ["fao dao bao", None], ids=["given", "own-translation"])
+def test_the_maps_of_a_member_are_those_of_its_own_model(target):
+    subject = Subject(tiny_config("rotary", "split-heads"))
+    data, config = subject.data, subject.config
+    sizes = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(config, (1, 2, 3), *sizes).double().eval()
+    found = probe_maps(model, data, "ba da fa", target, 6)
+    for member, maps in enumerate(found):
+        alone = Transformer(config, (9,), *sizes).double().eval()
+        alone.load_member(0, model.member_state(member))
+        (expected,) = probe_maps(alone, data, "ba da fa", target, 6)
+        assert maps.record["target_tokens"] == expected.record["target_tokens"]
+        for role in ROLES:
+            np.testing.assert_allclose(maps.weights[role], expected.weights[role], atol=1e-6)
+    assert not np.allclose(found[0].weights["encoder"], found[1].weights["encoder"])
+
+
 KINDS = {
     "split-heads": ("distribution", 4),
     "multi-query": ("distribution", 4),

@@ -111,6 +111,15 @@ def test_members_that_are_slower_in_a_stack_are_not_stacked(plan):
     assert sizes_of(arranged(found, workers=2, most=2)) == [2] * 4
 
 
+def test_logits_do_not_make_stacks_smaller(plan):
+    few, many = (
+        sizes_of(arranged(plan("", f"quirks.min_vocab_size={rows}", "train.batch_tokens=512", seeds=64), workers=2))
+        for rows in (200, 5000)
+    )
+    assert many == few
+    assert max(many) > 15
+
+
 def test_measured_stack_sizes_are_cached_per_machine(tmp_path):
     assert load_stack_sizes(tmp_path, "cpu") == {}
     files.write_json(tmp_path / "stack-sizes.json", {machine_name("cpu"): {"a": 4}, "other": {"a": 9}})

@@ -4,12 +4,10 @@ import math
 import statistics
 
 import pytest
-import scipy.special
 import scipy.stats
 
 from headtohead.analysis.contrasts import OTHER_DATA, families, incomplete
 from headtohead.analysis.study import analyse, upper_bound_verdicts
-from headtohead.statistics.paired_tests import minimum_detectable_effect
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import data_config
 
@@ -34,7 +32,7 @@ def test_holm_correction_applies_within_each_family_of_contrasts(quickstart):
     frames = load_frames(quickstart)
     for family in (families(frames, METRIC).variants, families(frames, METRIC).factors):
         smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
-        assert smallest.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
+        assert smallest.judgement.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
 
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
@@ -59,43 +57,55 @@ def test_known_effects_are_detected_with_their_sign(quickstart):
     assert found["masking: causal − padding-causal"].verdict == "worse"
     inconclusive = found["attention: independent-heads − split-heads"]
     assert inconclusive.verdict == "inconclusive"
-    assert inconclusive.verdict_text.startswith("inconclusive (MDE 0.0")
+    assert inconclusive.verdict_text == "inconclusive"
 
 
-def test_the_minimum_detectable_effect_uses_the_first_step_of_holm(quickstart):
-    tested = families(load_frames(quickstart), METRIC)
+def test_the_interval_at_the_holm_step_excludes_zero_if_and_only_if_the_difference_is_significant(quickstart):
+    frames = load_frames(quickstart)
+    tested = families(frames, METRIC)
     for family in (tested.variants, tested.factors):
-        for contrast in family.contrasts:
-            expected = minimum_detectable_effect(contrast.paired.sd, 6, family.tested)
-            assert contrast.mde == pytest.approx(expected)
+        ordered = sorted(family.contrasts, key=lambda contrast: contrast.paired.p)
+        stopped = None
+        for step, contrast in enumerate(ordered):
+            level = stopped or 1 - 0.05 / (family.tested - step)
+            if not contrast.judgement.significant:
+                stopped = level
+            interval = contrast.judgement.interval
+            assert interval.level == pytest.approx(level)
+            assert (interval.low <= 0 <= interval.high) == (not contrast.judgement.significant)
 
 
-def test_a_contrast_in_two_families_has_one_minimum_detectable_effect(made, tmp_path):
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"]},
-        excluded=[{"axes": {"positional": "rotary", "attention": "single"}, "reason": "no"}],
-        maps=False,
-    )
-    folder = made.write_study(tmp_path, study)
+def write_margin(folder, value, since):
     file = folder / "experiment.json"
     record = json.loads(file.read_text())
-    record["contrasts"] = [
-        contrast for contrast in record["contrasts"] if contrast["kind"] == "variant" or contrast["value"] == "rotary"
-    ]
+    record["margins"] = {METRIC: {"value": value, "since": since}}
     file.write_text(json.dumps(record))
-    frames = load_frames(folder)
-    variants, factors = families(frames, METRIC).variants, families(frames, METRIC).factors
-    (factor,) = factors.contrasts
-    variant = by_name(variants)["rotary · split-heads − baseline"]
-    assert factor.pairs == variant.pairs
-    assert (variants.tested, factors.tested) == (2, 1)
-    differences = [
-        frames.scores(factor.left + "-split-heads", METRIC)[seed] - frames.scores(frames.baseline, METRIC)[seed]
-        for seed in range(1, 7)
-    ]
-    sd = statistics.stdev(differences)
-    expected = scipy.special.nctdtrinc(5, 0.2, scipy.stats.t.ppf(1 - 0.05 / 2 / 2, 5)) * sd / 6**0.5
-    assert factor.mde == variant.mde == pytest.approx(expected, rel=1e-5)
+    return load_frames(folder)
+
+
+def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_significant(made, tmp_path):
+    folder = made.write_study(tmp_path, made.Study(maps=False))
+    plain = by_name(families(load_frames(folder), METRIC).factors)
+    assert "equivalent" not in {contrast.verdict for contrast in plain.values()}
+    found = by_name(families(write_margin(folder, 0.05, "2026-01-05T10:00:00Z"), METRIC).factors)
+    attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
+    assert (attention.verdict, attention.reason) == ("equivalent", None)
+    assert attention.verdict_text == "equivalent within 0.050"
+    assert rotary.verdict == "equivalent"
+    assert rotary.reason.startswith("the difference is significant (Holm p < 0.001)")
+    assert found["positional: none − sinusoidal"].verdict == "worse"
+    assert found["masking: causal − padding-causal"].verdict == "worse"
+    for contrast in found.values():
+        test = contrast.judgement.equivalence
+        inside = test.interval.low > -0.05 and test.interval.high < 0.05
+        assert inside == (contrast.verdict == "equivalent")
+
+
+@pytest.mark.parametrize(("since", "late"), [("2026-01-05T10:00:15Z", False), ("2026-01-05T10:00:16Z", True)])
+def test_a_margin_that_is_set_after_results_existed_is_labelled(made, tmp_path, since, late):
+    folder = made.write_study(tmp_path, made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False))
+    (contrast,) = families(write_margin(folder, 0.5, since), METRIC).variants.contrasts
+    assert contrast.verdict_text == "equivalent within 0.500" + " (margin set after results existed)" * late
 
 
 def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_path):
@@ -122,7 +132,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
     assert found.paired.sd == pytest.approx(statistics.stdev(differences))
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.pairs) == 2
-    assert found.reason == "1 of 3 settings equal by construction, excluded"
+    assert found.reason == "1 of 3 settings same by construction, excluded"
 
 
 def test_a_lower_loss_is_better(quickstart):
@@ -160,7 +170,7 @@ def test_a_factor_has_no_verdict_while_a_variant_of_it_is_not_ranked(messy):
 def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
     family = families(load_frames(messy), METRIC).variants
     contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
-    assert contrast.reason == "equal by construction"
+    assert contrast.verdict == "same by construction"
     assert contrast.paired is None
     assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
 
@@ -218,8 +228,8 @@ def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
     family = families(frames, METRIC).variants
     assert family.tested == 0
     for contrast in family.contrasts:
-        assert math.isnan(contrast.holm_p)
-        assert contrast.verdict == ""
+        assert math.isnan(contrast.judgement.holm_p)
+        assert contrast.verdict == "no verdict"
         assert contrast.reason == "one seed: no test"
 
 
@@ -232,7 +242,7 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path
     found = by_name(families(load_frames(made.write_study(tmp_path, study)), METRIC).factors)
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
-    assert constant.verdict == ""
+    assert constant.verdict == "no verdict"
     assert constant.paired.mean == -1.0
     assert "the interval is a point" in constant.reason
     assert "too few seeds" in constant.reason
@@ -247,7 +257,7 @@ def test_a_saturated_difference_has_a_verdict_with_enough_seeds(made, tmp_path):
     )
     (contrast,) = families(load_frames(made.write_study(tmp_path, study)), METRIC).factors.contrasts
     assert contrast.verdict == "worse"
-    assert contrast.holm_p == 2 / 64
+    assert contrast.judgement.holm_p == 2 / 64
 
 
 def test_the_upper_bound_is_checked_without_padding(made, tmp_path):

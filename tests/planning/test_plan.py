@@ -459,3 +459,24 @@ def short_table(broken=False):
             return {"short": Short}
 
     return Planted()
+
+
+def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
+    def stored(text, date):
+        monkeypatch.setattr("headtohead.planning.plan.now", lambda: date)
+        planned = plan(text)
+        record = planned.record().to_json()
+        planned.directory.mkdir(parents=True, exist_ok=True)
+        (planned.directory / "experiment.json").write_text(json.dumps(record))
+        return record["margins"]
+
+    first, second = "2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z"
+    number = "margin: 0.02\nseeds: 1"
+    mapping = "margin: {test/exact_match: 0.02, test/bleu: 1}\nseeds: 1"
+    assert stored(number, first) == {"test/exact_match": {"value": 0.02, "since": first}}
+    assert stored(mapping, second) == {
+        "test/exact_match": {"value": 0.02, "since": first},
+        "test/bleu": {"value": 1.0, "since": second},
+    }
+    assert stored(number.replace("0.02", "0.03"), second) == {"test/exact_match": {"value": 0.03, "since": second}}
+    assert stored("seeds: 1", second) == {}

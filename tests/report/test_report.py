@@ -325,7 +325,7 @@ def test_failures_exclusions_reuse_and_equals_are_all_listed(incomplete):
         assert "earlier/none-split-heads-padding-causal-s1-" in text
         assert (
             "sinusoidal · split-heads · causal and sinusoidal · split-heads · "
-            "padding-causal are equal by construction: with right padding a causal decoder never sees "
+            "padding-causal are the same by construction: with right padding a causal decoder never sees "
             "a pad; they were trained once."
         ) in text
 

@@ -9,33 +9,40 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired
+from headtohead.statistics.verdicts import (
+    BETTER,
+    EQUIVALENT,
+    NO_VERDICT,
+    SAME,
+    UNTESTED,
+    WORSE,
+    Judgement,
+    Verdict,
+    judge,
+)
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, is_loss, label, show
-from headtohead.storage.records import ContrastRecord, FactorContrast, VariantContrast
-
-BETTER, WORSE, INCONCLUSIVE, IDENTICAL = "better", "worse", "inconclusive", "identical"
-EQUAL = "equal by construction"
-"""Reason of a contrast between variants that compute the same numbers."""
+from headtohead.storage.metrics import higher_is_better, is_loss, label, show, show_p
+from headtohead.storage.records import ContrastRecord, FactorContrast, MarginRecord, VariantContrast
 
 
 @dataclass(frozen=True)
 class Contrast:
     """A tested difference between two sides, paired by seed.
 
-    ``kind`` is ``variant``, ``factor`` or ``choice``. ``verdict`` is empty if no test is defined; ``reason``
-    is then the cause. ``spread`` is the smallest and the largest difference among the settings that a
+    ``kind`` is ``variant``, ``factor`` or ``choice``. ``judgement`` holds the tests, ``reason`` a note on the verdict
+    or why there is none. ``spread`` is the smallest and the largest difference among the settings that a
     factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
     among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's
-    block. ``num_excluded`` counts declared pairs that are equal by construction and do not enter the
-    average. ``mde`` is the minimum detectable effect; if several families test the same difference, that
-    of the largest family.
+    block. ``num_excluded`` counts declared pairs that are the same by construction and do not enter the
+    average. ``late_margin``: the margin was set or changed after results existed.
     """
 
     kind: str
@@ -47,15 +54,14 @@ class Contrast:
     within: str = ""
     seeds: tuple[int, ...] = ()
     paired: Paired | None = None
-    holm_p: float = math.nan
-    sign_flip_holm_p: float = math.nan
-    verdict: str = ""
+    verdict: Verdict = NO_VERDICT
+    judgement: Judgement = UNTESTED
     reason: str | None = None
     spread: tuple[float, float] | None = None
     settings_p: float = math.nan
     pairs: tuple[tuple[str, str], ...] = ()
     num_excluded: int = 0
-    mde: float = math.nan
+    late_margin: bool = False
 
     @property
     def detected(self) -> bool:
@@ -69,20 +75,14 @@ class Contrast:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict with the minimum detectable effect if it is inconclusive; without a verdict, the reason."""
-        if self.paired is None or not self.verdict:
-            return self.reason or ""
-        return self.verdict + (mde_text([self]) if self.verdict == INCONCLUSIVE else "")
+        """The verdict; with its margin if it is equivalent."""
+        equivalence = self.judgement.equivalence
+        if self.verdict != EQUIVALENT or equivalence is None:
+            return self.verdict
+        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{LATE_MARGIN * self.late_margin}"
 
 
-def mde_text(contrasts: Sequence[Contrast]) -> str:
-    """Return the minimum detectable effect, or the range of several, in parentheses."""
-    finite = [contrast for contrast in contrasts if math.isfinite(contrast.mde)]
-    if not finite:
-        return ""
-    ends = (min(contrast.mde for contrast in finite), max(contrast.mde for contrast in finite))
-    numbers = dict.fromkeys(show(end, finite[0].metric) for end in ends)
-    return f" (MDE {' to '.join(numbers)})"
+LATE_MARGIN = " (margin set after results existed)"
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,6 @@ class Family:
         """The smallest number of seeds with which a sign-flip p can pass Holm's first step."""
         return paired_tests.seeds_needed(self.tested)
 
-    @property
-    def mde(self) -> float:
-        """The minimum detectable effect in standard deviations of the paired difference."""
-        return paired_tests.minimum_detectable_effect(1.0, self.seeds, self.tested)
-
 
 class Families(NamedTuple):
     """The declared contrasts by family.
@@ -127,24 +122,18 @@ def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Fam
     families: dict[str, list[Contrast]] = {"variant": [], "factor": [], "choice": []}
     for declared in frames.record.contrasts:
         contrast = _untested(frames, declared, metric)
-        families[declared.kind].append(contrast if contrast.reason else _tested(frames, contrast, allow_partial))
-    largest: dict[Any, int] = {}
-    for family in families.values():
-        tested = sum(_has_p(contrast) for contrast in family)
-        for contrast in family:
-            key = _compared(frames, contrast)
-            largest[key] = max(largest.get(key, 0), tested)
-    return Families(
-        *(
-            _family([_with_mde(contrast, largest[_compared(frames, contrast)]) for contrast in family])
-            for family in families.values()
-        )
-    )
+        is_tested = contrast.verdict != SAME and not contrast.reason
+        families[declared.kind].append(_tested(frames, contrast, allow_partial) if is_tested else contrast)
+    margin = frames.record.margins.get(metric)
+    late = is_late(frames, margin) if margin else False
+    return Families(*(_family(family, margin.value if margin else None, late) for family in families.values()))
 
 
-def _compared(frames: Frames, contrast: Contrast) -> tuple[tuple[str, str], ...]:
-    """Return the trained variants that a contrast compares, in a canonical order."""
-    return tuple(sorted((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs))
+def is_late(frames: Frames, margin: MarginRecord) -> bool:
+    """Return whether the margin was set or changed after a result of the experiment existed."""
+    since = datetime.fromisoformat(margin.since)
+    rows = frames.runs[frames.runs["state"].isin(states.RESULTS)]
+    return any(datetime.fromisoformat(str(ended)) < since for ended in rows["ended"].dropna())
 
 
 def factor_differences(
@@ -241,7 +230,7 @@ def _loss_settings(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
 
 
 def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
-    """Return a contrast before its test; the pairs of a choice that are equal by construction count as zeros."""
+    """Return a contrast before its test; the pairs of a choice that are the same by construction count as zeros."""
     if isinstance(declared, FactorContrast):
         return _factor(frames, declared, metric)
     if isinstance(declared, VariantContrast):
@@ -249,7 +238,7 @@ def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast
     else:
         left, right = declared.name, ""
     contrast = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)
-    return contrast if distinct(frames, contrast.pairs) else replace(contrast, reason=EQUAL)
+    return contrast if distinct(frames, contrast.pairs) else replace(contrast, verdict=SAME)
 
 
 def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
@@ -269,12 +258,12 @@ def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
         return replace(contrast, reason="no two variants differ only in this axis")
     different = distinct(frames, pairs)
     if not different:
-        return replace(contrast, reason=EQUAL)
+        return replace(contrast, verdict=SAME)
     return replace(contrast, pairs=different, num_excluded=len(pairs) - len(different))
 
 
 def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of variants that are not equal by construction."""
+    """Return the pairs of variants that are not the same by construction."""
     return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
 
 
@@ -334,12 +323,13 @@ def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
     return "; ".join(texts[:2]) + more
 
 
-def _family(contrasts: Sequence[Contrast]) -> Family:
-    """Adjust the p-values of contrasts by Holm and set their verdicts."""
-    adjusted = paired_tests.holm([contrast.paired.p if contrast.paired else math.nan for contrast in contrasts])
-    flips = paired_tests.holm([contrast.paired.sign_flip_p if contrast.paired else math.nan for contrast in contrasts])
+def _family(contrasts: Sequence[Contrast], margin: float | None, late_margin: bool) -> Family:
+    """Judge contrasts as a family."""
+    better = bool(contrasts) and higher_is_better(contrasts[0].metric)
+    judgements = judge([contrast.paired for contrast in contrasts], margin=margin, higher_is_better=better)
     judged = tuple(
-        _with_verdict(contrast, p, flip) for contrast, p, flip in zip(contrasts, adjusted, flips, strict=True)
+        contrast if contrast.verdict == SAME else _judged(contrast, judgement, late_margin)
+        for contrast, judgement in zip(contrasts, judgements, strict=True)
     )
     tested = [len(contrast.seeds) for contrast in contrasts if _has_p(contrast)]
     return Family(judged, len(tested), min(tested, default=0))
@@ -349,39 +339,31 @@ def _has_p(contrast: Contrast) -> bool:
     return contrast.paired is not None and not math.isnan(contrast.paired.p)
 
 
-def _with_mde(contrast: Contrast, contrasts: int) -> Contrast:
-    paired = contrast.paired
-    if paired is None or paired.kind != "varied":
-        return contrast
-    mde = paired_tests.minimum_detectable_effect(paired.sd, paired.n, contrasts)
-    return replace(contrast, mde=mde)
-
-
-def _with_verdict(contrast: Contrast, p: float, flip: float) -> Contrast:
+def _judged(contrast: Contrast, judgement: Judgement, late_margin: bool) -> Contrast:
     if contrast.paired is None:
         return contrast
-    verdict, reason = _verdict(contrast.paired, p, contrast.metric)
-    excluded = f"{contrast.num_excluded} of {contrast.num_excluded + len(contrast.pairs)} settings {EQUAL}, excluded"
+    excluded = f"{contrast.num_excluded} of {contrast.num_excluded + len(contrast.pairs)} settings {SAME}, excluded"
+    notes = [contrast.reason, excluded * bool(contrast.num_excluded), _note(contrast.paired, judgement)]
     return replace(
         contrast,
-        holm_p=p,
-        sign_flip_holm_p=flip,
-        verdict=verdict,
-        reason="; ".join(filter(None, [contrast.reason, excluded * bool(contrast.num_excluded), reason])) or None,
+        verdict=judgement.verdict,
+        judgement=judgement,
+        reason="; ".join(filter(None, notes)) or None,
+        late_margin=late_margin,
     )
 
 
-def _verdict(result: Paired, p: float, metric: str) -> tuple[str, str | None]:
+def _note(result: Paired, judgement: Judgement) -> str | None:
+    """Return a note on a verdict that its numbers do not explain."""
     if result.kind == "single":
-        return "", "one seed: no test"
+        return "one seed: no test"
     if result.kind == "identical":
-        return IDENTICAL, "both sides have the same score in every seed"
-    if p <= ALPHA:
-        is_better = (result.mean > 0) == higher_is_better(metric)
-        return BETTER if is_better else WORSE, _CONSTANT if result.kind == "constant" else None
+        return "both sides have the same score in every seed"
+    if judgement.verdict == EQUIVALENT and judgement.significant:
+        return f"the difference is significant (Holm p {show_p(judgement.holm_p)}) and smaller than the margin"
     if result.kind == "constant":
-        return "", f"{_CONSTANT}; there are too few seeds for a verdict"
-    return INCONCLUSIVE, None
+        return f"{_CONSTANT}; there are too few seeds for a verdict" * (judgement.verdict == NO_VERDICT) or _CONSTANT
+    return None
 
 
 _CONSTANT = (

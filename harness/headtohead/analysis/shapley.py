@@ -22,9 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import (
-    EQUAL,
-    IDENTICAL,
-    INCONCLUSIVE,
     Contrast,
     Families,
     Family,
@@ -35,6 +32,7 @@ from headtohead.analysis.contrasts import (
 )
 from headtohead.statistics.paired_tests import Paired, paired_differences, rounded
 from headtohead.statistics.shapley import permutation_error
+from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE, SAME
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import label
 from headtohead.storage.records import ChoiceContrast, PathRecord
@@ -78,7 +76,7 @@ class ShapleyValue:
     @property
     def equal_by_construction(self) -> bool:
         """Whether the choice has no effect in any permutation, by construction."""
-        return self.contrast.reason == EQUAL
+        return self.contrast.verdict == SAME
 
     @property
     def mixed(self) -> bool:
@@ -263,7 +261,10 @@ def _scaled(contrast: Contrast, fraction: float) -> Contrast:
         low=fraction * paired.low,
         high=fraction * paired.high,
     )
-    return replace(contrast, paired=scaled, mde=fraction * contrast.mde)
+    interval = contrast.judgement.interval
+    if interval is not None:
+        interval = replace(interval, low=fraction * interval.low, high=fraction * interval.high)
+    return replace(contrast, paired=scaled, judgement=replace(contrast.judgement, interval=interval))
 
 
 def _by_seed(seeds: list[int], changes: NDArray[np.float64]) -> dict[int, float]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headtohead.analysis.contrasts import IDENTICAL, INCONCLUSIVE, Contrast, Family, families, incomplete, unranked
+from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.statistics.paired_tests import Summary
+from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, unpadded
 

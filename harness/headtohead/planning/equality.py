@@ -1,4 +1,4 @@
-"""Find variants that are equal by construction because their masks have the same effect.
+"""Find variants that are the same by construction because their masks have the same effect.
 
 Two variants that differ only in masking compute the same numbers if, for every length,
 

@@ -46,7 +46,7 @@ def overview(plan: Plan) -> Overview:
             lines.append(f"precision: {describe_bfloat16()} on this processor")
     sections = {
         "choices": _choices(plan),
-        "equal by construction, trained once": _equal(plan),
+        "same by construction, trained once": _equal(plan),
         "tuned": _tuned(plan),
         "excluded": tuple(
             f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,6 +14,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import plugins_of, versions
 from headtohead.data import PreparedData, cache_root
+from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design, Variant
@@ -25,9 +27,11 @@ from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import (
     ContrastRecord,
     ExperimentRecord,
+    MarginRecord,
     ParameterCounts,
     PitfallRecord,
     PlannedRunRecord,
@@ -241,12 +245,30 @@ class Plan:
             published=self.design.published,
             match=file.match,
             metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),
+            margins=self._margins(),
             probes=self.probes,
             notes=self.notes,
             data=self.data.record,
             runs=tuple(run.record for run in self.runs),
             versions=versions(),
         )
+
+    def _margins(self) -> dict[str, MarginRecord]:
+        """Return the margins by metric; a margin that the stored record has keeps its date."""
+        margin = self.loaded.file.margin
+        if margin is None:
+            return {}
+        values = margin if isinstance(margin, dict) else {self.loaded.file.metrics.primary: margin}
+        stored: Mapping[str, MarginRecord] = {}
+        with suppress(HeadToHeadError):  # no record, or a damaged record
+            stored = ExperimentDirectory.read(self.directory).record.margins
+        date = now()
+        return {
+            metric: stored[metric]
+            if metric in stored and stored[metric].value == value
+            else MarginRecord(value=value, since=date)
+            for metric, value in values.items()
+        }
 
     def run_record(self, run: PlannedRun) -> RunRecord:
         """Return the content of a run's ``run.json`` before its stack is assigned."""

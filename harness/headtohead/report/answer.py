@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import EQUAL, IDENTICAL, INCONCLUSIVE, OTHER_DATA, Contrast, mde_text
+from headtohead.analysis.contrasts import OTHER_DATA, Contrast
 from headtohead.analysis.published import ClaimResult, ClaimVerdict, claim_results
 from headtohead.analysis.study import Analysis, detected_settings, main_contrasts, settings_contradict
+from headtohead.report.cells import show_level
 from headtohead.report.shapley import path_answer
-from headtohead.storage.metrics import readable, show
+from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME
+from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.states import RESULTS
 
 MOST_CLAUSES = 6
@@ -31,7 +33,7 @@ def answer(analysis: Analysis) -> str:
     if analysis.path:
         text = ("on the finished seeds, " if _partial(analysis) else "") + path_answer(analysis.path)
         return text[0].upper() + text[1:]
-    judged = [contrast for contrast in contrasts if contrast.paired is not None or _equal(contrast)]
+    judged = [contrast for contrast in contrasts if contrast.paired is not None or contrast.verdict == SAME]
     named = _named(judged)
     clauses = [_clause(analysis, contrast) for contrast in named]
     if len(named) < len(judged):
@@ -56,17 +58,13 @@ def _rest(analysis: Analysis, contrasts: list[Contrast]) -> str:
     """Return the numbers of the contrasts that the answer does not name."""
     detected = sum(contrast.detected for contrast in contrasts)
     mixed = [contrast for contrast in contrasts if settings_contradict(analysis, contrast)]
-    inconclusive = sum(contrast.verdict == INCONCLUSIVE for contrast in contrasts if contrast not in mixed)
-    untested = len(contrasts) - detected - len(mixed) - inconclusive
+    others = Counter(contrast.verdict for contrast in contrasts if not contrast.detected and contrast not in mixed)
     parts = []
     if detected:
         parts.append(f"{_counted(detected, 'smaller difference')} detected")
     if mixed:
         parts.append(f"{_counted(len(mixed), 'contrast')} inconclusive on average, with differences in single settings")
-    if inconclusive:
-        parts.append(f"{_counted(inconclusive, 'contrast')} inconclusive")
-    if untested:
-        parts.append(f"{_counted(untested, 'contrast')} without a test")
+    parts += [f"{_counted(number, 'contrast')} {verdict}" for verdict, number in others.items()]
     return "of the other contrasts: " + ", ".join(parts)
 
 
@@ -99,19 +97,19 @@ def _partial(analysis: Analysis) -> bool:
 def _clause(analysis: Analysis, contrast: Contrast) -> str:
     name = _name(analysis, contrast)
     if contrast.paired is None:
-        return f"{name}{_against(analysis, contrast)} is {EQUAL}"
+        return f"{name}{_against(analysis, contrast)} is {SAME}"
     if contrast.detected:
         verdict = f"{name} is {contrast.verdict}{_than(analysis, contrast)} by {_amount(contrast)}"
         return verdict + _direction_warning(contrast, analysis)
     sides = name + _against(analysis, contrast)
     if settings_contradict(analysis, contrast):
         return f"{sides}: {_mixed(analysis, contrast)}"
-    if contrast.verdict == INCONCLUSIVE:
-        return f"{sides}: {contrast.verdict_text}"
-    if contrast.verdict:
+    if contrast.verdict == IDENTICAL:
         return f"{sides}: equal scores in every seed"
-    mean = show(contrast.paired.mean, contrast.metric, signed=True)
-    return f"{sides}: a difference of {mean} {readable(contrast.metric)}, too few seeds for a test"
+    mean = f"{show(contrast.paired.mean, contrast.metric, signed=True)} {readable(contrast.metric)}"
+    if contrast.verdict == NO_VERDICT:
+        return f"{sides}: a difference of {mean}, too few seeds for a test"
+    return f"{sides}: {contrast.verdict_text} ({mean}, {_test(contrast)})"
 
 
 def _name(analysis: Analysis, contrast: Contrast) -> str:
@@ -154,10 +152,21 @@ def _amount(contrast: Contrast) -> str:
     size = f"{show(abs(paired.mean), metric)} {readable(metric)}"
     if paired.kind == "constant":
         return f"{size} in every seed"
-    low, high = sorted((abs(paired.low), abs(paired.high)))
-    if paired.low * paired.high < 0:
-        low, high = (paired.low, paired.high) if paired.mean > 0 else (-paired.high, -paired.low)
-    return f"{size} (95 % interval {show(low, metric)} to {show(high, metric)})"
+    return f"{size} ({_test(contrast, absolute=True)})"
+
+
+def _test(contrast: Contrast, *, absolute: bool = False) -> str:
+    """Return the interval and p of the test that the verdict rests on, adjusted by Holm."""
+    judgement, metric = contrast.judgement, contrast.metric
+    interval, p = judgement.interval, judgement.holm_p
+    if contrast.verdict == EQUIVALENT and judgement.equivalence:
+        interval, p = judgement.equivalence.interval, judgement.equivalence.holm_p
+    assert interval is not None
+    low, high = interval.low, interval.high
+    if absolute and interval.high < 0:
+        low, high = -high, -low
+    number = show_p(p) if p < 0.0005 else f"= {show_p(p)}"
+    return f"{show_level(interval)} interval {show(low, metric)} to {show(high, metric)}, p {number}"
 
 
 def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
@@ -177,7 +186,7 @@ def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
 def _mixed(analysis: Analysis, contrast: Contrast) -> str:
     """Return the result of a factor contrast with an inconclusive average and different settings."""
     average = "equal" if contrast.verdict == IDENTICAL else "inconclusive"
-    parts = [f"{average} on average{mde_text([contrast])}"]
+    parts = [f"{average} on average"]
     if contrast.spread:
         low, high = (show(end, contrast.metric, signed=True) for end in contrast.spread)
         parts.append(f"{low} to {high} {readable(contrast.metric)} in single settings")
@@ -189,10 +198,6 @@ def _mixed(analysis: Analysis, contrast: Contrast) -> str:
     if more := detected[MOST_SETTINGS:]:
         parts.append(f"{_counted(len(more), 'more setting')} better or worse than the baseline")
     return ", ".join(parts)
-
-
-def _equal(contrast: Contrast) -> bool:
-    return contrast.paired is None and contrast.reason == EQUAL
 
 
 def published_counts(results: Sequence[ClaimResult]) -> str:
@@ -224,9 +229,9 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"The experiment has a single variant and no comparison: {readable(analysis.metric)} "
             f"{show(summary.mean, analysis.metric)}."
         )
+    if {contrast.verdict for contrast in main_contrasts(analysis)} == {SAME}:
+        return "All variants are the same by construction."
     reasons = {contrast.reason for contrast in main_contrasts(analysis)}
-    if reasons == {EQUAL}:
-        return "All variants are equal by construction."
     if reasons == {OTHER_DATA}:
         return _separate_scores(analysis)
     first = next((contrast.reason for contrast in main_contrasts(analysis)), None)
@@ -271,11 +276,11 @@ def short_answer(analysis: Analysis) -> tuple[str, ...]:
 def _short_clause(analysis: Analysis, contrast: Contrast) -> str:
     sides = f"{contrast.left} against {contrast.right}" + (f" ({contrast.within})" if contrast.within else "")
     if contrast.paired is None:
-        return f"{sides}: {contrast.reason}"
+        return f"{sides}: {contrast.reason or contrast.verdict}"
     if contrast.detected:
         size = f"{show(abs(contrast.paired.mean), contrast.metric)} {readable(contrast.metric)}"
         varies = ", depending on the other axes" if _direction_warning(contrast, analysis) else ""
         return f"{sides}: {contrast.verdict} by {size}{varies}"
     if settings_contradict(analysis, contrast):
         return f"{sides}: depends on the other axes"
-    return f"{sides}: {contrast.verdict or 'too few seeds for a test'}"
+    return f"{sides}: {'too few seeds for a test' if contrast.verdict == NO_VERDICT else contrast.verdict_text}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import CellNote, Column, TableCell, VerdictLabel
-from headtohead.statistics.paired_tests import Paired, Summary
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Paired, Summary
 from headtohead.storage.metrics import show, show_p
 
 
@@ -33,8 +34,24 @@ def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -
 
 
 def difference_cell(contrast: Contrast | None) -> TableCell:
-    """Return the difference of a contrast, or a blank cell for None."""
-    return paired_cell(contrast.paired, contrast.metric, contrast.reason) if contrast else blank()
+    """Return the difference of a contrast with its 95 % interval and that of its Holm step, or a blank cell."""
+    if contrast is None or contrast.paired is None:
+        return blank(contrast.reason or contrast.verdict if contrast else "")
+    cell = paired_cell(contrast.paired, contrast.metric)
+    step = contrast.judgement.interval
+    if step is None or step.level == CONFIDENCE:
+        return cell
+    return replace(cell, notes=(*cell.notes, CellNote(f"{show_interval(step, contrast.metric)}")))
+
+
+def show_interval(interval: Interval, metric: str) -> str:
+    """Format an interval with its level: ``98.75 %: -0.010 to 0.023``."""
+    return f"{show_level(interval)}: {show(interval.low, metric)} to {show(interval.high, metric)}"
+
+
+def show_level(interval: Interval) -> str:
+    """Format the level of an interval: ``98.75 %``."""
+    return f"{100 * interval.level:.4g} %"
 
 
 def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
@@ -52,7 +69,7 @@ def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tup
     paired = contrast.paired if contrast else None
     return (
         verdict_cell(contrast, with_reason=with_reason),
-        TableCell(show_p(contrast.holm_p if contrast else None)),
+        TableCell(show_p(contrast.judgement.holm_p if contrast else None)),
         TableCell(show_p(paired.sign_flip_p if paired else None)),
         TableCell(show(paired.effect if paired else None, "system/effect", signed=True)),
     )
@@ -62,8 +79,9 @@ def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> Tabl
     """Return the verdict of a contrast, with its reason as a note."""
     if contrast is None:
         return TableCell(VerdictLabel("–", "none"))
-    label = VerdictLabel(
-        contrast.verdict_text if contrast.verdict else "–", contrast.verdict if contrast.detected else "none"
-    )
-    reason = contrast.reason if with_reason else None
-    return TableCell(label, (CellNote(reason, "interval wrap"),) if reason else ())
+    label = VerdictLabel(contrast.verdict_text, contrast.verdict if contrast.detected else "none")
+    notes = [contrast.reason] if contrast.reason and with_reason else []
+    if test := contrast.judgement.equivalence:
+        margin = show(test.margin, contrast.metric)
+        notes.append(f"within {margin}: p {show_p(test.holm_p)}, {show_interval(test.interval, contrast.metric)}")
+    return TableCell(label, tuple(CellNote(note, "interval wrap") for note in notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
@@ -22,6 +23,7 @@ def facts(analysis: Analysis) -> list[str]:
         *_equal_facts(analysis),
         *_state_facts(analysis),
         *_leak_facts(analysis),
+        *_margin_facts(analysis),
         *_baseline_sd_facts(analysis),
     ]
 
@@ -81,7 +83,7 @@ def _equal_facts(analysis: Analysis) -> list[str]:
 
 def _equal_fact(variant: VariantRecord, other: VariantRecord) -> str:
     reason = f": {variant.equal_reason}" if variant.equal_reason else ""
-    return f"{variant.title} and {other.title} are equal by construction{reason}; they were trained once."
+    return f"{variant.title} and {other.title} are the same by construction{reason}; they were trained once."
 
 
 def _worst_score_facts(analysis: Analysis) -> list[str]:
@@ -138,6 +140,16 @@ def _leak_facts(analysis: Analysis) -> list[str]:
         f"LEAKY split: the source of {100 * float(data['leak']):.1f} % of the test pairs is also in "
         f"the training set; scores are too high."
     ]
+
+
+def _margin_facts(analysis: Analysis) -> list[str]:
+    margin = analysis.frames.record.margins.get(analysis.metric)
+    if margin is None:
+        return []
+    late = is_late(analysis.frames, margin)
+    origin = f"; it was set after results existed, on {margin.since[:10]}" if late else ", set before the first result"
+    value = f"{metrics.show(margin.value, analysis.metric)} {metrics.readable(analysis.metric)}"
+    return [f"The margin, the smallest difference that matters, is {value}{origin}."]
 
 
 def _baseline_sd_facts(analysis: Analysis) -> list[str]:

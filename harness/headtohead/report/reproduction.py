@@ -8,14 +8,14 @@ from headtohead.report.blocks import Block, CodeBlock, Definitions, Details, Hea
 from headtohead.report.content import ReportContent
 
 METHOD = (
-    "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are 95 % "
-    "t-intervals over seeds and are not adjusted.",
-    "A verdict is a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
-    "factor contrasts, or the choices of a Shapley path. The exact sign-flip p is not adjusted. Further metrics are "
-    "described, not tested.",
-    "MDE is the minimum detectable effect: the true difference that this number of seeds with this variance detects "
-    "in 80 of 100 studies at the level of Holm's first step, in the largest family that tests the contrast. "
-    "An inconclusive contrast does not show equality.",
+    "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
+    "over seeds. The 95 % interval is not adjusted; the second interval has the level at which Holm's procedure tests "
+    "the contrast, and excludes zero if and only if the difference is significant.",
+    "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
+    "factor contrasts, interactions, or the choices of a Shapley path. The exact sign-flip p is not adjusted. Further "
+    "metrics are described, not tested.",
+    "Equivalent: two one-sided t-tests within the margin at 5 %, Holm-adjusted within the family. Without a margin no "
+    "contrast is equivalent. An inconclusive contrast does not show equality.",
 )
 
 
@@ -28,7 +28,7 @@ def statistics_blocks(content: ReportContent) -> list[Block]:
     floors = [
         f"Family {name}: with {family.tested} contrast{'s' * (family.tested != 1)} and {family.seeds} seeds the "
         f"smallest Holm-adjusted sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for "
-        f"0.05. The minimum detectable effect is {family.mde:.2f} standard deviations of the paired difference."
+        "0.05."
         for name, family in families.items()
         if family.tested
     ]

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import INCONCLUSIVE, mde_text
 from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
@@ -23,6 +22,7 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.cells import paired_cell, verdict_cells, verdict_columns
 from headtohead.statistics.paired_tests import Paired
+from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE
 from headtohead.storage.metrics import readable, show
 
 COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
@@ -39,17 +39,14 @@ def path_answer(path: PathAnalysis) -> str:
     inconclusive = [value for value in path.values if value.inconclusive]
     mixed = [value for value in path.values if value.mixed]
     unknown = [value for value in path.values if not value.known]
-    mde = mde_text([value.contrast for value in inconclusive])
     if inconclusive and not detected and not unknown and not mixed:
-        parts.append(f"no choice has a detected effect{mde}")
+        parts.append("no choice has a detected effect")
     elif inconclusive:
-        parts.append(f"inconclusive: {_names(inconclusive)}{mde}")
+        parts.append(f"inconclusive: {_names(inconclusive)}")
     if mixed:
         names = [value.name + _range(value) for value in mixed[:MOST_NAMES]]
         more = f" and {len(mixed) - MOST_NAMES} more" if len(mixed) > MOST_NAMES else ""
-        parts.append(
-            f"inconclusive on average: {' and '.join(names)}{more}{mde_text([value.contrast for value in mixed])}"
-        )
+        parts.append(f"inconclusive on average: {' and '.join(names)}{more}")
     unchanged = [
         value for value in path.values if value.equal_by_construction or (_identical(value) and not value.mixed)
     ]
@@ -67,7 +64,7 @@ def _total(path: PathAnalysis) -> str:
     if total is None:
         reason = (path.total.reason or "").removeprefix("not ranked: ")
         return f"the difference between {start} and {end} is not known ({reason})"
-    if path.total.verdict == INCONCLUSIVE:
+    if path.total.verdict in (INCONCLUSIVE, EQUIVALENT):
         return f"the difference between {start} and {end} in {metric} is {path.total.verdict_text}"
     if total.mean == 0:
         return f"{start} and {end} have the same {metric}"

@@ -31,7 +31,7 @@ from headtohead.report.figures.shapley import waterfall_figure
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.html import html_blocks, html_page
 from headtohead.report.markdown import markdown_page
-from headtohead.storage.frames import Frames, load_frames
+from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
@@ -111,7 +111,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
                 old.unlink()
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
-        write_text(paths.csv, _table(content.analysis.frames))
+        write_text(paths.csv, _table(content.analysis))
         write_text(paths.markdown, markdown_page(blocks))
         write_text(paths.html, page(content, blocks, figures))
     return paths
@@ -125,9 +125,11 @@ def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, 
     return html_page(blocks, figures, title=title, kicker=f"headtohead · {record.name}{source}")
 
 
-def _table(frames: Frames) -> str:
-    """Return the table of the runs as CSV in which no text is a formula of a spreadsheet."""
-    table = frames.runs.reset_index()
+def _table(analysis: Analysis) -> str:
+    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
+    table = analysis.frames.runs.reset_index()
+    verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    table.insert(list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna("baseline"))
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

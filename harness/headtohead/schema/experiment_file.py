@@ -85,6 +85,9 @@ class Metrics(Section):
     )
 
 
+Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]
+
+
 class ExclusionRule(Section):
     """A combination of axis values that does not run."""
 
@@ -194,6 +197,11 @@ class ExperimentFile(Section):
         "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
     )
     metrics: Metrics = Field(Metrics(), description="metrics of answer and report")
+    margin: Margin | dict[Metric, Margin] | None = Field(
+        None,
+        description="smallest difference that matters in metrics.primary, or a mapping by metric; smaller differences "
+        "are tested for equivalence. Set it before the first run",
+    )
     probes: list[str | Probe] | None = Field(
         None, description="sentences for attention maps; default: two of the test part"
     )

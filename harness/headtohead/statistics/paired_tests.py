@@ -50,6 +50,15 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """An interval of level ``level``, for example 0.95."""
+
+    level: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Paired:
     """Paired difference between two sides of a contrast.
 
@@ -234,16 +243,26 @@ def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: flo
     if not margin > 0:
         raise ValueError(f"the equivalence margin must be positive, got {margin}")
     result = paired(values, against, confidence=1 - 2 * alpha)
-    if result.n < 2:
-        p = math.nan
-    elif result.kind == "varied":
-        error = result.sd / math.sqrt(result.n)
-        above = float(stdtr(result.n - 1, -(result.mean + margin) / error))
-        below = float(stdtr(result.n - 1, (result.mean - margin) / error))
-        p = max(above, below)
-    else:
-        p = 0.5**result.n if abs(result.mean) < margin else 1.0
+    p = equivalence_p(result, margin)
     return Equivalence(result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha))
+
+
+def equivalence_p(result: Paired, margin: float) -> float:
+    """Return the p of two one-sided tests of a paired difference within ``margin``; NaN for a single seed."""
+    if result.n < 2:
+        return math.nan
+    if result.kind != "varied":
+        return 0.5**result.n if abs(result.mean) < margin else 1.0
+    error = result.sd / math.sqrt(result.n)
+    above = float(stdtr(result.n - 1, -(result.mean + margin) / error))
+    below = float(stdtr(result.n - 1, (result.mean - margin) / error))
+    return max(above, below)
+
+
+def interval(result: Paired, confidence: float) -> Interval:
+    """Return the t-interval of a paired difference at another level."""
+    half = _half_width(result.sd, result.n, confidence)
+    return Interval(confidence, result.mean - half, result.mean + half)
 
 
 def _kind(d: Floats, scale: float) -> Kind:

@@ -42,7 +42,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are equal by construction."""
+    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are the same by construction."""
 
     name: str
     question: str

@@ -399,6 +399,13 @@ class ReportedMetrics(Record):
     report: tuple[Metric, ...]
 
 
+class MarginRecord(Record):
+    """The smallest difference that matters in a metric; ``since`` is when an experiment first had this value."""
+
+    value: Annotated[Number, Field(gt=0)]
+    since: Date
+
+
 class ProbeSentence(Record):
     """A sentence for which attention maps are recorded."""
 
@@ -438,6 +445,7 @@ class ExperimentRecord(Record):
     published: PublishedRecord | None = None
     match: str
     metrics: ReportedMetrics
+    margins: Mapping[Metric, MarginRecord] = {}
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord

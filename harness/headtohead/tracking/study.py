@@ -6,6 +6,7 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -63,6 +64,7 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
         NOTE_TAG: _note(destination, study, counts, report)[:TAG_LIMIT],
         "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
         "h2h.experiment_id": destination.experiment_id,
+        "h2h.verdicts": _verdicts(reports_root, study)[:TAG_LIMIT],
     }
     existing = client.get_run(run_id).data.params
     params = {name: value for name, value in _params(study).items() if name not in existing}
@@ -174,6 +176,18 @@ def _report(reports_root: Path, study: TrackedStudy) -> str:
     paragraphs = path.read_text(encoding="utf-8").strip().split("\n\n")
     # A picture and its caption are a single paragraph.
     return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
+
+
+def _verdicts(reports_root: Path, study: TrackedStudy) -> str:
+    """Return the variants of the report's ``results.csv`` by verdict; empty if there is no report."""
+    path = inside(reports_root, study.name, "results.csv")
+    if not path.is_file():
+        return ""
+    variants: dict[str, dict[str, None]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            variants.setdefault(row["verdict"], {})[row["variant"]] = None
+    return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
 
 
 def _note(destination: Destination, study: TrackedStudy, states_of_runs: Counter[str], report: str) -> str:

@@ -72,9 +72,8 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
     if math.isfinite(paired.low):
         axes.plot([paired.low, paired.high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt", zorder=2)
     axes.plot(paired.mean, row, "|", color=style.INK, markersize=14, markeredgewidth=1.8, zorder=4)
-    verdict = contrast.verdict or "no verdict"
     axes.annotate(
-        f"{show(paired.mean, metric, signed=True)}  {verdict}",
+        f"{show(paired.mean, metric, signed=True)}  {contrast.verdict}",
         (1.005, row),
         xycoords=axes.get_yaxis_transform(),
         va="center",

@@ -107,7 +107,7 @@ def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
             solid_capstyle="butt",
             zorder=4,
         )
-    _note(axes, row, f"{change}  {value.contrast.verdict or value.contrast.reason or ''}", muted=not detected)
+    _note(axes, row, f"{change}  {value.contrast.verdict}", muted=not detected)
 
 
 def _connect(axes: Axes, bars: list[Bar]) -> None:

@@ -75,7 +75,7 @@ def _row(content: ReportContent, slug: str) -> TableRow:
     score = primary_score(content, slug)
     interval = score.notes[0].text if score.notes else score.tooltip
     contrast = next((contrast for contrast in content.analysis.variants.contrasts if contrast.left == slug), None)
-    verdict = contrast.verdict_text if contrast and contrast.verdict else "–"
+    verdict = contrast.verdict_text if contrast else "–"
     if slug == content.analysis.frames.baseline:
         against = "the baseline"
     else:

@@ -1,0 +1,122 @@
+"""Verdicts of a family of contrasts: Holm's correction, tests of equivalence, intervals at the Holm step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from headtohead.statistics.paired_tests import ALPHA, Interval, Paired, equivalence_p, holm, interval
+
+Verdict = Literal[
+    "same by construction", "identical", "equivalent", "better", "worse", "inconclusive", "no verdict"
+]  # fmt: skip
+SAME: Verdict = "same by construction"
+IDENTICAL: Verdict = "identical"
+EQUIVALENT: Verdict = "equivalent"
+BETTER: Verdict = "better"
+WORSE: Verdict = "worse"
+INCONCLUSIVE: Verdict = "inconclusive"
+NO_VERDICT: Verdict = "no verdict"
+
+
+@dataclass(frozen=True)
+class EquivalenceTest:
+    """Two one-sided tests within ``margin``; ``holm_p`` is adjusted within the family.
+
+    ``interval`` has the level ``1 - 2 alpha`` of the contrast's Holm step. It lies within the margin if and only if
+    the test rejects.
+    """
+
+    margin: float
+    holm_p: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a contrast, with the tests that it rests on.
+
+    Attributes:
+        verdict: The first of these that applies: ``identical`` (equal scores in every seed), ``equivalent``,
+            ``better`` or ``worse`` (``holm_p`` at most ``ALPHA``), ``inconclusive``; ``no verdict`` without a test.
+        holm_p: Holm-adjusted p of the paired t-test.
+        sign_flip_holm_p: Holm-adjusted p of the sign-flip test.
+        interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
+            at most ``ALPHA``.
+        equivalence: The test of equivalence; None without a margin or a test.
+    """
+
+    verdict: Verdict = NO_VERDICT
+    holm_p: float = math.nan
+    sign_flip_holm_p: float = math.nan
+    interval: Interval | None = None
+    equivalence: EquivalenceTest | None = None
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is significant; an equivalent difference can be."""
+        return self.holm_p <= ALPHA
+
+
+UNTESTED = Judgement()
+
+
+def judge(
+    family: Sequence[Paired | None], *, margin: float | None = None, higher_is_better: bool = True
+) -> list[Judgement]:
+    """Return the judgement of each contrast of a family.
+
+    Args:
+        family: The paired differences; None for a contrast without scores, which is not counted as a test.
+        margin: The smallest difference that matters; None for no test of equivalence.
+        higher_is_better: Whether a positive difference is better.
+    """
+    p_values = [paired.p if paired else math.nan for paired in family]
+    adjusted, levels = holm(p_values), holm_levels(p_values)
+    flips = holm([paired.sign_flip_p if paired else math.nan for paired in family])
+    one_sided = [equivalence_p(paired, margin) if paired and margin else math.nan for paired in family]
+    equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
+    judgements = []
+    for index, paired in enumerate(family):
+        if paired is None or math.isnan(paired.p):
+            judgements.append(UNTESTED)
+            continue
+        equivalence = None
+        if margin:
+            within = interval(paired, 1 - 2 * equivalence_levels[index])
+            equivalence = EquivalenceTest(margin, equivalence_adjusted[index], within)
+        p = adjusted[index]
+        verdict = _verdict(paired, p, equivalence, higher_is_better)
+        judgements.append(Judgement(verdict, p, flips[index], interval(paired, 1 - levels[index]), equivalence))
+    return judgements
+
+
+def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """Return the level at which Holm's procedure tests each p-value; NaN for NaN.
+
+    A rejected test has the level of its own step. All other tests have the level of the step at which the
+    procedure stops.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    levels = np.full(len(p), math.nan)
+    for rank, index in enumerate(order):
+        levels[order[rank:]] = alpha / (len(order) - rank)
+        if p[index] > levels[index]:
+            break
+    return [float(level) for level in levels]
+
+
+def _verdict(paired: Paired, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
+    if paired.kind == "identical":
+        return IDENTICAL
+    if equivalence and equivalence.holm_p <= ALPHA:
+        return EQUIVALENT
+    if p <= ALPHA:
+        return BETTER if (paired.mean > 0) == higher_is_better else WORSE
+    return NO_VERDICT if paired.kind == "constant" else INCONCLUSIVE

@@ -1,0 +1,66 @@
+"""Verdicts of a family against scipy's t-tests with Holm's procedure as loops."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from headtohead.statistics.paired_tests import paired_differences
+from headtohead.statistics.verdicts import holm_levels, judge
+
+MARGIN = 0.5
+
+
+def holm_rejects(p_values, alpha=0.05):
+    """Return which tests Holm's step-down procedure rejects."""
+    rejected = [False] * len(p_values)
+    for step, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        if p_values[index] > alpha / (len(p_values) - step):
+            break
+        rejected[index] = True
+    return rejected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_verdicts_equal_scipys_tests_with_holms_procedure(seed):
+    generator = np.random.default_rng(seed)
+    effects = generator.choice([0.0, 0.3, 1.5], size=5)
+    d = generator.normal(effects[:, None], generator.uniform(0.1, 0.6), size=(5, 6))
+    p = scipy.stats.ttest_1samp(d, 0, axis=1).pvalue
+    below = scipy.stats.ttest_1samp(d, MARGIN, axis=1, alternative="less").pvalue
+    above = scipy.stats.ttest_1samp(d, -MARGIN, axis=1, alternative="greater").pvalue
+    significant, equivalent = holm_rejects(p), holm_rejects(np.maximum(below, above))
+    expected = [
+        "equivalent" if same else ("better" if row.mean() > 0 else "worse") if different else "inconclusive"
+        for row, same, different in zip(d, equivalent, significant, strict=True)
+    ]
+    found = judge([paired_differences(row) for row in d], margin=MARGIN)
+    assert [judgement.verdict for judgement in found] == expected
+    for judgement, different, same in zip(found, significant, equivalent, strict=True):
+        step, within = judgement.interval, judgement.equivalence.interval
+        assert (step.low > 0 or step.high < 0) == different
+        assert (within.low > -MARGIN and within.high < MARGIN) == same
+
+
+def test_all_verdicts_occur_in_the_order_of_their_definition():
+    rows = {
+        "identical": [0.0] * 6,
+        "equivalent": [0.01, 0.02, 0.01, 0.02, 0.01, 0.02],  # also significant
+        "better": [1.0, 1.1, 0.9, 1.0, 1.2, 0.8],
+        "worse": [-1.0, -1.1, -0.9, -1.0, -1.2, -0.8],
+        "inconclusive": [1.0, -1.0, 2.0, -2.0, 1.0, 0.5],
+        "no verdict": [3.0],
+    }
+    found = judge([None, *(paired_differences(row) for row in rows.values())], margin=MARGIN)
+    assert [judgement.verdict for judgement in found] == ["no verdict", *rows]
+    assert found[2].significant
+    lower = judge([paired_differences(rows["better"])], higher_is_better=False)
+    assert lower[0].verdict == "worse"
+    assert judge([paired_differences(rows["equivalent"])])[0].verdict == "better"
+
+
+def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_stops():
+    assert holm_levels([0.04, 0.001, math.nan, 0.03, 0.9]) == pytest.approx(
+        [0.05 / 3, 0.05 / 4, math.nan, 0.05 / 3, 0.05 / 3], nan_ok=True
+    )

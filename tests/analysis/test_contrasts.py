@@ -280,3 +280,53 @@ def test_the_best_variant_is_first_and_unranked_variants_are_last(messy):
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]
     assert means == sorted(means, reverse=True)
     assert set(analysis.order[-3:]) == set(analysis.withheld)
+
+
+def depends_on_heads(axes, seed):
+    """Return a score with an effect of independent heads of 0.002 with 2 heads and of 0.04 with 4 heads."""
+    noise = math.sin(7.0 * seed + 3.0 * (axes["model.heads"] + len(axes["attention"])))
+    effect = {2: 0.002, 4: 0.04}[axes["model.heads"]] * (axes["attention"] == "independent-heads")
+    return 0.6 + 0.01 * seed + effect + 0.001 * noise
+
+
+def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, tmp_path):
+    study = made.Study(
+        axes={
+            "attention": ["split-heads", "independent-heads"],
+            "model.heads": [2, 4],
+            "positional": ["sinusoidal", "rotary"],
+        },
+        score=depends_on_heads,
+        interactions=True,
+        maps=False,
+    )
+    frames = load_frames(made.write_study(tmp_path, study))
+    found = families(frames, METRIC)
+    assert found.interactions.tested == len(found.interactions.contrasts) == 3
+    contrast = by_name(found.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
+    differences = []
+    for seed in frames.seeds:
+        total = 0.0
+        for positional in ("sinusoidal", "rotary"):
+            cells = itertools.product(("independent-heads", "split-heads"), (4, 2))
+            a, b, c, d = (frames.scores(f"{style}-{heads}-{positional}", METRIC)[seed] for style, heads in cells)
+            total += (a - c) - (b - d)
+        differences.append(total / 2)
+    oracle = scipy.stats.ttest_1samp(differences, 0)
+    assert contrast.paired.mean == pytest.approx(statistics.mean(differences))
+    assert contrast.paired.p == pytest.approx(oracle.pvalue)
+    assert contrast.verdict_text == "significant"
+    others = [other for other in found.interactions.contrasts if other is not contrast]
+    assert {other.verdict for other in others} <= {"inconclusive", "identical"}
+
+
+def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"], "masking": ["padding-causal", "causal"]},
+        equal_to={"sinusoidal-causal": "sinusoidal-padding-causal", "rotary-causal": "rotary-padding-causal"},
+        interactions=True,
+        maps=False,
+    )
+    family = families(load_frames(made.write_study(tmp_path, study)), METRIC).interactions
+    assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
+    assert family.tested == 0

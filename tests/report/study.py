@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from headtohead.planning.contrasts import Factorial, interaction_contrasts
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import tiny_config
 
@@ -69,6 +70,7 @@ class Study:
     description: str | None = None
     primary: str = "test/exact_match"
     one_at_a_time: bool = False
+    interactions: bool = False
 
 
 def slug_of(axes: Mapping[str, Any]) -> str:
@@ -209,7 +211,17 @@ def _contrasts(study: Study, variants: Sequence[Mapping[str, Any]]) -> list[dict
                     "pairs_missing": 0,
                 }
             )
-    return found
+    return found + (_interactions(study, variants) if study.interactions else [])
+
+
+def _interactions(study: Study, variants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    cells = {
+        tuple(values.index(variant["axes"][axis]) for axis, values in study.axes.items()): variant["slug"]
+        for variant in variants
+    }
+    labels = {variant["slug"]: variant["axes"] for variant in variants}
+    declared = interaction_contrasts([Factorial(tuple(study.axes), cells)], labels, variants[0]["slug"], labels)
+    return [contrast.to_json() for contrast in declared]
 
 
 def _experiment(

@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 
@@ -253,3 +254,20 @@ def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated)
     statements = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
     assert bool(statements) is is_stated
     assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")
+
+
+def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(study):
+    def score(axes, seed):
+        effect = {2: 0.002, 4: 0.04}[axes["model.heads"]] * (axes["attention"] == "independent-heads")
+        return 0.6 + 0.01 * seed + effect + 0.001 * math.sin(7.0 * seed + axes["model.heads"] + len(axes["attention"]))
+
+    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
+    text = answered(study(axes=axes, score=score, interactions=True))
+    first = text.split("; ")[0]
+    assert first.startswith("Attention independent-heads against split-heads: depends on model.heads (p < 0.001): ")
+    assert ") with model.heads 2, +0.0" in first
+    assert first.endswith(") with model.heads 4")
+    assert "on average" not in text
+    assert "depends on" not in answered(
+        study(name="same", axes=axes, score=lambda a, s: score(a | {"model.heads": 2}, s), interactions=True)
+    )

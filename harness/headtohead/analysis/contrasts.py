@@ -30,19 +30,25 @@ from headtohead.statistics.verdicts import (
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, label, show, show_p
-from headtohead.storage.records import ContrastRecord, FactorContrast, MarginRecord, VariantContrast
+from headtohead.storage.records import (
+    ContrastRecord,
+    FactorContrast,
+    InteractionContrast,
+    MarginRecord,
+    VariantContrast,
+)
 
 
 @dataclass(frozen=True)
 class Contrast:
     """A tested difference between two sides, paired by seed.
 
-    ``kind`` is ``variant``, ``factor`` or ``choice``. ``judgement`` holds the tests, ``reason`` a note on the verdict
-    or why there is none. ``spread`` is the smallest and the largest difference among the settings that a
-    factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
-    among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's
-    block. ``num_excluded`` counts declared pairs that are the same by construction and do not enter the
-    average. ``late_margin``: the margin was set or changed after results existed.
+    ``kind`` is ``variant``, ``factor``, ``interaction`` or ``choice``. ``judgement`` holds the tests, ``reason`` a
+    note on the verdict or why there is none. ``spread`` is the smallest and the largest difference among the settings
+    that a factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
+    among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's block.
+    ``num_excluded`` counts declared pairs that are the same by construction and do not enter the average.
+    ``late_margin``: the margin was set or changed after results existed.
     """
 
     kind: str
@@ -75,7 +81,9 @@ class Contrast:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict; with its margin if it is equivalent."""
+        """The verdict; with its margin if it is equivalent, and without a direction for an interaction."""
+        if self.kind == "interaction" and self.detected:
+            return "significant"
         equivalence = self.judgement.equivalence
         if self.verdict != EQUIVALENT or equivalence is None:
             return self.verdict
@@ -108,18 +116,20 @@ class Families(NamedTuple):
     """The declared contrasts by family.
 
     ``variants`` compares every variant with the baseline. ``factors`` compares two values of an axis, averaged
-    over the other axes within each seed. ``choices`` compares the coalitions before and after a choice of a
+    over the other axes within each seed. ``interactions`` compares the effect of an axis between two values of
+    another axis. ``choices`` compares the coalitions before and after a choice of a
     Shapley path, averaged over permutations within each seed.
     """
 
     variants: Family
     factors: Family
+    interactions: Family
     choices: Family
 
 
 def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
     """Return the declared contrasts, tested with pairing by seed and adjusted by Holm within each family."""
-    families: dict[str, list[Contrast]] = {"variant": [], "factor": [], "choice": []}
+    families: dict[str, list[Contrast]] = {"variant": [], "factor": [], "interaction": [], "choice": []}
     for declared in frames.record.contrasts:
         contrast = _untested(frames, declared, metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
@@ -233,6 +243,8 @@ def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast
     """Return a contrast before its test; the pairs of a choice that are the same by construction count as zeros."""
     if isinstance(declared, FactorContrast):
         return _factor(frames, declared, metric)
+    if isinstance(declared, InteractionContrast):
+        return _interaction(frames, declared, metric)
     if isinstance(declared, VariantContrast):
         left, right = declared.variant, declared.baseline
     else:
@@ -262,6 +274,27 @@ def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
     return replace(contrast, pairs=different, num_excluded=len(pairs) - len(different))
 
 
+def _interaction(frames: Frames, declared: InteractionContrast, metric: str) -> Contrast:
+    """Return an interaction without the settings in which it is 0 by construction."""
+    trained, pairs = frames.trained, declared.pairs
+    settings = [
+        (first, swapped)
+        for first, swapped in zip(pairs[::2], pairs[1::2], strict=True)
+        if sorted(map(trained, (first[0], swapped[0]))) != sorted(map(trained, (first[1], swapped[1])))
+    ]
+    contrast = Contrast(
+        "interaction",
+        declared.name,
+        f"{declared.axis} {label(declared.value)}",
+        f"{declared.other_axis} {label(declared.other_value)}",
+        metric,
+        declared.axis,
+        pairs=tuple(pair for setting in settings for pair in setting),
+        num_excluded=len(pairs) // 2 - len(settings),
+    )
+    return contrast if settings else replace(contrast, verdict=SAME)
+
+
 def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs of variants that are not the same by construction."""
     return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
@@ -283,6 +316,10 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
     if not scored or not seeds:
         return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
     scale = max(abs(value) for slug in scores for value in scores[slug].values())
+    if contrast.kind == "interaction":
+        if len(scored) < len(pairs):
+            return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
+        differences = differences[::2] + differences[1::2]
     return replace(
         contrast,
         seeds=tuple(seeds),

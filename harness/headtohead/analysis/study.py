@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
+from headtohead.analysis.contrasts import Contrast, Family, factor_differences, families, incomplete, unranked
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
-from headtohead.statistics.paired_tests import Summary
+from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
 from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, unpadded
+from headtohead.storage.metrics import higher_is_better, label, unpadded
+from headtohead.storage.records import InteractionContrast
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Analysis:
     incomplete: Mapping[str, str]
     order: tuple[str, ...]
     factors: Family
+    interactions: Family
     variants: Family
     baseline_sd: float
     upper_bound: float | None
@@ -77,6 +79,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         incomplete=incomplete(frames),
         order=_path_order(path, frames) if path else tuple(sorted(frames.by_slug, key=sort_key)),
         factors=tested.factors,
+        interactions=tested.interactions,
         variants=tested.variants,
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=_upper_bound(frames.record.data, metric),
@@ -102,6 +105,48 @@ def main_contrasts(analysis: Analysis) -> list[Contrast]:
         return list(analysis.variants.contrasts)
     covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
     return [*factors, *(contrast for contrast in analysis.variants.contrasts if contrast.left not in covered)]
+
+
+@dataclass(frozen=True)
+class SeparateEffects:
+    """The effect of a factor contrast by value of another axis, on which it depends significantly (``holm_p``)."""
+
+    other_axis: str
+    holm_p: float
+    effects: Mapping[str, Paired]
+
+
+def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects | None:
+    """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
+
+    Only interactions with a Holm p of at most 5 % count.
+    """
+    frames = analysis.frames
+    sides = {frozenset(pair) for pair in contrast.pairs}
+    declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
+    found = []
+    for record, interaction in zip(declared, analysis.interactions.contrasts, strict=True):
+        for axis, value, other in (
+            (record.axis, record.value, record.other_axis),
+            (record.other_axis, record.other_value, record.axis),
+        ):
+            first, swapped = record.pairs[:2]
+            effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
+            is_in_block = any(frozenset(pair) in sides for pair in effects)
+            if contrast.axis == axis and contrast.left == label(value) and is_in_block:
+                found.append((interaction.judgement.holm_p, other))
+    significant = [(p, other) for p, other in found if p <= ALPHA]
+    if not significant:
+        return None
+    p, other = min(significant)
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for left, right in contrast.pairs:
+        pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))
+    scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
+    by_value = {
+        value: paired_differences(factor_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
+    }
+    return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
 
 
 def detected_settings(analysis: Analysis, contrast: Contrast) -> list[Contrast]:

@@ -1,12 +1,13 @@
-"""Factor contrasts: an axis value against the baseline's value, averaged over the other axes."""
+"""Contrasts of product designs: axis values against the baseline's, averaged over other axes, and interactions."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from headtohead.config.labels import Scalar, text
-from headtohead.storage.records import FactorContrast, Pairs
+from headtohead.storage.records import FactorContrast, InteractionContrast, Pairs
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""
@@ -39,6 +40,58 @@ def factor_contrasts(
                 if all(contrast.pairs != other.pairs for other in contrasts):
                     contrasts.append(contrast)
     return contrasts
+
+
+def interaction_contrasts(
+    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
+) -> list[InteractionContrast]:
+    """Return the interactions of every two axes of a product, each against the baseline's values, without repeats.
+
+    Takes the arguments of `factor_contrasts`. A block without the baseline's value of an axis has no interactions of
+    that axis.
+    """
+    contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
+    for factorial in factorials:
+        for positions in itertools.combinations(range(len(factorial.axes)), 2):
+            for contrast in _interactions(factorial, positions, labels, baseline, trainable):
+                contrasts.setdefault(frozenset(contrast.pairs), contrast)
+    return list(contrasts.values())
+
+
+def _interactions(
+    factorial: Factorial, positions: tuple[int, int], labels: Labels, baseline: str, trainable: Container[str]
+) -> Iterable[InteractionContrast]:
+    axes = [factorial.axes[position] for position in positions]
+    origin = [labels[baseline][axis] for axis in axes]
+    quads: dict[tuple[Scalar, Scalar], list[tuple[str, str, str, str]]] = {}
+    by_values: dict[tuple[int, ...], dict[tuple[Scalar, Scalar], str]] = {}
+    for cell, slug in factorial.cells.items():
+        rest = tuple(index for position, index in enumerate(cell) if position not in positions)
+        by_values.setdefault(rest, {})[labels[slug][axes[0]], labels[slug][axes[1]]] = slug
+    for setting in by_values.values():
+        for first, second in setting:
+            slugs = (
+                setting[first, second],
+                setting.get((origin[0], second), ""),
+                setting.get((first, origin[1]), ""),
+                setting.get((origin[0], origin[1]), ""),
+            )
+            if first != origin[0] and second != origin[1] and all(slug in trainable for slug in slugs):
+                quads.setdefault((first, second), []).append(slugs)
+    fixed = _fixed_axes(factorial, axes[0], labels, baseline)
+    condition = "".join(f", {name} {text(value)}" for name, value in fixed.items())
+    for (first, second), settings in quads.items():
+        yield InteractionContrast(
+            name=f"{axes[0]}: {text(first)} − {text(origin[0])}, by {axes[1]}: {text(second)} − {text(origin[1])}"
+            + condition,
+            axis=axes[0],
+            value=first,
+            against=origin[0],
+            other_axis=axes[1],
+            other_value=second,
+            other_against=origin[1],
+            pairs=tuple(pair for a, b, c, d in settings for pair in ((a, b), (d, c))),
+        )
 
 
 def _axis_contrasts(

@@ -18,7 +18,7 @@ from headtohead.config.resolve import build_config, build_consistent_config, mer
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.axes import MATCH_AXIS, RECIPE_AXIS, Match, check_axis, match_value, recipe_label, recipe_parts
-from headtohead.planning.contrasts import Factorial, factor_contrasts
+from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
 from headtohead.planning.published import published_record
 from headtohead.planning.shapley import ShapleyPath, build_path, choices_between
@@ -65,7 +65,7 @@ class Design:
         return next(variant for variant in self.variants if variant.slug == slug)
 
     def contrasts(self) -> list[ContrastRecord]:
-        """Return the contrasts to test: every variant against the baseline, then every axis value.
+        """Return the contrasts to test: every variant against the baseline, axis values, interactions.
 
         A Shapley path has other contrasts: its total difference, then every choice.
         """
@@ -77,7 +77,8 @@ class Design:
             for slug in titles
             if slug != self.baseline
         ]
-        return [*plain, *factor_contrasts(self.factorials, self.labels, self.baseline, titles)]
+        arguments = self.factorials, self.labels, self.baseline, titles
+        return [*plain, *factor_contrasts(*arguments), *interaction_contrasts(*arguments)]
 
 
 def expand(

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import OTHER_DATA, Contrast
 from headtohead.analysis.published import ClaimResult, ClaimVerdict, claim_results
-from headtohead.analysis.study import Analysis, detected_settings, main_contrasts, settings_contradict
+from headtohead.analysis.study import (
+    Analysis,
+    SeparateEffects,
+    detected_settings,
+    main_contrasts,
+    separate_effects,
+    settings_contradict,
+)
 from headtohead.report.cells import show_level
 from headtohead.report.shapley import path_answer
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME
@@ -20,6 +27,9 @@ MOST_CLAUSES = 6
 
 MOST_SETTINGS = 2
 """Maximum number of settings with a detected difference that a clause names."""
+
+MOST_EFFECTS = 4
+"""Maximum number of effects by value of another axis that a clause lists."""
 
 FEW_AXES = 2
 """Maximum number of axes with which a variant is named by its title; with more, by its changes of the baseline."""
@@ -98,6 +108,8 @@ def _clause(analysis: Analysis, contrast: Contrast) -> str:
     name = _name(analysis, contrast)
     if contrast.paired is None:
         return f"{name}{_against(analysis, contrast)} is {SAME}"
+    if separate := separate_effects(analysis, contrast):
+        return f"{name}{_against(analysis, contrast)}: {_separate(separate, contrast.metric)}"
     if contrast.detected:
         verdict = f"{name} is {contrast.verdict}{_than(analysis, contrast)} by {_amount(contrast)}"
         return verdict + _direction_warning(contrast, analysis)
@@ -127,6 +139,24 @@ def _changes(analysis: Analysis, slug: str) -> str:
     if len(baseline) <= FEW_AXES or len(changed) == len(baseline):
         return variant.title
     return " and ".join(f"{axis} {variant.axes[axis]}" for axis in changed)
+
+
+def _separate(separate: SeparateEffects, metric: str) -> str:
+    """Return the effects by value of another axis: all, or if there are many the smallest and the largest."""
+    effects = list(separate.effects.items())
+    if len(effects) > MOST_EFFECTS:
+        effects.sort(key=lambda effect: effect[1].mean)
+        effects = [effects[0], effects[-1]]
+    texts = [
+        f"{show(effect.mean, metric, signed=True)} (95 % interval {show(effect.low, metric)} to "
+        f"{show(effect.high, metric)}) with {separate.other_axis} {value}"
+        for value, effect in effects
+    ]
+    return f"depends on {separate.other_axis} (p {_p(separate.holm_p)}): {readable(metric)} {', '.join(texts)}"
+
+
+def _p(p: float) -> str:
+    return show_p(p) if p < 0.0005 else f"= {show_p(p)}"
 
 
 def _than(analysis: Analysis, contrast: Contrast) -> str:
@@ -165,8 +195,7 @@ def _test(contrast: Contrast, *, absolute: bool = False) -> str:
     low, high = interval.low, interval.high
     if absolute and interval.high < 0:
         low, high = -high, -low
-    number = show_p(p) if p < 0.0005 else f"= {show_p(p)}"
-    return f"{show_level(interval)} interval {show(low, metric)} to {show(high, metric)}, p {number}"
+    return f"{show_level(interval)} interval {show(low, metric)} to {show(high, metric)}, p {_p(p)}"
 
 
 def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
@@ -277,6 +306,8 @@ def _short_clause(analysis: Analysis, contrast: Contrast) -> str:
     sides = f"{contrast.left} against {contrast.right}" + (f" ({contrast.within})" if contrast.within else "")
     if contrast.paired is None:
         return f"{sides}: {contrast.reason or contrast.verdict}"
+    if separate := separate_effects(analysis, contrast):
+        return f"{sides}: depends on {separate.other_axis}"
     if contrast.detected:
         size = f"{show(abs(contrast.paired.mean), contrast.metric)} {readable(contrast.metric)}"
         varies = ", depending on the other axes" if _direction_warning(contrast, analysis) else ""

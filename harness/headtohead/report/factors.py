@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast, families
@@ -9,6 +10,9 @@ from headtohead.report.blocks import Block, Column, DataTable, Heading, NamedFig
 from headtohead.report.cells import difference_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
 from headtohead.storage import metrics
+
+MOST_INTERACTIONS = 12
+"""Maximum number of interactions in the table."""
 
 
 def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
@@ -37,6 +41,7 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
         ),
         DataTable(columns, rows),
     ]
+    blocks += _interactions(content)
     if "interactions" in figures:
         caption = (
             "Means with 95 % intervals over the settings of the other axes that all points of a panel share. Parallel "
@@ -44,6 +49,38 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
         )
         blocks.append(NamedFigure("interactions", "interactions of axes", caption))
     return blocks
+
+
+def _interactions(content: ReportContent) -> list[Block]:
+    """Return the table of the interactions; empty without any."""
+    family = content.analysis.interactions
+    if not family.contrasts:
+        return []
+    columns = (
+        Column("interaction", align="left"),
+        Column(f"difference of differences in {content.metric}"),
+        Column("settings"),
+        *verdict_columns(family.tested, "interactions"),
+    )
+    ordered = sorted(family.contrasts, key=lambda contrast: contrast.paired.p if contrast.paired else math.inf)
+    rows = tuple(
+        TableRow(
+            (
+                TableCell(contrast.name),
+                difference_cell(contrast),
+                TableCell(str(len(contrast.pairs) // 2)),
+                *verdict_cells(contrast),
+            )
+        )
+        for contrast in ordered[:MOST_INTERACTIONS]
+    )
+    omitted = len(ordered) - len(rows)
+    more = f" The {omitted} interactions with the largest p are omitted." if omitted else ""
+    note = (
+        "Whether the effect of an axis depends on another axis: the difference between two values of an axis at one "
+        f"value of the other axis, minus that at the other value, paired by seed.{more}"
+    )
+    return [Heading(3, "Interactions"), Paragraph(note, "note"), DataTable(columns, rows)]
 
 
 def _row(contrast: Contrast, unpadded: Contrast | None) -> TableRow:

@@ -22,7 +22,7 @@ METHOD = (
 def statistics_blocks(content: ReportContent) -> list[Block]:
     """Return the statistical methods and the limits that follow from the number of seeds."""
     analysis = content.analysis
-    families = {"variants": analysis.variants, "factors": analysis.factors}
+    families = {"variants": analysis.variants, "factors": analysis.factors, "interactions": analysis.interactions}
     if analysis.path:
         families["choices"] = analysis.path.family
     floors = [

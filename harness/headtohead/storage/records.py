@@ -261,6 +261,25 @@ class FactorContrast(Record):
     pairs_missing: Count
 
 
+class InteractionContrast(Record):
+    """Whether the effect of an axis depends on another axis: a difference of differences.
+
+    The effect of ``value`` against ``against`` where ``other_axis`` is ``other_value``, minus that where it is
+    ``other_against``, averaged over the remaining axes. ``pairs`` holds two pairs per setting of the remaining axes:
+    the first difference, and the second with its sides swapped, so that the contrast is their sum.
+    """
+
+    kind: Literal["interaction"] = "interaction"
+    name: str
+    axis: str
+    value: AxisValue
+    against: AxisValue
+    other_axis: str
+    other_value: AxisValue
+    other_against: AxisValue
+    pairs: Pairs
+
+
 class ChoiceContrast(Record):
     """A contrast of a choice, or of inseparable choices, of a Shapley path: a pair of slugs per permutation."""
 
@@ -270,7 +289,9 @@ class ChoiceContrast(Record):
     pairs: Pairs
 
 
-ContrastRecord = Annotated[VariantContrast | FactorContrast | ChoiceContrast, Field(discriminator="kind")]
+ContrastRecord = Annotated[
+    VariantContrast | FactorContrast | InteractionContrast | ChoiceContrast, Field(discriminator="kind")
+]
 """A difference that is tested."""
 
 

@@ -1,0 +1,77 @@
+"""Variance components against loops, scipy and the plain jackknife."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from headtohead.statistics.variance import crossed, intraclass_correlation, jackknife, pooled
+
+
+def mean_squares(values):
+    """Return the mean squares of rows, columns and residuals by loops."""
+    rows, columns = len(values), len(values[0])
+    mean = sum(map(sum, values)) / (rows * columns)
+    row_means = [sum(row) / columns for row in values]
+    column_means = [sum(row[j] for row in values) / rows for j in range(columns)]
+    row = columns * sum((value - mean) ** 2 for value in row_means) / (rows - 1)
+    column = rows * sum((value - mean) ** 2 for value in column_means) / (columns - 1)
+    cells = itertools.product(range(rows), range(columns))
+    residual = sum((values[i][j] - row_means[i] - column_means[j] + mean) ** 2 for i, j in cells)
+    return row, column, residual / ((rows - 1) * (columns - 1))
+
+
+def test_the_crossed_estimate_equals_its_definition():
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(5, 1)) + generator.normal(size=(1, 9)) + generator.normal(size=(5, 9))
+    seed, sentence, residual = mean_squares(x.tolist())
+    found = crossed(x)
+    total = seed + sentence - residual
+    degrees = total**2 / (seed**2 / 4 + sentence**2 / 8 + residual**2 / 32)
+    assert found.mean == pytest.approx(x.mean())
+    assert found.error**2 == pytest.approx(total / 45)
+    assert found.degrees == pytest.approx(degrees)
+    assert found.sentence_variance == pytest.approx((sentence - residual) / 45)
+    assert found.seed_variance == pytest.approx(x.mean(axis=1).var(ddof=1))
+    low, high = scipy.stats.t.interval(0.9, degrees, found.mean, found.error)
+    assert (found.interval(0.9).low, found.interval(0.9).high) == pytest.approx((low, high))
+
+
+def test_without_an_effect_of_sentences_the_interval_is_that_over_seeds():
+    by_seed = np.array([0.1, 0.4, 0.2, 0.5])
+    alternating = np.where(np.add.outer(range(4), range(8)) % 2, 0.3, -0.3)  # mean 0 in each seed and each sentence
+    found = crossed(by_seed[:, None] + alternating)
+    low, high = scipy.stats.t.interval(0.95, 3, by_seed.mean(), by_seed.std(ddof=1) / 2)
+    assert (found.interval().low, found.interval().high) == pytest.approx((low, high))
+
+
+def test_jackknife_values_of_a_mean_are_its_terms():
+    x = np.random.default_rng(2).normal(size=(3, 7))
+    without = (x.sum(axis=1, keepdims=True) - x) / 6
+    assert jackknife(x.mean(axis=1), without) == pytest.approx(x)
+
+
+def test_jackknife_values_of_a_ratio_have_its_jackknife_error():
+    generator = np.random.default_rng(3)
+    a, b = generator.poisson(5, size=(2, 40)) + 1.0
+    without = np.array([np.delete(a, j).sum() / np.delete(b, j).sum() for j in range(40)])
+    values = jackknife([a.sum() / b.sum()], without[None])[0]
+    assert values.mean() == pytest.approx(a.sum() / b.sum())
+    error = (39 / 40 * ((without - without.mean()) ** 2).sum()) ** 0.5
+    assert values.std(ddof=1) / 40**0.5 == pytest.approx(error)
+
+
+def test_the_intraclass_correlation_is_that_of_shrout_and_fleiss():
+    # Shrout and Fleiss (1979), table 2: six targets, four judges; ICC(3, 1) = 0.71
+    judged = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+    assert intraclass_correlation(np.transpose(judged)) == pytest.approx(0.7148, abs=5e-5)
+
+
+def test_the_pooled_contrast_of_two_variants_is_students_t_test():
+    x = np.random.default_rng(4).normal(size=(2, 6))
+    oracle = scipy.stats.ttest_ind(x[0], x[1])
+    found = pooled(x, [1, -1])
+    assert (found.p, found.degrees) == (pytest.approx(oracle.pvalue), oracle.df)
+    interval = oracle.confidence_interval(0.95)
+    assert (found.interval().low, found.interval().high) == pytest.approx((interval.low, interval.high))

@@ -1,0 +1,50 @@
+"""The simulation study, and the table that it writes into the page on statistics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "statistics.md"
+
+
+@pytest.fixture(scope="module")
+def simulation(benchmark: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark("simulation")
+
+
+def test_the_page_has_every_rate_within_its_stated_range(simulation: ModuleType) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.partition(simulation.BEGIN)[2].partition(simulation.END)[0]
+    rows = re.findall(r"^\| (.+) \| ([\d.]+) % \| (.+) \|$", table, re.MULTILINE)
+    expected = simulation.simulate(3)
+    assert [label for label, *_ in rows] == [rate.label for rate in expected]
+    for label, measured, stated in rows:
+        if limit := re.fullmatch(r"at most ([\d.]+) %", stated):
+            assert float(measured) <= float(limit[1]), label
+        elif level := re.fullmatch(r"([\d.]+) % ± 2", stated):
+            assert abs(float(measured) - float(level[1])) <= 2, label
+        else:
+            assert (label.startswith("for comparison"), stated) == (True, "–")
+
+
+def test_few_null_studies_and_few_studies_at_the_margin_have_a_wrong_verdict(simulation: ModuleType) -> None:
+    for rate in simulation.wrong_verdicts(np.random.default_rng(1), 1000, 4, 6):
+        assert 0.02 < rate.rate < 0.075, rate.label
+
+
+def test_intervals_with_sentences_cover_the_difference_on_all_sentences(
+    simulation: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many sentences per seed variance: an interval over seeds alone covers far less.
+    monkeypatch.setattr(simulation, "SEED_SD", 0.02)
+    monkeypatch.setattr(simulation, "INTERACTION_SD", 2.0)
+    here, everywhere, blind = simulation.sentence_coverage(np.random.default_rng(1), 500, 6, 0.0)
+    assert here.is_within
+    assert everywhere.is_within
+    assert blind.rate < 0.85

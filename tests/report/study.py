@@ -424,9 +424,10 @@ def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, A
 def _translations(folder: Path, study: Study, seed: int, score: float, slug: str) -> None:
     noise = _generator("translations", slug, seed)
     lines = ["source\treferences\thypothesis\texact"]
+    correct = {int(index) for index in noise.permutation(250)[: round(250 * score)]}
     for index in range(250):
         source, target = study.sentences[index % len(study.sentences)]
-        right = bool(noise.random() < score)
+        right = index in correct
         tokens = target.split()
         wrong = " ".join(reversed(tokens))
         lines.append(f"{source}\t{target}\t{target if right else wrong}\t{int(right)}")

@@ -17,6 +17,7 @@ from headtohead.report.shapley import path_blocks, waterfall
 from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
 from headtohead.report.two_way import two_way_blocks
+from headtohead.report.uncertainty import uncertainty_blocks
 from headtohead.report.unpadded import unpadded_blocks
 from headtohead.report.variants import pitfall_blocks, variant_blocks, with_omission
 
@@ -37,6 +38,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *published_blocks(analysis),
         *variant_blocks(content, figures),
         *factor_blocks(content, figures),
+        *uncertainty_blocks(analysis),
         *unpadded_blocks(content),
         *_figure_sections(content, figures),
         *attention_blocks(content, figures),

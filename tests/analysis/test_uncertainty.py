@@ -1,0 +1,102 @@
+"""Sources of uncertainty of a study: sentences from its translations, and whether pairing by seed helps."""
+
+import math
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from headtohead.analysis.study import analyse
+from headtohead.analysis.uncertainty import sentence_values, uncertainty
+from headtohead.report.uncertainty import uncertainty_blocks
+from headtohead.statistics.variance import crossed
+from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import Translation, translations_of
+
+
+def analysed(folder):
+    return analyse(load_frames(folder))
+
+
+@pytest.mark.parametrize(
+    ("metric", "scorer"), [("test/bleu", BLEU(tokenize="none", force=True)), ("test/chrf", CHRF())]
+)
+def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, scorer):
+    texts = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c d", "f"], size=12)
+    references = [("a b c d e", "z b c d f") if i % 3 else ("a b c d e",) for i in range(12)]
+
+    def score(indices):
+        streams = [[references[i][k] if k < len(references[i]) else None for i in indices] for k in (0, 1)]
+        return scorer.corpus_score([texts[i] for i in indices], streams).score
+
+    rows = [
+        Translation(str(i), " ||| ".join(own), text, text in own)
+        for i, (own, text) in enumerate(zip(references, texts, strict=True))
+    ]
+    full = score(range(12))
+    without = [score([i for i in range(12) if i != left_out]) for left_out in range(12)]
+    found = sentence_values(rows, metric)
+    assert found.mean() == pytest.approx(full)
+    assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
+
+
+def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):
+    analysis = analysed(quickstart)
+    found = uncertainty(analysis)
+    assert (found.reason, found.num_sentences) == (None, 250)
+    (none,) = (row for row in found.contrasts if row.contrast.left == "none")
+    settings = [
+        f"{style}-{mask}" for style in ("split-heads", "independent-heads") for mask in ("padding-causal", "causal")
+    ]
+
+    def exact(slug):
+        rows = [translations_of(analysis.frames, slug, seed) for seed in analysis.frames.seeds]
+        return np.array([[row.exact for row in by_seed] for by_seed in rows], dtype=float)
+
+    difference = np.mean([exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0)
+    expected = crossed(difference)
+    assert none.with_sentences.mean == pytest.approx(none.contrast.paired.mean)
+    assert none.with_sentences.error == pytest.approx(expected.error)
+    assert none.with_sentences.degrees == pytest.approx(expected.degrees)
+
+
+def test_scores_that_are_not_those_of_the_translations_are_not_analysed(made, tmp_path):
+    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011, maps=False)
+    assert uncertainty(analysed(made.write_study(tmp_path, study))).reason.startswith("the scores are not those")
+
+
+def score_with(shared):
+    """Return a score with a seed effect of which the fraction ``shared`` is common to all variants."""
+
+    def score(axes, seed):
+        own = math.sin(1e3 * seed * (3 + len(axes["positional"])))
+        return 0.6 + 0.02 * (shared * math.sin(1e4 * seed) + (1 - shared) * own)
+
+    return score
+
+
+@pytest.mark.parametrize(("shared", "helps"), [(0.9, True), (0.0, False)])
+def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]},
+        seeds=range(1, 25),
+        score=score_with(shared),
+        maps=False,
+    )
+    analysis = analysed(made.write_study(tmp_path, study))
+    found = uncertainty(analysis)
+    assert found.pairing_helps == helps
+    assert found.correlation > 0.8 if helps else abs(found.correlation) < 0.1
+    texts = [getattr(block, "text", "") for block in uncertainty_blocks(analysis)]
+    assert any("brought nothing" in str(text) for text in texts) == (not helps)
+    sd = found.contrasts[0].unpaired.error / (2 / 24) ** 0.5
+    assert sd == pytest.approx(found.seed_sd)
+
+
+def test_components_are_standard_deviations_by_source(made, tmp_path):
+    study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False)
+    found = uncertainty(analysed(made.write_study(tmp_path, study)))
+    # The true means are 0.93, 0.96 and 0.48; the sd of a run is that of 0.008 and 0.006 (and less at 1.0).
+    assert found.variant_sd == pytest.approx(np.std([0.93, 0.96, 0.48], ddof=1), abs=0.01)
+    assert 0.005 < found.seed_sd < 0.015
+    assert found.sentence_sd < 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_differences_and_common_values_of_the_setups_are_listed(report):
 def test_the_summary_of_claims_follows_the_answer_on_page_and_in_markdown(report):
     text = report.markdown.read_text(encoding="utf-8")
     summary = "Of 4 published claims, 2 agree, 2 disagree."
-    assert text.index(report.answer) < text.index(summary) < text.index("## Published")
+    assert unescape(text).index(report.answer) < unescape(text).index(summary) < unescape(text).index("## Published")
     page = report.html.read_text(encoding="utf-8")
     assert summary in page
     assert "A. Author &lt;2018&gt;" in page
@@ -151,27 +152,3 @@ def test_a_report_without_claims_speaks_of_none(made, tmp_path):
     paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path)
     assert "Published" not in paths.markdown.read_text(encoding="utf-8")
     assert "#published" not in paths.html.read_text(encoding="utf-8")
-
-
-def test_a_contrast_of_a_claim_and_a_table_prints_one_sensitivity(made, tmp_path):
-    """As in vaswani-label-smoothing: one variant contrast, and two claims that are tested."""
-    noise = {"sinusoidal": [0.0] * 6, "rotary": [0.004, -0.006, 0.009, -0.003, 0.005, -0.008]}
-    study = made.Study(
-        name="smoothing",
-        axes={"positional": ["sinusoidal", "rotary"]},
-        one_at_a_time=True,
-        maps=False,
-        score=lambda axes, seed: 0.5 + noise[axes["positional"]][seed - 1],
-    )
-    folder = made.write_study(tmp_path / "runs", study)
-    content = json.loads((folder / "experiment.json").read_text())
-    claim = {"statement": "Rotary is better.", "published": {"variant": 25.8, "against": 25.3, "where": "row D"}}
-    content["published"] = PUBLISHED | {"claims": [CLAIM | claim, CLAIM | claim]}
-    (folder / "experiment.json").write_text(json.dumps(content))
-    report = write_report(folder, tmp_path / "reports")
-    for file in (report.markdown, report.html):
-        text = re.sub(r"<svg.*?</svg>", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-        found = re.findall(r"(?:MDE|a difference of|here) (\d[\d.]*\d)", text)
-        assert len(found) >= 2  # in the answer and in the table
-        assert len(set(found)) == 1
-    assert len(re.findall(r"\| inconclusive \((?!MDE)", report.markdown.read_text(encoding="utf-8"))) == 2

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import typing
 import xml.etree.ElementTree as ET
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -224,7 +225,7 @@ def test_the_table_of_runs_holds_every_run(report):
 
 def test_markdown_has_the_answer_whole_tables_and_links_to_files(report):
     text = report.markdown.read_text(encoding="utf-8")
-    assert report.answer.replace("|", "\\|") in text.replace("\\", "")
+    assert report.answer.replace("|", "\\|") in unescape(text).replace("\\", "")
     for linked in re.findall(r"\]\(([^)]+)\)", text):
         assert (report.folder / linked).is_file()
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):

@@ -68,8 +68,7 @@ def test_the_answer_names_the_choice_that_accounts_for_most_with_its_interval(st
         r"model\.bias \+0\.0\d\d ",
         text,
     )
-    assert "; inconclusive: train.lr (MDE 0.00" in text
-    assert text.endswith(").")
+    assert "; inconclusive: train.lr." in text
     assert ". " not in text
 
 
@@ -101,22 +100,14 @@ def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
         return 0.4 + sum(effects[name] for name in applied) + 0.002 * wobble(applied, seed)
 
     text = answered(study(score=score))
-    assert text.startswith("The difference between start and end in validation token accuracy is inconclusive (MDE 0.0")
+    assert text.startswith("The difference between start and end in validation token accuracy is inconclusive, ")
     assert "has the largest Shapley value, " in text
     assert "accounts for" not in text
 
 
 def test_inconclusive_values_of_all_choices_are_a_single_clause(study):
     text = answered(study(score=lambda applied, seed: 0.5 + 0.02 * wobble(applied, seed)))
-    assert "; no choice has a detected effect (MDE 0.0" in text
-
-
-def test_inconclusive_choices_have_the_range_of_the_table(study):
-    analysis = analyse(load_frames(study(score=lambda a, seed: 0.5 + 0.02 * wobble(a, seed))))
-    printed = [float(re.search(r"MDE ([\d.]+)\)$", row["verdict"].text.text)[1]) for row in choices(analysis)]
-    assert len(set(printed)) > 1
-    mde = f"(MDE {min(printed):.3f} to {max(printed):.3f})"
-    assert f"; no choice has a detected effect {mde}" in answer(analysis)
+    assert text.endswith("; no choice has a detected effect.")
 
 
 def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
@@ -126,11 +117,7 @@ def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
-    assert re.search(
-        r"; inconclusive on average: train\.lr, −0\.\d+ to \+0\.\d+ in single permutations "
-        r"\(MDE 0\.\d+\)",
-        text,
-    )
+    assert re.search(r"; inconclusive on average: train\.lr, −0\.\d+ to \+0\.\d+ in single permutations", text)
     assert not re.search(r"inconclusive: [^(;]*train\.lr", text)
     assert "train.lr" not in (inconclusive_choices(analysis.path) or "")
 
@@ -160,7 +147,7 @@ def test_an_incomplete_path_has_no_answer_yet(study):
 def test_choices_around_a_coalition_without_a_result_are_not_tested(study):
     text = answered(study(states={("to-minus-model.bias", 2): "DIVERGED"}))
     assert text.startswith("From start to end validation token accuracy changes by +0.2")
-    assert "; inconclusive: train.lr " in text
+    assert "; inconclusive: train.lr; " in text
     assert "; not tested: model.norm, model.activation and model.bias (not ranked: " in text
     assert text.endswith("to − model.bias: 1 diverged of 6 seeds).")
 

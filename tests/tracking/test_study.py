@@ -32,6 +32,7 @@ def study(
     (report / "figures").mkdir(parents=True)
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
+    (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\n")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
@@ -59,6 +60,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     (own,) = study.search_runs([index.experiment_id])
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
     assert own.data.tags["h2h.states"] == "3 DONE, 1 DIVERGED"
+    assert own.data.tags["h2h.verdicts"] == "baseline: a; better: b, c"
     note = own.data.tags["mlflow.note.content"]
     assert "**Rotary is better.**" in note
     assert "x.svg" not in note

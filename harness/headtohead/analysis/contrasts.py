@@ -80,17 +80,22 @@ class Contrast:
         return self.settings_p <= ALPHA
 
     @property
+    def verdict_name(self) -> str:
+        """The verdict; a significant interaction has no direction."""
+        return "significant" if self.kind == "interaction" and self.detected else self.verdict
+
+    @property
     def verdict_text(self) -> str:
-        """The verdict; with its margin if it is equivalent, and without a direction for an interaction."""
-        if self.kind == "interaction" and self.detected:
-            return "significant"
+        """The verdict, with its margin if it is equivalent."""
         equivalence = self.judgement.equivalence
         if self.verdict != EQUIVALENT or equivalence is None:
-            return self.verdict
-        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{LATE_MARGIN * self.late_margin}"
+            return self.verdict_name
+        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{self.margin_note}"
 
-
-LATE_MARGIN = " (margin set after results existed)"
+    @property
+    def margin_note(self) -> str:
+        """A note if the margin was set or changed after results existed, else empty."""
+        return " (margin set after results existed)" * self.late_margin
 
 
 @dataclass(frozen=True)

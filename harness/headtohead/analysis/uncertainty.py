@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast, score_mismatch
 from headtohead.analysis.study import Analysis, main_contrasts
-from headtohead.statistics.variance import CrossedEstimate, Estimate, crossed, intraclass_correlation, jackknife, pooled
+from headtohead.statistics.variance import (
+    CrossedEstimate,
+    MeanEstimate,
+    crossed,
+    intraclass_correlation,
+    jackknife,
+    pooled,
+)
 from headtohead.storage.translations import Translation, translations_of
 
 LOW_CORRELATION = 0.1
@@ -32,7 +39,7 @@ class ContrastUncertainty:
 
     contrast: Contrast
     with_sentences: CrossedEstimate | None
-    unpaired: Estimate | None
+    unpaired: MeanEstimate | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
 
     Variants that are not ranked, or not comparable with the baseline, are omitted.
     """
-    calculator = _Calculator(analysis)
+    calculator = _Samples(analysis)
     scores = calculator.scores
     if min(scores.shape, default=0) < 1 or scores.shape[1] < 2:
         return None
@@ -90,7 +97,7 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
 
 
 @dataclass(frozen=True)
-class _Calculator:
+class _Samples:
     analysis: Analysis
 
     @cached_property
@@ -110,7 +117,7 @@ class _Calculator:
     def scores(self) -> Floats:
         """The scores ``[variant, seed]``."""
         by_slug = [self.analysis.frames.scores(slug, self.analysis.metric) for slug in self.slugs]
-        return np.array([[scores[seed] for seed in self.seeds] for scores in by_slug]).reshape(len(by_slug), -1)
+        return np.array([[scores[seed] for seed in self.seeds] for scores in by_slug], ndmin=2)
 
     def weights(self, contrast: Contrast) -> dict[str, float]:
         """Return the weight of each trained variant in a contrast."""
@@ -121,7 +128,7 @@ class _Calculator:
                 weights[trained] = weights.get(trained, 0.0) + sign / len(contrast.pairs)
         return weights
 
-    def unpaired(self, weights: Mapping[str, float]) -> Estimate:
+    def unpaired(self, weights: Mapping[str, float]) -> MeanEstimate:
         return pooled(self.scores, [weights.get(slug, 0.0) for slug in self.slugs])
 
     def with_sentences(self, weights: Mapping[str, float]) -> CrossedEstimate | None:

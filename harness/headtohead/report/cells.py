@@ -79,9 +79,9 @@ def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> Tabl
     """Return the verdict of a contrast, with its reason as a note."""
     if contrast is None:
         return TableCell(VerdictLabel("–", "none"))
-    label = VerdictLabel(contrast.verdict_text, contrast.verdict if contrast.detected else "none")
+    label = VerdictLabel(contrast.verdict_name, contrast.verdict if contrast.detected else "none")
     notes = [contrast.reason] if contrast.reason and with_reason else []
     if test := contrast.judgement.equivalence:
-        margin = show(test.margin, contrast.metric)
-        notes.append(f"within {margin}: p {show_p(test.holm_p)}, {show_interval(test.interval, contrast.metric)}")
+        criterion = f"within {show(test.margin, contrast.metric)}{contrast.margin_note}"
+        notes.append(f"{criterion}: p {show_p(test.holm_p)}, {show_interval(test.interval, contrast.metric)}")
     return TableCell(label, tuple(CellNote(note, "interval wrap") for note in notes))

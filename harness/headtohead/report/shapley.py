@@ -65,7 +65,8 @@ def _total(path: PathAnalysis) -> str:
         reason = (path.total.reason or "").removeprefix("not ranked: ")
         return f"the difference between {start} and {end} is not known ({reason})"
     if path.total.verdict in (INCONCLUSIVE, EQUIVALENT):
-        return f"the difference between {start} and {end} in {metric} is {path.total.verdict_text}"
+        amount = _amount(total, path.total.metric)
+        return f"the difference between {start} and {end} in {metric} is {path.total.verdict_text}, {amount}"
     if total.mean == 0:
         return f"{start} and {end} have the same {metric}"
     return f"from {start} to {end} {metric} changes by {_amount(total, path.total.metric)}{_single_seed(total)}"

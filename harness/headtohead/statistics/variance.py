@@ -13,7 +13,7 @@ from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A mean with its standard error and (effective) degrees of freedom."""
 
     mean: float
@@ -32,7 +32,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class CrossedEstimate(Estimate):
+class CrossedEstimate(MeanEstimate):
     """An estimate over seeds and sentences.
 
     ``seed_variance`` is the variance over seeds of a score on these sentences, ``sentence_variance`` the variance
@@ -111,7 +111,7 @@ def intraclass_correlation(scores: ArrayLike) -> float:
     return (seed - residual) / total if total > 0 else math.nan
 
 
-def pooled(scores: ArrayLike, weights: ArrayLike) -> Estimate:
+def pooled(scores: ArrayLike, weights: ArrayLike) -> MeanEstimate:
     """Return a weighted sum of variant means, with the variance within variants pooled over all variants.
 
     Seeds are not paired.
@@ -123,4 +123,4 @@ def pooled(scores: ArrayLike, weights: ArrayLike) -> Estimate:
     x, w = np.asarray(scores, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     variants, seeds = x.shape
     variance = float(x.var(axis=1, ddof=1).mean())
-    return Estimate(float(w @ x.mean(axis=1)), math.sqrt(variance * float(w @ w) / seeds), variants * (seeds - 1))
+    return MeanEstimate(float(w @ x.mean(axis=1)), math.sqrt(variance * float(w @ w) / seeds), variants * (seeds - 1))

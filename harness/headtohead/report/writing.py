@@ -128,10 +128,9 @@ def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, 
 def _table(analysis: Analysis) -> str:
     """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
     table = analysis.frames.runs.reset_index()
-    verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
-    table.insert(
-        list(table).index("title") + 1, "verdict", [verdicts.get(slug, "baseline") for slug in table["variant"]]
-    )
+    by_slug = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    verdicts = [by_slug.get(slug, "baseline") for slug in table["variant"]]
+    table.insert(list(table).index("title") + 1, "verdict", verdicts)
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -56,8 +56,8 @@ def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations
     difference = np.mean([exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0)
     expected = crossed(difference)
     assert none.with_sentences.mean == pytest.approx(none.contrast.paired.mean)
-    assert none.with_sentences.error == pytest.approx(expected.error)
-    assert none.with_sentences.degrees == pytest.approx(expected.degrees)
+    assert none.with_sentences.seed_variance == pytest.approx(expected.seed_variance)
+    assert none.with_sentences.sentence_variance == pytest.approx(expected.sentence_variance)
 
 
 def test_scores_that_are_not_those_of_the_translations_are_not_analysed(made, tmp_path):

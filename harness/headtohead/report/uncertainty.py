@@ -9,7 +9,7 @@ from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, TableCell, TableRow
 from headtohead.report.cells import blank, mean_cell, paired_cell
 from headtohead.report.figures.forest import contrast_name
-from headtohead.statistics.variance import MeanEstimate
+from headtohead.statistics.variance import CrossedEstimate, MeanEstimate
 from headtohead.storage.metrics import readable, show
 
 
@@ -73,7 +73,7 @@ def _contrasts(analysis: Analysis, found: Uncertainty) -> DataTable:
     return DataTable(tuple(columns), tuple(rows))
 
 
-def _estimate_cell(estimate: MeanEstimate | None, metric: str) -> TableCell:
+def _estimate_cell(estimate: CrossedEstimate | MeanEstimate | None, metric: str) -> TableCell:
     if estimate is None:
         return blank()
     interval = estimate.interval()

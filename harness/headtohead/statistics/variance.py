@@ -14,7 +14,7 @@ from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """A mean with its standard error and (effective) degrees of freedom."""
+    """A mean with its standard error and degrees of freedom."""
 
     mean: float
     error: float
@@ -32,26 +32,35 @@ class MeanEstimate:
 
 
 @dataclass(frozen=True)
-class CrossedEstimate(MeanEstimate):
-    """An estimate over seeds and sentences.
+class CrossedEstimate:
+    """A mean over ``seeds`` and ``sentences``.
 
     ``seed_variance`` is the variance over seeds of a score on these sentences, ``sentence_variance`` the variance
-    over samples of this number of sentences of the mean over all seeds. Both are unbiased and can be negative.
+    over samples of this number of sentences of the mean over all seeds. The latter is unbiased and can be negative.
     """
 
+    mean: float
+    seeds: int
+    sentences: int
     seed_variance: float
     sentence_variance: float
 
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """Return the interval of Graybill and Wang (1980), which is never narrower than that over seeds alone.
+
+        Each variance has its own t-quantile. With few seeds, Satterthwaite's degrees of freedom give intervals that
+        cover too rarely.
+        """
+        seed, sentence = (float(stdtrit(n - 1, (1 + confidence) / 2)) for n in (self.seeds, self.sentences))
+        half = math.sqrt(seed**2 * self.seed_variance / self.seeds + sentence**2 * max(0.0, self.sentence_variance))
+        return Interval(confidence, self.mean - half, self.mean + half)
+
 
 def crossed(values: ArrayLike) -> CrossedEstimate:
-    """Return the mean of ``[seed, sentence]`` with an error that includes both sources.
-
-    Two-way random effects without replication. With the mean squares S of seeds, T of sentences and E of the
-    residuals, the variance of the mean is (S + T - E) / (seeds * sentences), and at least S or T over the same
-    number. Degrees of freedom: Satterthwaite.
+    """Return the mean of ``[seed, sentence]`` with the variances of both, from two-way random effects.
 
     Args:
-        values: At least two seeds and two sentences. For a corpus metric, `jackknife` values.
+        values: At least two seeds and two sentences, one value each. For a corpus metric, `jackknife` values.
     """
     x = np.asarray(values, dtype=np.float64)
     seeds, sentences = x.shape
@@ -59,20 +68,13 @@ def crossed(values: ArrayLike) -> CrossedEstimate:
         raise ValueError(f"crossed effects need two seeds and two sentences, got {seeds} and {sentences}")
     mean = float(x.mean())
     by_seed, by_sentence = x.mean(axis=1), x.mean(axis=0)
-    seed = sentences * float(((by_seed - mean) ** 2).sum()) / (seeds - 1)
     sentence = seeds * float(((by_sentence - mean) ** 2).sum()) / (sentences - 1)
     residual = float(((x - by_seed[:, None] - by_sentence + mean) ** 2).sum()) / ((seeds - 1) * (sentences - 1))
-    total = seed + sentence - residual
-    squares = seed**2 / (seeds - 1) + sentence**2 / (sentences - 1)
-    if total >= max(seed, sentence):
-        degrees = total**2 / (squares + residual**2 / ((seeds - 1) * (sentences - 1))) if squares else seeds - 1.0
-    else:
-        total, degrees = max((seed, seeds - 1.0), (sentence, sentences - 1.0))
     return CrossedEstimate(
         mean=mean,
-        error=math.sqrt(total / x.size),
-        degrees=degrees,
-        seed_variance=seed / sentences,
+        seeds=seeds,
+        sentences=sentences,
+        seed_variance=float(((by_seed - mean) ** 2).sum()) / (seeds - 1),
         sentence_variance=(sentence - residual) / x.size,
     )
 

@@ -112,6 +112,7 @@ def test_an_experiment_without_a_finished_run_loads(made, tmp_path):
     assert frames.histories.empty
 
 
+@pytest.mark.timed
 def test_reading_seventy_two_runs_takes_less_than_two_seconds(quickstart):
     started = time.process_time()
     load_frames(quickstart)

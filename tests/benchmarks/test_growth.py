@@ -73,6 +73,7 @@ REPEATED = {plan: 1, status: 20, report: 1}
 
 
 @pytest.mark.parametrize("work", [plan, status, report])
+@pytest.mark.timed
 def test_the_time_per_run_does_not_grow_with_the_number_of_runs(
     work: Callable[[Path], None], studies: tuple[Path, Path]
 ) -> None:

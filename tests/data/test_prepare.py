@@ -332,6 +332,7 @@ def test_the_error_names_a_wrong_configuration(tmp_path: Path, fields: dict[str,
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) -> None:
     rows = "".join(f"word {n} here\tmot {n} ici\n" for n in range(120_000))
     (tmp_path / "pairs.tsv").write_text(rows)

@@ -297,6 +297,7 @@ def refused(
     assert good.returncode == 0, good.stderr
 
 
+@pytest.mark.timed
 def test_a_hostile_file_is_refused_and_the_next_file_works(
     case: Case, tmp_path: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable
 ) -> None:

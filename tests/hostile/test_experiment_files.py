@@ -199,7 +199,7 @@ def matches(line: str, pattern: str) -> bool:
     return pattern.endswith("*") or line.endswith(parts[-1])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def import_seconds() -> float:
     """Processor time that the imports of a plan take on this machine, under its load."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -209,6 +209,7 @@ def import_seconds() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.timed
 def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     case, tmp_path, h2h_process, refusal, request
 ):

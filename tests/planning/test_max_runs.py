@@ -42,6 +42,7 @@ def test_a_million_variants_are_refused_in_one_line():
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_plan_takes_at_most_two_seconds_of_processor_time(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(BASE + MILLION)
@@ -74,6 +75,7 @@ def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here, command):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.timed
 def test_too_many_seeds_are_refused_without_expanding_them():
     started = time.process_time()
     assert refusal("seeds: 1000000").startswith("x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs")

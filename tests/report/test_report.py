@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
+from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
 from headtohead.report import write_report
@@ -241,14 +242,13 @@ def test_figures_are_valid_by_themselves(report):
 @pytest.fixture(scope="module")
 def again(quickstart, tmp_path_factory):
     """The same report by the command, where an earlier one has left a picture: folder and words."""
-    from headtohead.cli.report import command
 
     folder = tmp_path_factory.mktemp("reports") / "quickstart"
     stale = folder / "figures" / "old.svg"
     stale.parent.mkdir(parents=True)
     stale.write_text("<svg/>")
     runs, reports = str(quickstart.parent), str(folder.parent)
-    result = CliRunner().invoke(command, ["quickstart", "--runs", runs, "--reports", reports])
+    result = CliRunner().invoke(main, ["report", "quickstart", "--runs", runs, "--reports", reports])
     assert result.exit_code == 0, result.output
     return folder, result.output
 
@@ -434,7 +434,6 @@ def test_the_command_prints_the_answer_and_where_it_stands(again):
 @pytest.mark.usefixtures("without_figures")
 def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch):
     import headtohead.tracking
-    from headtohead.cli.report import command
 
     study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
     shipped, asked = made.write_study(tmp_path / "shipped", study), []
@@ -446,7 +445,7 @@ def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch
 
     monkeypatch.setattr(headtohead.tracking, "materialise", materialise)
     store = "postgresql://me:secret@box/db"
-    result = CliRunner().invoke(command, ["quickstart", "--reports", str(tmp_path), "--from-mlflow", store])
+    result = CliRunner().invoke(main, ["report", "quickstart", "--reports", str(tmp_path), "--from-mlflow", store])
     assert result.exit_code == 0, result.output
     assert asked == [(store, "quickstart")]
     text = (tmp_path / "quickstart" / "index.html").read_text(encoding="utf-8")

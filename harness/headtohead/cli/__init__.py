@@ -19,6 +19,7 @@ COMMANDS = {
     "status": "Show the state of every run of an experiment.",
     "report": "Write the report of an experiment.",
     "sync": "Log missing runs to MLflow.",
+    "judge": "Judge the scores of any training code: better, worse or noise.",
     "reproduce": "Retrain a finished run and compare weights and scores.",
     "check": "Check invariants, and measure the pitfalls of a recipe.",
     "notebooks": "Compare the five notebooks on one page.",

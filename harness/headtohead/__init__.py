@@ -123,6 +123,7 @@ __all__ = [
     "find_geometry",
     "hookimpl",
     "import_checkpoint",
+    "judge",
     "load",
     "plan",
     "register",

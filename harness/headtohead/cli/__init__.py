@@ -17,6 +17,8 @@ COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
     "plan": "Show the runs, their states and their cost, without training.",
     "status": "Show the state of every run of an experiment.",
+    "list": "List the experiments: runs, states, size, last change.",
+    "show": "Show a run: scores, files, configuration.",
     "report": "Write the report of an experiment.",
     "sync": "Log missing runs to MLflow.",
     "judge": "Judge the scores of any training code: better, worse or noise.",
@@ -31,6 +33,7 @@ COMMANDS = {
     "ablate-heads": "Measure the effect of masking each attention head.",
     "trace": "Show every step of a forward pass.",
     "data": "Download datasets and describe them.",
+    "clean": "Remove archived, superseded and failed runs, and caches.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
 }

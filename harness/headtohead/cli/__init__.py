@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
     """A group that imports commands lazily and prints a `HeadToHeadError` as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS]  # the command list is a module of this package, which hides the built-in function
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

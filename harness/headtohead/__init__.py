@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headtohead.analysis.judge import judge as judge
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import NotHashed as NotHashed
 
 _HOMES = {
+    "judge": "headtohead.analysis.judge",
     "results": "headtohead.api",
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
@@ -121,6 +123,7 @@ __all__ = [
     "find_geometry",
     "hookimpl",
     "import_checkpoint",
+    "judge",
     "load",
     "plan",
     "register",

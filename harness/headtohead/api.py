@@ -35,7 +35,7 @@ from headtohead.training.maps import SentenceMaps
 if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
     from headtohead.plugins.launcher import Launcher
-    from headtohead.report import ReportPaths
+    from headtohead.report.writing import ReportPaths
 
 __all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
 

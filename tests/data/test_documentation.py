@@ -25,7 +25,7 @@ def test_the_table_lists_every_dataset() -> None:
             assert re.search(row, PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["toy-grammar", "tatoeba", "copy", "reverse", "sort", "lookup", "addition"])
+@pytest.mark.parametrize("name", ["toy-grammar", "tatoeba", "pairs", "copy", "reverse", "sort", "lookup", "addition"])
 def test_every_option_is_explained(name: str) -> None:
     for option in current().dataset(name).Options.model_fields:
         assert re.search(rf"^\| .*`{option}`.* \| ", PAGE, re.MULTILINE)

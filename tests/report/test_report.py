@@ -16,7 +16,6 @@ from markdown_it import MarkdownIt
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
-from headtohead.report import write_report
 from headtohead.report.blocks import (
     AttentionMaps,
     Block,
@@ -43,6 +42,7 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.html import html_page
 from headtohead.report.markdown import markdown_page
+from headtohead.report.writing import write_report
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -464,7 +464,7 @@ def apart(quickstart, tmp_path_factory):
     """Seconds of a core that a process of its own took for the report, and what it imported."""
     code = (
         "import sys, time; from pathlib import Path; "
-        "from headtohead.report import write_report; "
+        "from headtohead.report.writing import write_report; "
         "write_report(Path(sys.argv[1]), Path(sys.argv[2])); "
         "print(time.process_time(), *sys.modules)"
     )

@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from headtohead.analysis.study import analyse
-from headtohead.report import write_report
 from headtohead.report.answer import answer
 from headtohead.report.blocks import VerdictLabel
 from headtohead.report.shapley import (
@@ -17,6 +16,7 @@ from headtohead.report.shapley import (
     path_blocks,
     permutation_facts,
 )
+from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 
 FOUR = ("model.norm", "model.activation", "model.bias", "train.lr")

@@ -17,8 +17,11 @@ COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
     "plan": "Show the runs, their states and their cost, without training.",
     "status": "Show the state of every run of an experiment.",
+    "list": "List the experiments: runs, states, size, last change.",
+    "show": "Show a run: scores, files, configuration.",
     "report": "Write the report of an experiment.",
     "sync": "Log missing runs to MLflow.",
+    "judge": "Judge the scores of any training code: better, worse or noise.",
     "reproduce": "Retrain a finished run and compare weights and scores.",
     "check": "Check invariants, and measure the pitfalls of a recipe.",
     "notebooks": "Compare the five notebooks on one page.",
@@ -30,6 +33,7 @@ COMMANDS = {
     "ablate-heads": "Measure the effect of masking each attention head.",
     "trace": "Show every step of a forward pass.",
     "data": "Download datasets and describe them.",
+    "clean": "Remove archived, superseded and failed runs, and caches.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
 }
@@ -40,7 +44,7 @@ class LazyGroup(click.Group):
     """A group that imports commands lazily and prints a `HeadToHeadError` as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS]  # the command list is a module of this package, which hides the built-in function
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -58,7 +62,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -45,11 +45,10 @@ def command(
 def _directories(target: str, runs_root: Path) -> list[Path]:
     """Return the directories of the selected finished runs."""
     from headtohead.errors import HeadToHeadError
-    from headtohead.execution.loaded import find_run
     from headtohead.storage import states
     from headtohead.storage.experiment import ExperimentDirectory
     from headtohead.storage.progress import find_experiment
-    from headtohead.storage.run_directory import RunDirectory
+    from headtohead.storage.run_directory import RunDirectory, find_run
 
     try:
         folder = find_experiment(Path(target), runs_root)

@@ -11,7 +11,7 @@ from headtohead.cli.options import experiment_argument, reports_option, runs_opt
 from headtohead.cli.output import echo
 
 if TYPE_CHECKING:
-    from headtohead.report import ReportPaths
+    from headtohead.report.writing import ReportPaths
 
 
 @click.command()
@@ -30,7 +30,7 @@ def command(
 
     root = reports_folder(runs_root, reports_root)
     if store is None:
-        from headtohead.report import write_report
+        from headtohead.report.writing import write_report
         from headtohead.storage.progress import find_experiment
 
         folder = find_experiment(experiment, runs_root)
@@ -46,7 +46,7 @@ def command(
 def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:
     """Rebuild the run directories in a temporary folder and write the report from them."""
     from headtohead import files
-    from headtohead.report import write_report
+    from headtohead.report.writing import write_report
     from headtohead.tracking import materialise
     from headtohead.tracking.store import readable
 

@@ -15,7 +15,7 @@ from headtohead.config.project import runs_folder
 from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.vocabulary import PAD, Vocabulary
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError
 from headtohead.execution.import_checkpoint import tokenisers_of
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
@@ -25,7 +25,7 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
 from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord, VocabularyRecord
-from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
 
@@ -340,22 +340,3 @@ def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> 
     data_hash = record.data["data_hash"]
     tokenisers = tokenisers_of(config.data)
     return PreparedData(source, target, {}, dict(record.data), data_hash, tokenisers)
-
-
-def find_run(run: Path | str, runs: Path) -> Path:
-    """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name."""
-    path = Path(run)
-    if (path / RUN).is_file():
-        return path
-    names = {record.parent.name: record.parent for record in runs.glob(f"*/*/{RUN}")}
-    if str(run) in names:
-        return names[str(run)]
-    matching = [names[name] for name in sorted(names) if name.startswith(str(run))]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise HeadToHeadError(
-            f"'{run}' matches {len(matching)} runs, for example {matching[0].name} and "
-            f"{matching[1].name}; use a longer prefix"
-        )
-    raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(str(run), names)}")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.scheduler import move_to_archive, refuse_busy
+from headtohead.execution.scheduler import move_to_archive
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock
+from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
 from headtohead.storage.records import HEADS, RESULTS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter

@@ -15,14 +15,13 @@ from headtohead import files
 from headtohead.config.versions import drift, plugins_of, recorded_config
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.loaded import find_run
 from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, Watcher, run_stacks
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import CHECKPOINT, RESULTS
-from headtohead.storage.run_directory import RunDirectory, leased
+from headtohead.storage.run_directory import RunDirectory, find_run, leased
 from headtohead.storage.stack import STACKS, StackFolder, stack_folders
 from headtohead.training import checkpoint
 

@@ -25,7 +25,7 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
-from headtohead.storage.leases import Busy, Lease, layout_lock, release_dead
+from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSentence
@@ -181,15 +181,6 @@ def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
         for folder in stack_folders(experiment)
         if any(member.run_hash in run_hashes for member in folder.record.members)
     ]
-
-
-@contextmanager
-def refuse_busy() -> Iterator[None]:
-    """Convert Busy to the error for a run that another process writes."""
-    try:
-        yield
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait for that process or end it, then run the same command") from error
 
 
 def _unfinished(plan: Plan) -> list[PlannedRun]:

@@ -74,6 +74,7 @@ BUILT_IN = (
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_plugins.datasets.notebook_pairs",
     "headtohead_plugins.datasets.tatoeba",
+    "headtohead_plugins.datasets.pairs",
     "headtohead_plugins.datasets.copy",
     "headtohead_plugins.datasets.reverse",
     "headtohead_plugins.datasets.sort",

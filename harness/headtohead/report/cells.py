@@ -51,7 +51,7 @@ def show_interval(interval: Interval, metric: str) -> str:
 
 def show_level(interval: Interval) -> str:
     """Format the level of an interval: ``98.75 %``."""
-    return f"{100 * interval.level:.4g} %"
+    return interval.percent
 
 
 def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,8 @@ ENUMERATED = 20
 """Largest number of seeds with an exact sign-flip test over all 2^n sign patterns (a million sums)."""
 DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
+MAX_SIGNS = 10_000_000
+"""Maximum number of random signs of a test, 80 MB; with more than 100 seeds there are fewer patterns."""
 ROUNDING = 1e-12
 """Differences with a spread below this fraction of the scores' size count as equal."""
 
@@ -57,6 +59,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """The level as text: ``98.75 %``."""
+        return f"{100 * self.level:.4g} %"
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -86,6 +93,46 @@ class Paired:
     effect: float
     p: float
     sign_flip_p: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean difference."""
+        return self.sd / math.sqrt(self.n) if self.n else math.nan
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the t-test."""
+        return self.n - 1
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest one-sided p of the sign-flip test."""
+        return 0.5**self.n
+
+
+class Difference(Protocol):
+    """A difference with a t-test: `Paired`, or `headtohead.statistics.unpaired.Unpaired`."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def degrees(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def p(self) -> float: ...
+    @property
+    def sign_flip_p(self) -> float: ...
+    @property
+    def smallest_p(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -171,7 +218,7 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None, co
 def sign_flip_p(differences: ArrayLike) -> float:
     """Return the two-sided p of the sum under random signs.
 
-    Exact, over all ``2^n`` sign patterns, up to ``ENUMERATED`` seeds. With more seeds, ``DRAWS``
+    Exact, over all ``2^n`` sign patterns, up to ``ENUMERATED`` seeds. With more seeds, at most ``DRAWS``
     random patterns from a fixed seed and the observed pattern are counted.
     """
     d = np.asarray(differences, dtype=np.float64)
@@ -185,9 +232,10 @@ def sign_flip_p(differences: ArrayLike) -> float:
         for value in d[1:]:
             sums = np.concatenate([sums + value, sums - value])
         return float((np.abs(sums) >= threshold).mean())
-    signs = np.random.default_rng(20_17).choice([-1.0, 1.0], size=(DRAWS, len(d)))
+    draws = min(DRAWS, MAX_SIGNS // len(d))
+    signs = np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, len(d)))
     hits = int((np.abs(signs @ d) >= threshold).sum())
-    return (hits + 1) / (DRAWS + 1)
+    return (hits + 1) / (draws + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -247,21 +295,22 @@ def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: flo
     return Equivalence(result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha))
 
 
-def equivalence_p(result: Paired, margin: float) -> float:
-    """Return the p of two one-sided tests of a paired difference within ``margin``; NaN for a single seed."""
+def equivalence_p(result: Difference, margin: float) -> float:
+    """Return the p of two one-sided tests of a difference within ``margin``; NaN for a single seed."""
     if result.n < 2:
         return math.nan
     if result.kind != "varied":
-        return 0.5**result.n if abs(result.mean) < margin else 1.0
-    error = result.sd / math.sqrt(result.n)
-    above = float(stdtr(result.n - 1, -(result.mean + margin) / error))
-    below = float(stdtr(result.n - 1, (result.mean - margin) / error))
+        return result.smallest_p if abs(result.mean) < margin else 1.0
+    above = float(stdtr(result.degrees, -(result.mean + margin) / result.error))
+    below = float(stdtr(result.degrees, (result.mean - margin) / result.error))
     return max(above, below)
 
 
-def interval(result: Paired, confidence: float) -> Interval:
-    """Return the t-interval of a paired difference at another level."""
-    half = _half_width(result.sd, result.n, confidence)
+def interval(result: Difference, confidence: float) -> Interval:
+    """Return the t-interval of a difference at another level; NaN for a single seed."""
+    if result.n < 2:
+        return Interval(confidence, math.nan, math.nan)
+    half = float(stdtrit(result.degrees, (1 + confidence) / 2)) * result.error
     return Interval(confidence, result.mean - half, result.mean + half)
 
 

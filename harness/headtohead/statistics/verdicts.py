@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from headtohead.statistics.paired_tests import ALPHA, Interval, Paired, equivalence_p, holm, interval
+from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
 
 Verdict = Literal[
     "same by construction", "identical", "equivalent", "better", "worse", "inconclusive", "no verdict"
@@ -66,32 +67,46 @@ UNTESTED = Judgement()
 
 
 def judge(
-    family: Sequence[Paired | None], *, margin: float | None = None, higher_is_better: bool = True
+    family: Sequence[Difference | None],
+    *,
+    margin: float | None = None,
+    higher_is_better: bool = True,
+    looks: Looks | None = None,
 ) -> list[Judgement]:
     """Return the judgement of each contrast of a family.
 
     Args:
-        family: The paired differences; None for a contrast without scores, which is not counted as a test.
+        family: The differences; None for a contrast without scores, which is not counted as a test.
         margin: The smallest difference that matters; None for no test of equivalence.
         higher_is_better: Whether a positive difference is better.
+        looks: The numbers of seeds at which the study is judged; None for a single look. Every p-value is first
+            adjusted for the looks, then by Holm. Intervals have the levels of these tests at each look.
     """
-    p_values = [paired.p if paired else math.nan for paired in family]
+
+    def over_looks(p: float, sides: int) -> float:
+        return looks.adjusted(p, sides) if looks else p
+
+    def at_look(level: float, sides: int) -> float:
+        return looks.level(level, sides) if looks else level
+
+    p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
     adjusted, levels = holm(p_values), holm_levels(p_values)
-    flips = holm([paired.sign_flip_p if paired else math.nan for paired in family])
-    one_sided = [equivalence_p(paired, margin) if paired and margin else math.nan for paired in family]
+    flips = holm([found.sign_flip_p if found else math.nan for found in family])
+    one_sided = [over_looks(equivalence_p(found, margin), 1) if found and margin else math.nan for found in family]
     equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
     judgements = []
-    for index, paired in enumerate(family):
-        if paired is None or math.isnan(paired.p):
+    for index, found in enumerate(family):
+        if found is None or math.isnan(found.p):
             judgements.append(UNTESTED)
             continue
         equivalence = None
         if margin:
-            within = interval(paired, 1 - 2 * equivalence_levels[index])
+            within = interval(found, 1 - 2 * at_look(equivalence_levels[index], 1))
             equivalence = EquivalenceTest(margin, equivalence_adjusted[index], within)
         p = adjusted[index]
-        verdict = _verdict(paired, p, equivalence, higher_is_better)
-        judgements.append(Judgement(verdict, p, flips[index], interval(paired, 1 - levels[index]), equivalence))
+        verdict = _verdict(found, p, equivalence, higher_is_better)
+        step = interval(found, 1 - at_look(levels[index], 2))
+        judgements.append(Judgement(verdict, p, flips[index], step, equivalence))
     return judgements
 
 
@@ -112,11 +127,11 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return [float(level) for level in levels]
 
 
-def _verdict(paired: Paired, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
-    if paired.kind == "identical":
+def _verdict(found: Difference, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
+    if found.kind == "identical":
         return IDENTICAL
     if equivalence and equivalence.holm_p <= ALPHA:
         return EQUIVALENT
     if p <= ALPHA:
-        return BETTER if (paired.mean > 0) == higher_is_better else WORSE
-    return NO_VERDICT if paired.kind == "constant" else INCONCLUSIVE
+        return BETTER if (found.mean > 0) == higher_is_better else WORSE
+    return NO_VERDICT if found.kind == "constant" else INCONCLUSIVE

@@ -258,6 +258,15 @@ def layout_lock(experiment: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def refuse_busy() -> Iterator[None]:
+    """Convert Busy to the error for a run that another process writes."""
+    try:
+        yield
+    except Busy as error:
+        raise HeadToHeadError(f"run {error}; wait for that process or end it, then run the same command") from error
+
+
 def process_start(pid: int) -> float | None:
     """Return the start time of a process of this machine in seconds since boot; None if it has ended."""
     try:

@@ -18,7 +18,7 @@ import psutil
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
 from headtohead.config.project import next_command
-from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.errors import HeadToHeadError, nearest, shown_path
 from headtohead.storage import states
 from headtohead.storage.leases import Lease, observe
 from headtohead.storage.paths import inside
@@ -323,3 +323,22 @@ def leased(run: Path) -> Iterator[RunWriter]:
     """
     with Lease(run) as lease:
         yield RunWriter(run, lease)
+
+
+def find_run(run: Path | str, runs: Path) -> Path:
+    """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name."""
+    path = Path(run)
+    if (path / RUN).is_file():
+        return path
+    names = {record.parent.name: record.parent for record in runs.glob(f"*/*/{RUN}")}
+    if str(run) in names:
+        return names[str(run)]
+    matching = [names[name] for name in sorted(names) if name.startswith(str(run))]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise HeadToHeadError(
+            f"'{run}' matches {len(matching)} runs, for example {matching[0].name} and "
+            f"{matching[1].name}; use a longer prefix"
+        )
+    raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(str(run), names)}")

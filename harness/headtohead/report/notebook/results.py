@@ -9,13 +9,13 @@ import pandas as pd
 
 from headtohead.analysis.study import analyse
 from headtohead.escaping import visible
-from headtohead.report import ReportPaths
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import difference_cell
 from headtohead.report.content import ReportContent
 from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import titled_list
 from headtohead.report.variants import parameters, pitfall_table, primary_score, variant_note
+from headtohead.report.writing import ReportPaths
 from headtohead.storage.frames import Frames, load_frames
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")

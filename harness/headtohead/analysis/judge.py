@@ -1,0 +1,351 @@
+"""Judge the scores of any training code: a table with a row per variant and seed, compared with a baseline.
+
+Nothing here reads run directories. The tests are those of reports.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead.statistics import verdicts
+from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import Difference, Summary, paired, summarise
+from headtohead.statistics.unpaired import unpaired
+from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
+from headtohead.storage.metrics import LOWER_IS_BETTER, span
+
+HIGHER = ("accuracy", "acc", "match", "bleu", "chrf", "rouge", "f1", "auc", "auroc", "precision", "recall", "reward",
+          "score", "return", "win_rate", "map", "ndcg", "mfu", "per_second")  # fmt: skip
+LOWER = (*LOWER_IS_BETTER, "error", "err", "wer", "cer", "ter", "ppl", "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid",
+         "latency", "regret")  # fmt: skip
+FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
+"""Values of a state column, in lower case, that mark a finished run."""
+
+STATES = ("state", "status")
+STEPS = ("step", "_step", "global_step", "epoch")
+METRIC, VALUE = "metric", "value"
+MOST_NAMES = 5
+"""Maximum number of rows, seeds or columns that a message lists."""
+
+
+@dataclass(frozen=True)
+class JudgedVariant:
+    """A variant against the baseline."""
+
+    variant: str
+    summary: Summary
+    difference: Difference
+    judgement: Judgement
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The judgement of a table of scores.
+
+    Attributes:
+        metric: Name of the metric.
+        higher_is_better: Direction of the metric.
+        baseline: Name of the baseline.
+        summary: Scores of the baseline.
+        variants: The other variants, the largest difference first.
+        is_paired: Whether differences are paired by seed.
+        margin: The smallest difference that matters, or None.
+        looks: The planned looks, or None.
+        more_seeds: Number of further seeds per variant until the next look; None without looks or after the last.
+        warnings: Remarks on the table, a line each.
+    """
+
+    metric: str
+    higher_is_better: bool
+    baseline: str
+    summary: Summary
+    variants: tuple[JudgedVariant, ...]
+    is_paired: bool
+    margin: float | None
+    looks: Looks | None
+    more_seeds: int | None
+    warnings: tuple[str, ...]
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per variant: seeds, mean, difference, both intervals, p-values and verdict."""
+        rows = []
+        for found in self.variants:
+            step = found.judgement.interval
+            rows.append(
+                {
+                    "variant": found.variant,
+                    "seeds": found.summary.n,
+                    "mean": found.summary.mean,
+                    "difference": found.difference.mean,
+                    "low": found.difference.low,
+                    "high": found.difference.high,
+                    "step_low": step.low if step else math.nan,
+                    "step_high": step.high if step else math.nan,
+                    "p": found.difference.p,
+                    "holm_p": found.judgement.holm_p,
+                    "sign_flip_p": found.difference.sign_flip_p,
+                    "verdict": found.judgement.verdict,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
+        """Return 0 if every verdict is in ``accept``, else 1 if a variant is worse, else 3."""
+        found = {variant.judgement.verdict for variant in self.variants}
+        if found <= set(accept):
+            return 0
+        return 1 if WORSE in found else 3
+
+
+def judge(
+    table: pd.DataFrame,
+    *,
+    baseline: str,
+    metric: str | None = None,
+    margin: float | None = None,
+    higher_is_better: bool | None = None,
+    is_paired: bool = True,
+    looks: Looks | None = None,
+    variant_columns: Sequence[str] = ("variant",),
+    seed_column: str = "seed",
+) -> Judged:
+    """Judge every variant of a table against the baseline.
+
+    Args:
+        table: A row per variant and seed with a column per metric, or a row per variant, seed and metric with the
+            columns ``metric`` and ``value``. With a column ``step`` or ``epoch``, the last row of a run counts.
+        baseline: Name of the variant with which the others are compared.
+        metric: The metric; not needed if the table has a single one.
+        margin: The smallest difference that matters, for verdicts of equivalence.
+        higher_is_better: Direction of the metric; by default from its name.
+        is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
+        looks: Planned numbers of seeds, if the study is judged several times.
+        variant_columns: Columns whose values, joined, name the variant.
+        seed_column: Column of the seed.
+
+    Raises:
+        HeadToHeadError: If the table does not permit the comparison.
+    """
+    table, warnings = _finished(table)
+    scores, metric = _scores(table, metric, variant_columns, seed_column, warnings)
+    if higher_is_better is None:
+        higher_is_better = direction(metric)
+    if baseline not in scores:
+        raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
+    if len(scores) < 2:
+        raise HeadToHeadError(f"only the baseline '{baseline}' has scores; a comparison needs another variant")
+    _refuse_seeds(scores, baseline, is_paired, looks)
+    warnings += _equal_scores(scores, metric)
+    against = scores[baseline]
+    others = [variant for variant in scores if variant != baseline]
+    differences: list[Difference] = []
+    for variant in others:
+        values = scores[variant]
+        if is_paired:
+            differences.append(paired([values[seed] for seed in against], list(against.values())))
+        else:
+            differences.append(unpaired(list(values.values()), list(against.values())))
+    if looks and len(against) not in looks.seeds:
+        judgements = [UNTESTED] * len(differences)
+    else:
+        judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
+    limits = span(metric)
+    judged = [
+        JudgedVariant(variant, summarise(list(scores[variant].values()), span=limits), difference, judgement)
+        for variant, difference, judgement in zip(others, differences, judgements, strict=True)
+    ]
+    judged.sort(key=lambda found: -abs(found.difference.mean))
+    summary = summarise(list(against.values()), span=limits)
+    planned = looks.next(summary.n) if looks else None
+    return Judged(
+        metric=metric,
+        higher_is_better=higher_is_better,
+        baseline=baseline,
+        summary=summary,
+        variants=tuple(judged),
+        is_paired=is_paired,
+        margin=margin,
+        looks=looks,
+        more_seeds=planned - summary.n if planned else None,
+        warnings=tuple(warnings),
+    )
+
+
+def direction(metric: str) -> bool:
+    """Return whether larger values of a metric are better, from its name.
+
+    Raises:
+        HeadToHeadError: If the name does not tell.
+    """
+    words = metric.lower().replace("/", "_").replace("-", "_").replace(".", "_").replace(" ", "_").split("_")
+    name = "_".join(words)
+    lower = any(word in words for word in LOWER) or name.endswith(tuple(ending for ending in LOWER if "_" in ending))
+    higher = any(word in words for word in HIGHER) or name.endswith(tuple(end for end in HIGHER if "_" in end))
+    if lower == higher:
+        raise HeadToHeadError(
+            f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
+            "--lower-is-better"
+        )
+    return higher
+
+
+def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of finished runs, and a warning if there are others."""
+    column = next((name for name in table.columns if str(name).lower() in STATES), None)
+    if column is None:
+        return table, []
+    states = table[column].astype(str).str.lower()
+    others = table[~states.isin(FINISHED)]
+    if others.empty or len(others) == len(table):  # a column with other words is not a state of runs
+        return table, []
+    listed = _listed([f"{number} ({state})" for number, state in zip(_rows(others), others[column], strict=True)])
+    return table.drop(others.index), [f"left out, as their {column} is not finished: {_plural('row', others)} {listed}"]
+
+
+def _scores(
+    table: pd.DataFrame, metric: str | None, variant_columns: Sequence[str], seed_column: str, warnings: list[str]
+) -> tuple[dict[str, dict[str, float]], str]:
+    """Return the score by variant and seed, in the order of the table, and the name of the metric."""
+    for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
+        if column not in table.columns:
+            names = [str(name) for name in table.columns]
+            raise HeadToHeadError(f"the table has no column '{column}'; columns: {_listed(names)}; name it: {option}")
+    column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
+    values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
+    parts = [[str(value) for value in table[name].tolist()] for name in variant_columns]
+    variants = [" · ".join(values) for values in zip(*parts, strict=True)]
+    seeds = [_seed_name(seed) for seed in table[seed_column].tolist()]
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        row = int(wrong[0])
+        raise HeadToHeadError(
+            f"row {_rows(table)[row]}: '{metric}' of variant '{variants[row]}', seed {seeds[row]} is not a finite "
+            f"number: {str(table[column].iloc[row])!r}; give every run a score, or remove the variant"
+        )
+    step_column = next((name for name in STEPS if name in table.columns), None)
+    steps = table[step_column].to_numpy() if step_column else None
+    histories: dict[str, dict[str, list[tuple[float, float, int]]]] = {}
+    for row, (variant, seed, value) in enumerate(zip(variants, seeds, values, strict=True)):
+        step = float(steps[row]) if steps is not None else 0.0
+        histories.setdefault(variant, {}).setdefault(seed, []).append((step, float(value), row))
+    scores: dict[str, dict[str, float]] = {}
+    for variant, by_seed in histories.items():
+        for seed, history in by_seed.items():
+            if len({step for step, _, _ in history}) < len(history):
+                rows = [str(_rows(table)[row]) for _, _, row in history]
+                raise HeadToHeadError(
+                    f"variant '{variant}' has seed {seed} twice (rows {_listed(rows)}); a run counts once: remove the "
+                    "others, or name further columns of the variant with --variant"
+                )
+            scores.setdefault(variant, {})[seed] = max(history)[1]
+        _refuse_copies(variant, by_seed)
+    return scores, metric
+
+
+def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) -> tuple[str, pd.DataFrame, str]:
+    """Return the column of the scores, the rows that hold them, and the name of the metric."""
+    if metric in table.columns:
+        return str(metric), table, str(metric)
+    if {METRIC, VALUE} <= set(table.columns):
+        known = [str(name) for name in table[METRIC].unique()]
+        chosen = metric or (known[0] if len(known) == 1 else None)
+        if chosen in known:
+            return VALUE, table[table[METRIC].astype(str) == chosen], str(chosen)
+    else:
+        skipped = {*others, *STEPS}
+        known = [
+            str(name)
+            for name in table.columns
+            if name not in skipped and pd.to_numeric(table[name], errors="coerce").notna().any()
+        ]
+        if metric is None and len(known) == 1:
+            return known[0], table, known[0]
+    if metric is None:
+        raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}" if known else "no metric")
+    raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
+
+
+def _refuse_copies(variant: str, by_seed: Mapping[str, Sequence[tuple[float, float, int]]]) -> None:
+    """Refuse a run that was copied under another seed: equal histories of several steps."""
+    first: dict[tuple[tuple[float, float], ...], str] = {}
+    for seed, history in by_seed.items():
+        curve = tuple(sorted((step, value) for step, value, _ in history))
+        if len({value for _, value in curve}) < 2:
+            continue
+        if curve in first:
+            raise HeadToHeadError(
+                f"variant '{variant}': seeds {first[curve]} and {seed} have the same values at all {len(curve)} steps; "
+                "a copied run is no further seed"
+            )
+        first[curve] = seed
+
+
+def _refuse_seeds(
+    scores: Mapping[str, Mapping[str, float]], baseline: str, is_paired: bool, looks: Looks | None
+) -> None:
+    """Refuse single seeds, seeds without a partner, and looks at different numbers of seeds."""
+    against = scores[baseline]
+    for variant, by_seed in scores.items():
+        if len(by_seed) < 2:
+            raise HeadToHeadError(f"variant '{variant}' has a single seed; a test needs at least two per variant")
+        if is_paired and by_seed.keys() != against.keys():
+            only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
+            only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
+            raise HeadToHeadError(
+                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}; add the missing runs, or compare with "
+                "--unpaired"
+            )
+        if looks and len(by_seed) != len(against):
+            raise HeadToHeadError(
+                f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
+            )
+
+
+def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> list[str]:
+    """Return a warning if a variant has equal scores under several seeds, as copied runs have."""
+    found = []
+    for variant, by_seed in scores.items():
+        seeds: dict[float, list[str]] = {}
+        for seed, value in by_seed.items():
+            seeds.setdefault(value, []).append(seed)
+        equal = max(seeds.values(), key=len)
+        if len(equal) > 1:
+            found.append(f"'{variant}' under seeds {_listed(equal)}")
+    if not found:
+        return []
+    return [f"equal {metric} of {_listed(found)}; check that these are separate runs"]
+
+
+def _seed_name(seed: object) -> str:
+    """Return a seed as text; pandas reads whole numbers as floats if a value of the column is missing.
+
+    Raises:
+        HeadToHeadError: If it is missing.
+    """
+    if isinstance(seed, float):
+        if math.isnan(seed):
+            raise HeadToHeadError("a row has no seed; every run needs one")
+        if seed.is_integer():
+            return str(int(seed))
+    return str(seed)
+
+
+def _rows(table: pd.DataFrame) -> list[int]:
+    """Return the numbers of the rows in the file, without its header, from 1."""
+    return [int(index) + 1 for index in table.index]
+
+
+def _plural(noun: str, rows: pd.DataFrame) -> str:
+    return noun + "s" * (len(rows) != 1)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names and the number of the others."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more

@@ -1,0 +1,51 @@
+"""``h2h clean``: remove what no experiment needs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import cache_option, runs_option
+from headtohead.cli.output import echo
+
+KINDS = ("archived", "superseded", "failed", "cache")
+
+
+@click.command("clean")
+@click.option(
+    "--only",
+    type=click.Choice(["archived", "superseded", "failed", "cache"]),
+    multiple=True,
+    help="Remove this kind only; repeatable.",
+)
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+@runs_option
+@cache_option
+def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | None) -> None:
+    """List what no experiment of the runs folder needs, then ask whether to remove it.
+
+    archived: runs that --fresh, --force or --repair moved. superseded: runs that are in no plan any more. failed: runs
+    that ended without a result. cache: prepared data and compiled code, which are rebuilt when they are needed.
+    """
+    from headtohead.cli.tables import print_table
+    from headtohead.data import cache_root
+    from headtohead.execution.cleaning import find_leftovers, remove
+    from headtohead.storage.disk_usage import show_size
+
+    leftovers = find_leftovers(runs_root, cache or cache_root(), only or KINDS)
+    if not leftovers:
+        echo("nothing to remove")
+        return
+    rows = [[found.kind, show_size(found.size), str(found.path), found.reason] for found in leftovers]
+    print_table(["kind", "size", "path", "reason"], rows, right=(1,))
+    total = f"{len(leftovers)} folders, {show_size(sum(found.size for found in leftovers))}"
+    if not yes and not sys.stdin.isatty():
+        echo("", f"{total}; nothing was removed: add --yes")
+        return
+    if not yes and not click.confirm(f"\nremove {total}?"):
+        echo("nothing was removed")
+        return
+    remove(leftovers)
+    echo("", f"removed {total}")

@@ -1,0 +1,142 @@
+"""``h2h judge``: the statistics of a report for scores of any training code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import format_option
+from headtohead.cli.output import echo, echo_json, echo_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICTS = ("better", "worse", "equivalent", "identical", "inconclusive", "no verdict")
+LOWER = "--higher-is-better/--lower-is-better"
+
+
+@click.command()
+@click.argument("source", metavar="FILE")
+@click.option("--baseline", metavar="VARIANT", required=True, help="The variant with which the others are compared.")
+@click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
+@click.option("--margin", type=float, metavar="X", help="The smallest difference that matters, for 'equivalent'.")
+@click.option(LOWER, "higher", default=None, help="Direction of the metric, if its name does not tell.")
+@click.option("--unpaired", is_flag=True, help="Compare separate seeds (Welch's t-test).")
+@click.option(
+    "--looks",
+    type=click.IntRange(min=1, max=50),
+    metavar="N",
+    help="Number of times that the study is judged, at equal intervals up to --at-most seeds.",
+)
+@click.option(
+    "--at-most",
+    type=click.IntRange(min=3, max=1000),
+    default=20,
+    show_default=True,
+    metavar="SEEDS",
+    help="Number of seeds of the last look.",
+)
+@click.option(
+    "--accept",
+    type=click.Choice(VERDICTS),
+    multiple=True,
+    default=("better",),
+    show_default=True,
+    help="Verdict for exit code 0; repeatable.",
+)
+@click.option("--variant", "variants", metavar="COLUMN", multiple=True, help="Column of the variant; repeatable.")
+@click.option("--seed", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
+@click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
+@click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
+@format_option("json: the answer as JSON.", "json", "markdown")
+def command(
+    source: str,
+    baseline: str,
+    metric: str | None,
+    margin: float | None,
+    higher: bool | None,
+    unpaired: bool,
+    looks: int | None,
+    at_most: int,
+    accept: tuple[str, ...],
+    variants: tuple[str, ...],
+    seed: str,
+    experiment: str | None,
+    answer: Path | None,
+    form: str,
+) -> None:
+    """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
+
+    FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
+    table or the results.csv of a report, or the URI of an MLflow store. Exit code 0: every verdict is in --accept.
+    1: a variant is worse. 2: invalid input. 3: otherwise.
+    """
+    from headtohead.analysis.judge import judge
+    from headtohead.errors import HeadToHeadError
+    from headtohead.report.judge import answer_record, heading, judged_blocks, judged_table, look_line
+    from headtohead.statistics.looks import Looks
+
+    if margin is not None and not 0 < margin < float("inf"):
+        raise HeadToHeadError(f"--margin must be a positive number, got {margin:g}")
+    judged = judge(
+        _table(source, experiment, metric),
+        baseline=baseline,
+        metric=metric,
+        margin=margin,
+        higher_is_better=higher,
+        is_paired=not unpaired,
+        looks=Looks.planned(looks, at_most) if looks else None,
+        variant_columns=variants or ("variant",),
+        seed_column=seed,
+    )
+    code = judged.exit_code(accept)
+    record = answer_record(judged, code)
+    if answer is not None:
+        from headtohead.files import write_json
+
+        write_json(answer, record)
+    for warning in judged.warnings:
+        echo(f"warning: {warning}", err=True)
+    if form == "json":
+        echo_json(record)
+        sys.exit(code)
+    if form == "markdown":
+        from headtohead.report.markdown import markdown_page
+
+        echo_text(markdown_page(judged_blocks(judged)))
+        sys.exit(code)
+    from headtohead.cli.tables import print_table
+
+    table = judged_table(judged)
+    right = [number for number, column in enumerate(table.columns) if column.align == "right"]
+    echo(heading(judged), "")
+    print_table(
+        [column.heading for column in table.columns],
+        [[str(cell.text) for cell in row.cells] for row in table.rows],
+        right,
+    )
+    if line := look_line(judged):
+        echo("", line)
+    sys.exit(code)
+
+
+def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFrame:
+    """Return the table of a file, or of an experiment in an MLflow store."""
+    from headtohead.errors import HeadToHeadError
+
+    if "://" in source:
+        if experiment is None:
+            raise HeadToHeadError(f"{source} is an MLflow store; name its experiment: --experiment NAME")
+        from headtohead.tracking.judge import experiment_table
+
+        return experiment_table(source, experiment, metric)
+    if experiment is not None:
+        raise HeadToHeadError(
+            f"--experiment needs the URI of an MLflow store, for example sqlite:///mlflow.db; got {source}"
+        )
+    from headtohead.analysis.score_files import read_score_file
+
+    return read_score_file(Path(source))

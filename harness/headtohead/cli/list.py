@@ -1,0 +1,68 @@
+"""``h2h list``: the experiments of a runs folder."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import format_option, runs_option
+from headtohead.cli.output import echo, echo_json
+
+
+@click.command("list")
+@runs_option
+@format_option("json: one record per experiment.", "json")
+def command(runs_root: Path, form: str) -> None:
+    """List the experiments of the runs folder: runs by state, size on disk and last change."""
+    from datetime import UTC, datetime
+
+    from headtohead.cli.tables import print_table
+    from headtohead.errors import HeadToHeadError
+    from headtohead.storage.disk_usage import disk_usage, show_size
+    from headtohead.storage.progress import read_progress
+    from headtohead.storage.records import EXPERIMENT
+
+    found, damaged = [], []
+    for folder in sorted(path.parent for path in runs_root.glob(f"*/{EXPERIMENT}")):
+        try:
+            progress = read_progress(folder)
+        except HeadToHeadError as error:
+            damaged.append(str(error))
+            continue
+        states = Counter(run.state for run in progress.runs).most_common()
+        found.append((folder.name, progress.question, states, disk_usage(folder)))
+    found.sort(key=lambda experiment: experiment[-1].changed, reverse=True)
+    if form == "json":
+        echo_json(
+            [
+                {
+                    "name": name,
+                    "question": question,
+                    "runs": dict(states),
+                    "bytes": usage.size,
+                    "changed": datetime.fromtimestamp(usage.changed, UTC).isoformat(timespec="seconds"),
+                }
+                for name, question, states, usage in found
+            ]
+        )
+    elif found:
+        rows = [
+            [
+                name,
+                ", ".join(f"{count} {state}" for state, count in states),
+                show_size(usage.size),
+                datetime.fromtimestamp(usage.changed).strftime("%Y-%m-%d %H:%M"),
+                question,
+            ]
+            for name, question, states, usage in found
+        ]
+        print_table(["experiment", "runs", "size", "last change", "question"], rows, right=(2,))
+    elif not damaged:
+        echo(f"no experiments in '{runs_root}'; start with h2h run FILE")
+    for line in damaged:
+        echo(f"h2h: {line}", err=True)
+    if damaged:
+        sys.exit(2)

@@ -1,0 +1,60 @@
+"""``h2h show``: a run's state, configuration, scores and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import format_option, runs_option
+from headtohead.cli.output import echo, echo_json, echo_text
+
+
+@click.command("show")
+@click.argument("run")
+@runs_option
+@format_option("json: the run's records.", "json")
+def command(run: str, runs_root: Path, form: str) -> None:
+    """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it."""
+    from headtohead.storage.disk_usage import disk_usage, show_size
+    from headtohead.storage.leases import observe
+    from headtohead.storage.metrics import show
+    from headtohead.storage.run_directory import RunDirectory, find_run
+
+    directory = RunDirectory(find_run(run, runs_root))
+    record = directory.record
+    status, state = observe(directory.path)
+    results = directory.results_of(status)
+    metrics = dict(results.metrics) if results else {}
+    sizes = {path.name: disk_usage(path).size for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
+    if form == "json":
+        echo_json(
+            {
+                "run": record.model_dump(mode="json"),
+                "state": state,
+                "status": status.model_dump(mode="json"),
+                "metrics": metrics,
+                "files": sizes,
+            }
+        )
+        return
+    import yaml
+
+    echo(f"{record.title}, seed {record.seed}: {state} at step {status.step} of {record.steps}")
+    if status.reason:
+        echo(f"reason: {status.reason}")
+    echo(
+        f"experiment: {record.experiment}", f"run hash: {record.run_hash}", f"directory: {directory.path}", "", "scores"
+    )
+    for name, value in sorted(metrics.items()):
+        echo(f"  {name}: {show(value, name)}")
+    if not metrics:
+        echo("  none: only runs that are DONE have scores")
+    echo("", "files")
+    for name, size in sizes.items():
+        echo(f"  {name}: {show_size(size)}")
+    echo("", "configuration")
+    echo_text("".join(f"  {line}\n" for line in yaml.safe_dump(record.config, sort_keys=False).splitlines()))
+    if results:
+        name = directory.path.name
+        echo("", f'load: headtohead.load("{name}") in Python, or h2h translate {name} "a sentence"')

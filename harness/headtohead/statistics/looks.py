@@ -1,0 +1,77 @@
+"""Sequential looks: a study that is judged at several numbers of seeds keeps its error rates.
+
+Every look tests at the same nominal level, as Pocock (1977, Biometrika 64) proposed. With few seeds his normal
+boundaries are too lenient for t-tests (Rom and McTague 2020, Journal of Biopharmaceutical Statistics 30), so the joint
+distribution of the t-tests of all looks is simulated, as exactly as ``STUDIES`` permit. A p-value is replaced by the
+probability that the smallest p of all looks is as small (the repeated p-value of Jennison and Turnbull, 1984), to which
+the ordinary levels and Holm's correction apply.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+STUDIES = 200_000
+"""Number of simulated studies without a difference; a rate of 5 % has a standard error of 0.05 %."""
+
+FEWEST_SEEDS = 3
+"""Smallest number of seeds of a look; with two seeds, a t-test has almost no power."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The planned numbers of seeds at which a study is judged, in ascending order.
+
+    >>> Looks.planned(4, 20).seeds
+    (5, 10, 15, 20)
+    """
+
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seeds or self.seeds[0] < 2 or list(self.seeds) != sorted(set(self.seeds)):
+            raise ValueError(f"looks must be ascending numbers of at least 2 seeds, got {self.seeds}")
+
+    @classmethod
+    def planned(cls, number: int, most: int) -> Looks:
+        """Return ``number`` looks at equal intervals up to ``most`` seeds, none before ``FEWEST_SEEDS``."""
+        return cls(tuple(sorted({max(FEWEST_SEEDS, math.ceil(most * look / number)) for look in range(1, number + 1)})))
+
+    def next(self, seeds: int) -> int | None:
+        """Return the number of seeds of the first look with more than ``seeds``, or None after the last."""
+        return next((planned for planned in self.seeds if planned > seeds), None)
+
+    def adjusted(self, p: float, sides: int = 2) -> float:
+        """Return the probability, without a difference, that the smallest p of all looks is at most ``p``."""
+        if math.isnan(p):
+            return p
+        smallest = _smallest_p(self.seeds, sides)
+        return float(min(1.0, (np.searchsorted(smallest, p, side="right") + 1) / (STUDIES + 1)))
+
+    def level(self, alpha: float, sides: int = 2) -> float:
+        """Return the nominal level of every look with an overall level of ``alpha``.
+
+        It is the largest p that `adjusted` maps to at most ``alpha``.
+        """
+        count = math.floor(alpha * (STUDIES + 1)) - 1
+        return float(_smallest_p(self.seeds, sides)[count - 1]) if count > 0 else 0.0
+
+
+@lru_cache(maxsize=16)
+def _smallest_p(looks: tuple[int, ...], sides: int) -> NDArray[np.float64]:
+    """Return the smallest p of all looks in simulated studies without a difference, ascending."""
+    draws = np.random.default_rng(1977).standard_normal((STUDIES, looks[-1]))
+    smallest = np.ones(STUDIES)
+    for seeds in looks:
+        group = draws[:, :seeds]
+        t = group.mean(axis=1) / (group.std(axis=1, ddof=1) / math.sqrt(seeds))
+        p = 2 * stdtr(seeds - 1, -np.abs(t)) if sides == 2 else stdtr(seeds - 1, -t)
+        np.minimum(smallest, p, out=smallest)
+    smallest.sort()
+    return smallest

@@ -1,0 +1,99 @@
+"""Differences of two sides with separate seeds: Welch's t-test and a permutation test."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtr, stdtrit
+
+from headtohead.statistics.paired_tests import CONFIDENCE, DRAWS, MAX_SIGNS, ROUNDING, Kind
+
+ENUMERATED = 200_000
+"""Largest number of permutations that are all counted."""
+
+
+@dataclass(frozen=True)
+class Unpaired:
+    """Difference of two means, with fields as in `headtohead.statistics.paired_tests.Paired`.
+
+    ``n`` is the smaller number of seeds, ``degrees`` are Welch's. ``sign_flip_p`` is the two-sided p of the test that
+    permutes the sides. ``constant``: the scores of neither side vary, so that only the permutation test is defined.
+    """
+
+    kind: Kind
+    n: int
+    mean: float
+    error: float
+    degrees: float
+    low: float
+    high: float
+    effect: float
+    p: float
+    sign_flip_p: float
+    smallest_p: float
+
+
+def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Unpaired:
+    """Compare two sides with separate seeds, ``values`` minus ``against``, by Welch's t-test (1947).
+
+    Args:
+        values: Scores ``[seed]``, finite.
+        against: Scores of the other side; the numbers may differ.
+        confidence: Level of the interval.
+    """
+    left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
+    numbers = len(left), len(right)
+    scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))
+    mean = float(left.mean() - right.mean()) if min(numbers) else math.nan
+    if abs(mean) <= ROUNDING * scale:
+        mean = 0.0
+    nan = math.nan
+    if min(numbers) < 2:
+        kind: Kind = "single" if min(numbers) else "none"
+        return Unpaired(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan, nan, nan)
+    permuted = permutation_p(left, right)
+    smallest = 1 / math.comb(sum(numbers), numbers[0])
+    spreads = [float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0 for side in (left, right)]
+    parts = [spread / number for spread, number in zip(spreads, numbers, strict=True)]
+    if not any(parts):
+        kind = "constant" if mean else "identical"
+        return Unpaired(kind, min(numbers), mean, 0.0, sum(numbers) - 2, mean, mean, nan, permuted, permuted, smallest)
+    error = math.sqrt(sum(parts))
+    degrees = sum(parts) ** 2 / sum(part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True))
+    half = float(stdtrit(degrees, (1 + confidence) / 2)) * error
+    return Unpaired(
+        kind="varied",
+        n=min(numbers),
+        mean=mean,
+        error=error,
+        degrees=degrees,
+        low=mean - half,
+        high=mean + half,
+        effect=mean / math.sqrt(sum(spreads) / 2),
+        p=2 * float(stdtr(degrees, -abs(mean) / error)),
+        sign_flip_p=permuted,
+        smallest_p=smallest,
+    )
+
+
+def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    """Return the two-sided p of the difference of means under permutations of the sides.
+
+    Exact up to ``ENUMERATED`` permutations. Otherwise random permutations from a fixed seed and the observed order are
+    counted.
+    """
+    scores = np.concatenate([left, right])
+    size, total = len(left), float(scores.sum())
+    expected = total * size / len(scores)
+    observed = abs(float(left.sum()) - expected) - ROUNDING * float(np.abs(scores).sum())
+    if math.comb(len(scores), size) <= ENUMERATED:
+        sums = np.array([sum(chosen) for chosen in combinations(scores.tolist(), size)])
+        return float((np.abs(sums - expected) >= observed).mean())
+    draws = min(DRAWS, MAX_SIGNS // len(scores))
+    permuted = np.random.default_rng(20_17).permuted(np.broadcast_to(scores, (draws, len(scores))), axis=1)
+    hits = int((np.abs(permuted[:, :size].sum(axis=1) - expected) >= observed).sum())
+    return (hits + 1) / (draws + 1)

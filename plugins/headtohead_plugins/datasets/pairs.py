@@ -1,0 +1,289 @@
+"""pairs: sentence pairs of your own, from tables, JSON Lines, parallel text files or Hugging Face datasets."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
+from headtohead import Options as BaseOptions
+from headtohead.data import file_sha256, hash_pairs, read_lines
+
+Column = int | str
+Format = Literal["tsv", "csv", "jsonl"]
+FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+PACKED = (".gz", ".bz2", ".xz", ".zip")
+PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
+"""Parts by the name that a Hugging Face dataset gives them."""
+MOST_LINES = 5
+"""Maximum number of malformed lines that a note names."""
+MAX_FIELD = 1_000_000
+"""Maximum number of characters of a field of a CSV file, as of a line."""
+
+
+class Options(BaseOptions):
+    """Where the pairs are, and which columns hold them."""
+
+    file: Annotated[tuple[str, ...], FilePath()] = Field(
+        (), description="one file with both sides, or [source file, target file] with a sentence per line"
+    )
+    valid_file: Annotated[tuple[str, ...], FilePath()] = Field((), description="pairs for validation, like `file`")
+    test_file: Annotated[tuple[str, ...], FilePath()] = Field((), description="pairs for the test, like `file`")
+    format: Format | None = Field(None, description="tsv, csv or jsonl; default: by the ending of the file's name")
+    columns: tuple[Column, Column] | None = Field(
+        None,
+        description="source and target: numbers from 1, names in the first line, or fields of JSON such as "
+        "translation.en; default: [1, 2], for JSON [source, target]",
+    )
+    header: bool | None = Field(None, description="whether the first line has names; default: if `columns` are names")
+    saved: Annotated[str | None, FilePath()] = Field(
+        None, description="folder of a Hugging Face dataset, written by its save_to_disk"
+    )
+    hub: str | None = Field(None, description="name of a dataset on the Hugging Face hub")
+    configuration: str | None = Field(None, description="configuration of the dataset on the hub")
+    revision: str | None = Field(None, description="commit of the dataset on the hub, for equal data in every run")
+    skip_malformed: bool = Field(False, description="skip and count malformed rows instead of refusing the file")
+    languages: tuple[str, str] = Field(("source", "target"), description="names of the languages, for reports")
+    licence: str = Field("not stated", description="licence of the data, for reports")
+    citation: str = Field("not stated", description="where the data was published, for reports")
+
+    @field_validator("file", "valid_file", "test_file", mode="before")
+    @classmethod
+    def _wrap_single_file(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check(self) -> Options:
+        if sum(map(bool, (self.file, self.saved, self.hub))) != 1:
+            raise ValueError("expected one of file, saved and hub")
+        if (self.saved or self.hub) and (self.valid_file or self.test_file):
+            raise ValueError("valid_file and test_file belong to file; a Hugging Face dataset has its own splits")
+        if (self.configuration or self.revision) and not self.hub:
+            raise ValueError("configuration and revision belong to hub")
+        for files in (self.file, self.valid_file, self.test_file):
+            if len(files) > 2:
+                raise ValueError(f"expected one file or [source file, target file], got {len(files)} files")
+        if self.columns and any(isinstance(column, int) and column < 1 for column in self.columns):
+            raise ValueError("columns are numbered from 1")
+        return self
+
+
+class Pairs(Dataset):
+    """Sentence pairs from TSV, CSV, JSON Lines, parallel text files or a Hugging Face dataset.
+
+    Pairs of ``valid_file`` and ``test_file``, and of the splits of a Hugging Face dataset, keep their part. A part
+    without a file is taken from ``file`` by the split.
+    """
+
+    Options: ClassVar[type[BaseOptions]] = Options
+
+    @classmethod
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
+        """Return a hash of the sha256 of all files; None for Hugging Face datasets."""
+        assert isinstance(options, Options)
+        if not options.file:
+            return None
+        files = [*options.file, *options.valid_file, *options.test_file]
+        hashes = [file_sha256(_path(name)) for name in files]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+    @classmethod
+    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Return the pairs in the order of the files; a missing side is an empty text."""
+        assert isinstance(options, Options)
+        notes: list[str] = []
+        pairs = _from_files(options, notes) if options.file else _from_hugging_face(options)
+        if not pairs:
+            raise HeadToHeadError(f"'{_name(options)}' has no pairs")
+        return Corpus(
+            pairs=pairs,
+            data_hash=hash_pairs(pairs),
+            licence=options.licence,
+            citation=options.citation,
+            languages=options.languages,
+            notes=tuple(notes),
+        )
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    """Register ``pairs``."""
+    return {"pairs": Pairs}
+
+
+def _from_files(options: Options, notes: list[str]) -> list[Pair]:
+    """Return the pairs of all files; those of ``file`` belong to train if another part has a file."""
+    given = [part for part, files in (("valid", options.valid_file), ("test", options.test_file)) if files]
+    free = "train" if len(given) == 2 else None
+    pairs: list[Pair] = []
+    for part, files in ((free, options.file), ("valid", options.valid_file), ("test", options.test_file)):
+        if not files:
+            continue
+        texts = _parallel(files) if len(files) == 2 else _table(files[0], options, notes)
+        pairs += [_pair(source, target, part) for source, target in texts]
+    if given:
+        notes.append(f"{' and '.join(given)} {'are separate files' if len(given) > 1 else 'is a separate file'}")
+    return pairs
+
+
+def _pair(source: str, target: str, part: str | None) -> Pair:
+    source, target = (" ".join(text.splitlines()).replace("\t", " ").strip() for text in (source, target))
+    return Pair(source, target, source, part)
+
+
+def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of two files with a sentence per line."""
+    source, target = (read_lines(_path(name)) for name in files)
+    if len(source) != len(target):
+        raise HeadToHeadError(
+            f"file '{files[0]}' has {len(source):,} lines and '{files[1]}' {len(target):,}; parallel files have a "
+            "sentence and its translation on the same line"
+        )
+    return list(zip(source, target, strict=True))
+
+
+def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str]]:
+    """Return source and target of each row of a file; rows without both columns are refused or counted."""
+    form, columns, has_header = _layout(name, options)
+    lines = read_lines(_path(name))
+    rows = _json_rows(lines) if form == "jsonl" else _separated_rows(name, lines, form)
+    found: Sequence[Column] = columns
+    if form != "jsonl" and has_header:
+        _, header = next(rows)
+        found = [_number(column, header, name) for column in columns]
+    pairs, wrong = [], []
+    for line, row in rows:
+        values = [_value(row, column) for column in found]
+        if isinstance(values[0], str) and isinstance(values[1], str):
+            pairs.append((values[0], values[1]))
+        elif row != [""]:
+            wrong.append((line, _reason(row, columns, values)))
+    if wrong and not options.skip_malformed:
+        others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
+        raise HeadToHeadError(
+            f"file '{name}': line {wrong[0][0]} {wrong[0][1]}{others}; correct the file or data.columns, or set "
+            "data.skip_malformed: true"
+        )
+    if wrong:
+        listed = ", ".join(str(line) for line, _ in wrong[:MOST_LINES]) + ", …" * (len(wrong) > MOST_LINES)
+        notes.append(f"{len(wrong)} malformed lines of '{PurePath(name).name}' were skipped: {listed}")
+    return pairs
+
+
+def _layout(name: str, options: Options) -> tuple[Format, tuple[Column, Column], bool]:
+    """Return the format of a file, its columns, and whether its first line has names."""
+    path = PurePath(name)
+    ending = (PurePath(path.stem) if path.suffix.lower() in PACKED else path).suffix.lower()
+    form = options.format or FORMATS.get(ending)
+    if form is None and path.suffix.lower() == ".zip":
+        form = "tsv"
+    if form is None:
+        raise HeadToHeadError(
+            f"file '{name}': unknown ending '{ending}'; rename it to {', '.join(FORMATS)}, or set data.format"
+        )
+    columns = options.columns or (("source", "target") if form == "jsonl" else (1, 2))
+    named = any(isinstance(column, str) for column in columns)
+    return form, columns, named if options.header is None else options.header
+
+
+def _separated_rows(name: str, lines: Sequence[str], form: Format) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields; tabs are never quoted, fields of CSV can be."""
+    if form == "tsv":
+        for number, line in enumerate(lines, 1):
+            yield number, line.split("\t")
+        return
+    csv.field_size_limit(MAX_FIELD)
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row or [""]
+    except csv.Error as error:
+        raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
+
+
+def _json_rows(lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Yield line number and value; None for a line that is no JSON."""
+    for number, line in enumerate(lines, 1):
+        try:
+            yield number, json.loads(line) if line.strip() else [""]
+        except (ValueError, RecursionError):
+            yield number, None
+
+
+def _number(column: Column, header: Sequence[str], name: str) -> int:
+    if isinstance(column, int):
+        return column
+    names = [field.strip() for field in header]
+    if column not in names:
+        raise HeadToHeadError(f"file '{name}' has no column '{column}'; its first line has: {', '.join(names)}")
+    return names.index(column) + 1
+
+
+def _value(row: Any, column: Column) -> Any:
+    """Return a field of a row, or of nested JSON objects by a dotted name; None if it is missing."""
+    if isinstance(column, int):
+        return row[column - 1] if isinstance(row, list) and len(row) >= column else None
+    if isinstance(row, Mapping) and column in row:
+        return row[column]
+    for part in column.split("."):
+        row = row.get(part) if isinstance(row, Mapping) else None
+    return row
+
+
+def _reason(row: Any, columns: Sequence[Column], values: Sequence[Any]) -> str:
+    if row is None:
+        return "is not JSON"
+    missing = next(column for column, value in zip(columns, values, strict=True) if not isinstance(value, str))
+    if isinstance(row, list):
+        return f"has {len(row)} columns, column {missing} is missing"
+    return f"has no text in the field '{missing}'"
+
+
+def _from_hugging_face(options: Options) -> list[Pair]:
+    """Return the pairs of a dataset, with the parts of its splits; a single split has no part."""
+    try:
+        library = importlib.import_module("datasets")
+    except ImportError as error:
+        raise HeadToHeadError(
+            "data.saved and data.hub require the package datasets; pip install 'headtohead[hf]'"
+        ) from error
+    name, columns = _name(options), options.columns or ("source", "target")
+    try:
+        if options.saved:
+            loaded = library.load_from_disk(str(_path(options.saved)))
+        else:
+            loaded = library.load_dataset(options.hub, options.configuration, revision=options.revision)
+    except Exception as error:  # the library raises errors of its own, of its storage and of the network
+        reason = " ".join(str(error).split())
+        raise HeadToHeadError(f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}") from error
+    splits = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    pairs = []
+    for split, rows in splits.items():
+        if split not in PARTS:
+            raise HeadToHeadError(f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}")
+        part = PARTS[split] if len(splits) > 1 else None
+        for number, row in enumerate(rows, 1):
+            values = [_value(row, column) for column in columns]
+            if not all(isinstance(value, str) for value in values):
+                raise HeadToHeadError(
+                    f"dataset '{name}', split {split}: row {number} {_reason(row, columns, values)}; set data.columns "
+                    f"to two of: {', '.join(row)}"
+                )
+            pairs.append(_pair(values[0], values[1], part))
+    return pairs
+
+
+def _name(options: Options) -> str:
+    return options.saved or options.hub or options.file[0]
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.expanduser(name))

@@ -1,0 +1,227 @@
+"""Scores of other training code, judged by the tests of reports."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import headtohead
+from headtohead.analysis.judge import Judged, direction, judge
+from headtohead.errors import HeadToHeadError
+from headtohead.statistics.looks import Looks
+
+BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
+BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
+
+
+def wide(**variants: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"variant": variant, "seed": seed, "accuracy": score}
+            for variant, scores in variants.items()
+            for seed, score in enumerate(scores, 1)
+        ]
+    )
+
+
+def verdicts(judged: Judged) -> dict[str, str]:
+    return {found.variant: found.judgement.verdict for found in judged.variants}
+
+
+def test_differences_and_p_are_those_of_scipy() -> None:
+    judged = headtohead.judge(wide(base=BASE, better=BETTER, other=BASE[::-1]), baseline="base")
+    row = judged.frame().set_index("variant").loc["better"]
+    expected = stats.ttest_rel(BETTER, BASE)
+    ends = expected.confidence_interval(0.95)
+    assert row["difference"] == pytest.approx(np.mean(BETTER) - np.mean(BASE))
+    assert (row["p"], row["low"], row["high"]) == pytest.approx((expected.pvalue, ends.low, ends.high))
+    assert row["holm_p"] == pytest.approx(2 * expected.pvalue)
+    assert verdicts(judged) == {"better": "better", "other": "inconclusive"}
+    assert [found.variant for found in judged.variants] == ["better", "other"]
+
+
+def test_unpaired_scores_are_compared_by_welchs_test() -> None:
+    table = wide(base=BASE, better=BETTER[:4])
+    judged = judge(table, baseline="base", is_paired=False)
+    found = judged.variants[0].difference
+    expected = stats.ttest_ind(BETTER[:4], BASE, equal_var=False)
+    ends = expected.confidence_interval(0.95)
+    assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, ends.low, ends.high))
+    permuted = stats.permutation_test(
+        (BETTER[:4], BASE), lambda left, right: abs(np.mean(left) - np.mean(right)), vectorized=False,
+        alternative="greater",
+    )  # fmt: skip
+    assert found.sign_flip_p == pytest.approx(permuted.pvalue)
+
+
+def test_unpaired_scores_without_spread_are_compared_by_permutations() -> None:
+    table = wide(base=[0.5] * 5, higher=[0.6] * 5, equal=[0.5] * 5)
+    judged = judge(table, baseline="base", is_paired=False, margin=0.2)
+    higher, equal = judged.variants
+    assert (higher.difference.kind, higher.difference.p) == ("constant", pytest.approx(2 / math.comb(10, 5)))
+    assert equal.judgement.verdict == "identical"
+    assert verdicts(judged)["higher"] == "equivalent"
+
+
+def test_many_unpaired_seeds_are_permuted_at_random() -> None:
+    generator = np.random.default_rng(0)
+    left, right = generator.normal(size=(2, 40))
+    judged = judge(wide(base=list(right), new=list(left)), baseline="base", is_paired=False)
+    found = judged.variants[0].difference
+    assert found.sign_flip_p == pytest.approx(stats.ttest_ind(left, right).pvalue, abs=0.02)
+
+
+def test_lower_is_better_by_name_or_by_request() -> None:
+    table = wide(base=BASE, better=BETTER)
+    assert verdicts(judge(table, baseline="base", higher_is_better=False)) == {"better": "worse"}
+    assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {"better": "worse"}
+
+
+@pytest.mark.parametrize("name", ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"])
+def test_lower_is_better(name: str) -> None:
+    assert not direction(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
+)
+def test_higher_is_better(name: str) -> None:
+    assert direction(name)
+
+
+@pytest.mark.parametrize("name", ["x", "entropy", "loss_accuracy", "glossary"])
+def test_other_names_need_a_direction(name: str) -> None:
+    with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
+        direction(name)
+
+
+def test_long_wide_and_histories_give_the_same_judgement() -> None:
+    table = wide(base=BASE, better=BETTER)
+    long = table.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+    noise = long.assign(metric="loss", value=9.0)
+    early = table.assign(step=1, accuracy=table["accuracy"] / 2 + table["seed"] / 1000)
+    history = pd.concat([table.assign(step=10), early])
+    expected = judge(table, baseline="base")
+    assert judge(pd.concat([noise, long]), baseline="base", metric="accuracy") == expected
+    assert judge(history, baseline="base") == expected
+
+
+def test_several_columns_name_a_variant() -> None:
+    table = wide(base=BASE, better=BETTER).assign(width=64)
+    judged = judge(table, baseline="base · 64", metric="accuracy", variant_columns=("variant", "width"))
+    assert verdicts(judged) == {"better · 64": "better"}
+
+
+def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
+    table = wide(base=BASE, better=BETTER).assign(State="finished")
+    crashed = pd.DataFrame([{"variant": "better", "seed": 1, "accuracy": math.nan, "State": "crashed"}])
+    judged = judge(pd.concat([table, crashed], ignore_index=True), baseline="base")
+    assert verdicts(judged) == {"better": "better"}
+    assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
+
+
+def test_equal_scores_under_two_seeds_are_a_warning() -> None:
+    judged = judge(wide(base=BASE, better=BETTER), baseline="base")
+    assert judged.warnings == (
+        "equal accuracy of 'base' under seeds 1, 6, 'better' under seeds 2, 6; check that these are separate runs",
+    )
+
+
+def copied() -> pd.DataFrame:
+    table = wide(base=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], better=[0.2, 0.3, 0.4, 0.5, 0.6, 0.2])
+    return pd.concat([table.assign(step=2), table.assign(step=1, accuracy=table["accuracy"] / 2)])
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (wide(base=BASE, new=BETTER), {"baseline": "bsae"}, "no variant 'bsae' for --baseline; did you mean 'base'?"),
+        (wide(base=BASE), {}, "only the baseline 'base' has scores; a comparison needs another variant"),
+        (wide(base=BASE[:1], new=BETTER[:1]), {}, "variant 'base' has a single seed; a test needs at least two"),
+        (
+            wide(base=BASE, new=BETTER[:4]),
+            {},
+            "seeds of 'new' and 'base' differ: 5 only in 'base', 6 only in 'base'; add the missing runs, or compare "
+            "with --unpaired",
+        ),
+        (
+            pd.concat([wide(base=BASE, new=BETTER)] * 2, ignore_index=True),
+            {},
+            "variant 'base' has seed 1 twice (rows 1, 13); a run counts once: remove the others, or name further "
+            "columns of the variant with --variant",
+        ),
+        (copied(), {}, "variant 'better': seeds 1 and 6 have the same values at all 2 steps; a copied run is no"),
+        (wide(base=BASE, new=[*BETTER[:5], math.inf]), {}, "row 12: 'accuracy' of variant 'new', seed 6 is not a fin"),
+        (wide(base=BASE, new=BETTER).astype({"accuracy": str}).replace("0.8", "n/a"), {}, "row 1: 'accuracy' of var"),
+        (wide(base=BASE, new=BETTER).drop(columns="seed"), {}, "the table has no column 'seed'; columns: variant, acc"),
+        (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
+        (wide(base=BASE, new=BETTER), {"metric": "acuracy"}, "no metric 'acuracy'; did you mean 'accuracy'?"),
+        (wide(base=BASE, new=BETTER).assign(seed=math.nan), {}, "a row has no seed; every run needs one"),
+        (
+            wide(base=BASE, new=BETTER[:4]),
+            {"is_paired": False, "looks": Looks((4, 6))},
+            "'new' has 4 seeds and 'base' 6; looks need equal numbers",
+        ),
+    ],
+)  # fmt: skip
+def test_unusable_tables_are_refused(table: pd.DataFrame, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadToHeadError) as error:
+        judge(table, **{"baseline": "base", **arguments})
+    assert str(error.value).startswith(message)
+
+
+def test_a_study_between_two_looks_has_no_verdict() -> None:
+    judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((5, 10)))
+    assert (verdicts(judged), judged.more_seeds) == ({"better": "no verdict"}, 4)
+    judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((6, 10)))
+    assert (verdicts(judged), judged.more_seeds) == ({"better": "better"}, 4)
+    single = judge(wide(base=BASE, better=BETTER), baseline="base")
+    assert judged.variants[0].judgement.holm_p > single.variants[0].judgement.holm_p
+    assert judged.variants[0].judgement.interval.low < single.variants[0].judgement.interval.low
+
+
+def test_exit_codes() -> None:
+    def code(*accept: str, **variants: list[float]) -> int:
+        return judge(wide(base=BASE, **variants), baseline="base", margin=0.5).exit_code(accept)
+
+    worse = [score - 0.1 + 0.001 * seed for seed, score in enumerate(BASE)]
+    assert code("better", new=BASE) == 3
+    assert code("identical", new=BASE) == 0
+    assert code("better", "equivalent", new=BETTER) == 0
+    judged = judge(wide(base=BASE, new=BETTER, bad=worse), baseline="base")
+    assert (judged.exit_code(), judged.exit_code(["better", "worse"])) == (1, 0)
+
+
+def test_looks_are_at_equal_intervals_and_not_before_three_seeds() -> None:
+    assert Looks.planned(4, 20).seeds == (5, 10, 15, 20)
+    assert Looks.planned(8, 14).seeds == (3, 4, 6, 7, 9, 11, 13, 14)
+    assert Looks.planned(1, 6).next(5) == 6
+    assert Looks.planned(1, 6).next(6) is None
+    with pytest.raises(ValueError, match="ascending"):
+        Looks((6, 4))
+
+
+def test_a_single_look_leaves_p_and_level_unchanged() -> None:
+    look = Looks((8,))
+    assert look.adjusted(0.05) == pytest.approx(0.05, abs=0.002)
+    assert look.level(0.05, sides=1) == pytest.approx(0.05, abs=0.002)
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("alpha", [0.05, 0.0125, 0.1])
+def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:
+    looks = Looks((4, 8, 12))
+    level = looks.level(alpha, sides)
+    assert looks.adjusted(level, sides) <= alpha < looks.adjusted(level * 1.01, sides)
+
+
+def test_the_normal_limit_is_pococks_boundary() -> None:
+    # Pocock (1977), table 1: nominal levels of 2, 4 and 5 looks at 5 %.
+    for number, nominal in ((2, 0.0294), (4, 0.0182), (5, 0.0158)):
+        looks = Looks.planned(number, 50 * number)
+        assert looks.level(0.05) == pytest.approx(nominal, abs=0.0006)

@@ -1,0 +1,179 @@
+"""pairs: every format gives the same pairs, files keep their part, malformed rows are named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+
+Read = Callable[..., Any]
+
+EXPECTED = [("Good morning.", "Bonjour."), ('Say "hi", please.', "Dis « salut »."), ("Thank you.", "Merci.")]
+TSV = "".join(f"{source}\t{target}\n" for source, target in EXPECTED)
+CSV = 'Good morning.,Bonjour.\n"Say ""hi"", please.",Dis « salut ».\nThank you.,Merci.\n'
+NAMED = [{"id": n, "translation": {"en": source, "fr": target}} for n, (source, target) in enumerate(EXPECTED)]
+
+
+def texts(corpus: Any) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in corpus.pairs]
+
+
+def jsonl(rows: list[Any]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def write(path: Path, content: str) -> str:
+    path.write_text(content, encoding="utf-8", newline="")
+    return str(path)
+
+
+def test_tsv_by_number_and_by_header(read: Read, tmp_path: Path) -> None:
+    assert texts(read("pairs", file=write(tmp_path / "x.tsv", TSV))) == EXPECTED
+    numbered = "".join(f"{number}\t{target}\t{source}\n" for number, (source, target) in enumerate(EXPECTED))
+    assert texts(read("pairs", file=write(tmp_path / "n.tsv", numbered), columns=[3, 2])) == EXPECTED
+    named = write(tmp_path / "h.txt", "id\tfr\ten\r\n" + numbered.replace("\n", "\r\n"))
+    assert texts(read("pairs", file=named, columns=["en", "fr"])) == EXPECTED
+    assert texts(read("pairs", file=named, columns=[3, 2], header=True)) == EXPECTED
+
+
+def test_csv_with_quotes_and_line_breaks(read: Read, tmp_path: Path) -> None:
+    assert texts(read("pairs", file=write(tmp_path / "x.csv", CSV))) == EXPECTED
+    broken = 'en,fr\n"two\nlines","deux\tmots"\n'
+    corpus = read("pairs", file=write(tmp_path / "b.csv", broken), columns=["en", "fr"])
+    assert texts(corpus) == [("two lines", "deux mots")]
+
+
+def test_json_lines_with_nested_fields(read: Read, tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", jsonl(NAMED))
+    assert texts(read("pairs", file=file, columns=["translation.en", "translation.fr"])) == EXPECTED
+    flat = jsonl([{"source": source, "target": target} for source, target in EXPECTED])
+    assert texts(read("pairs", file=write(tmp_path / "f.data", flat), format="jsonl")) == EXPECTED
+
+
+def test_parallel_files(read: Read, tmp_path: Path) -> None:
+    source = write(tmp_path / "x.en", "\n".join(source for source, _ in EXPECTED) + "\n")
+    target = write(tmp_path / "x.fr", "\n".join(target for _, target in EXPECTED) + "\n")
+    assert texts(read("pairs", file=[source, target])) == EXPECTED
+    write(tmp_path / "x.fr", "Bonjour.\n")
+    with pytest.raises(HeadToHeadError, match=r"has 3 lines and '.*x.fr' 1; parallel files have a sentence and"):
+        read("pairs", file=[source, target])
+
+
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz", "zip"])
+def test_packed_files(packing: str, read: Read, tmp_path: Path) -> None:
+    path = tmp_path / f"x.tsv.{packing}"
+    if packing == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.tsv", TSV)
+    else:
+        path.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[packing].compress(TSV.encode()))  # type: ignore[attr-defined]
+    assert texts(read("pairs", file=str(path))) == EXPECTED
+
+
+def many(prefix: str, count: int) -> str:
+    return "".join(f"{prefix} {number}\t{prefix} {number} x\n" for number in range(count))
+
+
+def test_files_of_parts_are_respected(prepared: Read, tmp_path: Path) -> None:
+    files = {name: write(tmp_path / f"{name}.tsv", many(name, 20)) for name in ("train", "valid", "test")}
+    data = prepared("pairs", options={"file": files["train"], "valid_file": files["valid"], "test_file": files["test"]})
+    for part in ("train", "valid", "test"):
+        assert sorted(data.splits[part].source_text) == sorted(f"{part} {number}" for number in range(20))
+    assert "valid and test are separate files" in data.record["notes"]
+
+
+def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path: Path) -> None:
+    file, test = write(tmp_path / "a.tsv", many("train", 40)), write(tmp_path / "b.tsv", many("test", 5))
+    data = prepared(
+        "pairs", valid=4, options={"file": file, "test_file": test, "licence": "CC0", "languages": ["A", "B"]}
+    )
+    assert [len(data.splits[part].source_text) for part in ("train", "valid", "test")] == [36, 4, 5]
+    assert (data.record["licence"], data.record["languages"]) == ("CC0", ["A", "B"])
+    assert "test is a separate file" in data.record["notes"]
+
+
+MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("x.tsv", "a\tb\nc\nd\n", {}, "line 2 has 1 columns, column 2 is missing, and 1 more lines are wrong; correct the"),
+    ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
+    ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, "line 2 is not JSON"),
+    ("x.jsonl", '{"source": "a", "target": 3}\n', {}, "line 1 has no text in the field 'target'"),
+    ("x.jsonl", "[" * 100_000 + "\n", {}, "line 1 is not JSON"),
+    ("x.tsv", "en\tfr\na\tb\n", {"columns": ["en", "de"]}, "has no column 'de'; its first line has: en, fr"),
+    ("x.data", TSV, {}, "unknown ending '.data'; rename it to .tsv, .txt, .csv, .jsonl, .ndjson, or set data.format"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "message"), MALFORMED)
+def test_malformed_rows_name_the_line(
+    name: str, content: str, options: dict[str, Any], message: str, read: Read, tmp_path: Path
+) -> None:
+    with pytest.raises(HeadToHeadError) as error:
+        read("pairs", file=write(tmp_path / name, content), **options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
+    file = write(tmp_path / "x.tsv", TSV + "no tab\n" * 7)
+    corpus = read("pairs", file=file, skip_malformed=True)
+    assert texts(corpus) == EXPECTED
+    assert corpus.notes == ("7 malformed lines of 'x.tsv' were skipped: 4, 5, 6, 7, 8, …",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "expected one of file, saved and hub"),
+        ({"file": "a", "hub": "b"}, "expected one of file, saved and hub"),
+        ({"file": ["a", "b", "c"]}, "expected one file or"),
+        ({"hub": "a", "test_file": "b"}, "valid_file and test_file belong to file"),
+        ({"file": "a", "revision": "b"}, "configuration and revision belong to hub"),
+        ({"file": "a", "columns": [0, 1]}, "columns are numbered from 1"),
+    ],
+)
+def test_options_that_exclude_each_other(options: dict[str, Any], message: str, read: Read) -> None:
+    with pytest.raises(HeadToHeadError, match=message):
+        read("pairs", **options)
+
+
+def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Read, tmp_path: Path) -> None:
+    library = pytest.importorskip("datasets")
+    parts = {
+        name: library.Dataset.from_list(
+            [{"translation": {"en": f"{name} {n}", "fr": f"{name} {n} x"}} for n in range(9)]
+        )
+        for name in ("train", "validation", "test")
+    }
+    library.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    options = {"saved": str(tmp_path / "saved"), "columns": ["translation.en", "translation.fr"]}
+    data = prepared("pairs", options=options)
+    assert [sorted(data.splits[part].source_text)[0] for part in ("train", "valid", "test")] == [
+        "train 0", "validation 0", "test 0",
+    ]  # fmt: skip
+    parts["train"].save_to_disk(str(tmp_path / "single"))
+    corpus = read("pairs", saved=str(tmp_path / "single"), columns=["translation.en", "translation.fr"])
+    assert {pair.split for pair in corpus.pairs} == {None}
+    with pytest.raises(
+        HeadToHeadError, match=r"row 1 has no text in the field 'source'; set data\.columns to two of: tr"
+    ):
+        read("pairs", saved=str(tmp_path / "single"))
+    with pytest.raises(HeadToHeadError, match="cannot be loaded"):
+        read("pairs", saved=str(tmp_path / "missing"))
+
+
+def test_without_the_package_the_error_names_the_extra(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(HeadToHeadError, match=r"pip install 'headtohead\[hf\]'"):
+        read("pairs", saved=str(tmp_path))

@@ -163,6 +163,7 @@ def _params(study: TrackedStudy) -> dict[str, str]:
         "match": plan.match,
         "primary metric": plan.metrics.primary,
         "dataset": plan.data["dataset"],
+        "data.seed": plan.by_slug[plan.baseline].config["data"]["seed"],
         "question": plan.question,
     }
     return {name: str(value)[:PARAM_LIMIT] for name, value in params.items()}

@@ -44,7 +44,7 @@ def test_intervals_with_sentences_cover_the_difference_on_all_sentences(
     # Many sentences per seed variance: an interval over seeds alone covers far less.
     monkeypatch.setattr(simulation, "SEED_SD", 0.02)
     monkeypatch.setattr(simulation, "INTERACTION_SD", 2.0)
-    here, everywhere, blind = simulation.sentence_coverage(np.random.default_rng(1), 500, 6, 0.0)
+    here, everywhere, blind, _ = simulation.sentence_coverage(np.random.default_rng(1), 500, 6, 0.0)
     assert here.is_within
     assert everywhere.is_within
     assert blind.rate < 0.85

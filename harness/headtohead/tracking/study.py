@@ -187,7 +187,8 @@ def _verdicts(reports_root: Path, study: TrackedStudy) -> str:
     variants: dict[str, dict[str, None]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            variants.setdefault(row["verdict"], {})[row["variant"]] = None
+            if row["verdict"]:
+                variants.setdefault(row["verdict"], {})[row["variant"]] = None
     return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
 
 

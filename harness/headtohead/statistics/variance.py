@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
@@ -19,11 +19,6 @@ class MeanEstimate:
     mean: float
     error: float
     degrees: float
-
-    @property
-    def p(self) -> float:
-        """Two-sided p of the t-test against 0."""
-        return 2 * float(stdtr(self.degrees, -abs(self.mean) / self.error)) if self.error > 0 else math.nan
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the t-interval."""

@@ -21,6 +21,7 @@ from headtohead.statistics.variance import (
     intraclass_correlation,
     jackknife,
     pooled,
+    variant_variance,
 )
 from headtohead.storage.translations import Translation, translations_of
 
@@ -78,14 +79,11 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
     if min(scores.shape, default=0) < 1 or scores.shape[1] < 2:
         return None
     seed_variance = float(scores.var(axis=1, ddof=1).mean())
-    variant_sd = math.nan
-    if len(scores) > 1:
-        variant_sd = math.sqrt(max(0.0, float(scores.mean(axis=1).var(ddof=1)) - seed_variance / scores.shape[1]))
     correlation = intraclass_correlation(scores)
     contrasts = () if analysis.path else main_contrasts(analysis)
     sentence_variances = [crossed(values).sentence_variance for values in calculator.values.values()]
     return Uncertainty(
-        variant_sd=variant_sd,
+        variant_sd=math.sqrt(variant_variance(scores)),
         seed_sd=math.sqrt(seed_variance),
         sentence_sd=math.sqrt(max(0.0, float(np.mean(sentence_variances)))) if sentence_variances else math.nan,
         num_sentences=next((values.shape[1] for values in calculator.values.values()), 0),

@@ -7,6 +7,7 @@ from headtohead.analysis.study import analyse
 from headtohead.analysis.uncertainty import IN_DRAWS, uncertainty
 from headtohead.report.facts import facts
 from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import median_seed
 
 DRAWN = {"data": {"seed": "per-run"}}
 
@@ -49,7 +50,11 @@ def test_the_interval_over_seeds_is_that_with_draws_and_sentences(made, tmp_path
 
 
 def test_translations_of_the_same_seed_are_compared(made, tmp_path):
-    frames = drawn_study(made, tmp_path)
+    def score(axes, seed):
+        return 0.5 + 0.02 * (seed if axes["positional"] == "rotary" else -seed)
+
+    frames = drawn_study(made, tmp_path, score=score)
+    assert {median_seed(frames, slug, "test/exact_match") for slug in frames.by_slug} == {3, 4}
     (test,) = sentence_tests(analyse(frames))
     assert test.seed == test.baseline_seed
 

@@ -44,6 +44,7 @@ class Judgement:
         verdict: The first of these that applies: ``identical`` (equal scores in every seed), ``equivalent``,
             ``better`` or ``worse`` (``holm_p`` at most ``ALPHA``), ``inconclusive``; ``no verdict`` without a test.
         holm_p: Holm-adjusted p of the paired t-test.
+        sign_flip_holm_p: Holm-adjusted p of the sign-flip test.
         interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
             at most ``ALPHA``.
         equivalence: The test of equivalence; None without a margin or a test.
@@ -51,6 +52,7 @@ class Judgement:
 
     verdict: Verdict = NO_VERDICT
     holm_p: float = math.nan
+    sign_flip_holm_p: float = math.nan
     interval: Interval | None = None
     equivalence: EquivalenceTest | None = None
 
@@ -75,6 +77,7 @@ def judge(
     """
     p_values = [paired.p if paired else math.nan for paired in family]
     adjusted, levels = holm(p_values), holm_levels(p_values)
+    flips = holm([paired.sign_flip_p if paired else math.nan for paired in family])
     one_sided = [equivalence_p(paired, margin) if paired and margin else math.nan for paired in family]
     equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
     judgements = []
@@ -88,7 +91,7 @@ def judge(
             equivalence = EquivalenceTest(margin, equivalence_adjusted[index], within)
         p = adjusted[index]
         verdict = _verdict(paired, p, equivalence, higher_is_better)
-        judgements.append(Judgement(verdict, p, interval(paired, 1 - levels[index]), equivalence))
+        judgements.append(Judgement(verdict, p, flips[index], interval(paired, 1 - levels[index]), equivalence))
     return judgements
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtrit
 
 from headtohead.statistics.paired_tests import interval, paired_differences
 from headtohead.statistics.variance import crossed, jackknife, pooled
@@ -116,12 +116,12 @@ def _coverage(label: str, rate: float, level: float) -> Rate:
 def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, effect: float) -> list[Rate]:
     """Return the coverage of intervals of a difference in exact match, over seeds and with sentences.
 
-    The interval over seeds estimates the difference on these sentences; the interval with sentences that on all
-    sentences.
+    The interval over seeds estimates the difference on these sentences; the intervals with sentences, after Graybill
+    and Wang and after Satterthwaite, that on all sentences.
     """
     spread = math.hypot(1.0, SEED_SD)
     truth = ndtr(effect / math.hypot(spread, SENTENCE_SD, INTERACTION_SD)) - 0.5
-    covered = np.zeros(3)
+    covered = np.zeros(4)
     for _ in range(studies):
         ability = np.array([effect, 0.0])[:, None] + generator.normal(0, SENTENCE_SD, SENTENCES)
         ability += generator.normal(0, INTERACTION_SD, (2, SENTENCES))
@@ -134,14 +134,36 @@ def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, 
             over_seeds.low <= here <= over_seeds.high,
             with_sentences.low <= truth <= with_sentences.high,
             over_seeds.low <= truth <= over_seeds.high,
+            abs(d.mean() - truth) <= satterthwaite_half_width(d),
         ]
     design = f"{seeds} seeds, {SENTENCES} sentences, effect {truth:.2f}"
-    here, everywhere, blind = (float(rate) for rate in covered / studies)
+    here, everywhere, blind, satterthwaite = (float(rate) for rate in covered / studies)
     return [
         _coverage(f"95 % interval over seeds, of the difference on these sentences; {design}", here, 0.95),
         _coverage(f"95 % interval with sentences; {design}", everywhere, 0.95),
         Rate(f"for comparison: 95 % interval over seeds, of the difference on all sentences; {design}", blind, 0, 1),
+        Rate(f"for comparison: 95 % interval with sentences, Satterthwaite; {design}", satterthwaite, 0, 1),
     ]
+
+
+def satterthwaite_half_width(values: Floats) -> float:
+    """Return half the width of the 95 % interval of the mean of ``[seed, sentence]`` after Satterthwaite (1946).
+
+    A negative sentence variance counts as 0, as in `crossed`.
+    """
+    seeds, sentences = values.shape
+    by_seed, by_sentence = values.mean(axis=1), values.mean(axis=0)
+    residuals = values - by_seed[:, None] - by_sentence + values.mean()
+    residual_degrees = (seeds - 1) * (sentences - 1)
+    seed = sentences * by_seed.var(ddof=1)
+    sentence = seeds * by_sentence.var(ddof=1)
+    residual = (residuals**2).sum() / residual_degrees
+    if sentence <= residual:
+        total, degrees = seed, seeds - 1.0
+    else:
+        total = seed + sentence - residual
+        degrees = total**2 / (seed**2 / (seeds - 1) + sentence**2 / (sentences - 1) + residual**2 / residual_degrees)
+    return float(stdtrit(degrees, 0.975) * math.sqrt(total / values.size))
 
 
 def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) -> list[Rate]:

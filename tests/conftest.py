@@ -58,6 +58,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun="AssertionError"))
 
 
+@pytest.fixture(scope="session")
+def real() -> Callable[[str], Path]:
+    """Return the path of a Tatoeba file, or skip the test."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("H2H_TEST_DATA", default))
+
+    def find(name: str) -> Path:
+        if not (folder / name).is_file():
+            pytest.skip(f"requires {name}: set H2H_TEST_DATA to its folder")
+        return folder / name
+
+    return find
+
+
 def pytest_collection_finish() -> None:
     """Keep what was loaded, and look for garbage among what tests make."""
     gc.freeze()

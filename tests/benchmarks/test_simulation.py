@@ -10,6 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from headtohead.statistics.paired_tests import interval, paired_differences
+
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "statistics.md"
 
 
@@ -44,7 +46,25 @@ def test_intervals_with_sentences_cover_the_difference_on_all_sentences(
     # Many sentences per seed variance: an interval over seeds alone covers far less.
     monkeypatch.setattr(simulation, "SEED_SD", 0.02)
     monkeypatch.setattr(simulation, "INTERACTION_SD", 2.0)
-    here, everywhere, blind = simulation.sentence_coverage(np.random.default_rng(1), 500, 6, 0.0)
+    here, everywhere, blind, _ = simulation.sentence_coverage(np.random.default_rng(1), 500, 6, 0.0)
     assert here.is_within
     assert everywhere.is_within
     assert blind.rate < 0.85
+
+
+def test_satterthwaites_interval_covers_too_rarely_with_three_seeds(simulation: ModuleType) -> None:
+    rates = re.findall(
+        r"interval with sentences, Satterthwaite; 3 seeds.* \| ([\d.]+) %", PAGE.read_text(encoding="utf-8")
+    )
+    assert [float(rate) < 93 for rate in rates] == [True]
+
+
+def test_without_sentence_variance_satterthwaites_interval_is_that_over_seeds(simulation: ModuleType) -> None:
+    generator = np.random.default_rng(5)
+    by_seed = generator.normal(size=(4, 1)) + np.zeros(30)
+    over_seeds = interval(paired_differences(by_seed[:, 0]), 0.95)
+    assert simulation.satterthwaite_half_width(by_seed) == pytest.approx((over_seeds.high - over_seeds.low) / 2)
+    # Only sentences vary: the degrees of freedom are those of sentences.
+    by_sentence = generator.normal(size=30) + np.zeros((4, 1))
+    alone = interval(paired_differences(by_sentence[0]), 0.95)
+    assert simulation.satterthwaite_half_width(by_sentence) == pytest.approx((alone.high - alone.low) / 2)

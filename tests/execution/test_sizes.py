@@ -47,7 +47,7 @@ def test_time_per_member_falls_with_the_stack_size_if_overhead_dominates(study: 
     study.write(base={"model": {"d_model": 4, "d_ff": 8}, "train": {"batch_tokens": 32}})
     found = plan(study.file, runs=study.runs)
     variant = found.variants[0]
-    timed = time_sizes(variant.config, found.data_of(variant.slug), torch.device("cpu"), 8, 60.0)
+    timed = time_sizes(variant.config, found.data_of(found.runs_of(variant.slug)[0]), torch.device("cpu"), 8, 60.0)
     assert list(timed) == [1, 2, 4, 8]
     assert timed[8] < 0.6 * timed[1]
     assert best_stack_size(timed) > 1
@@ -76,7 +76,7 @@ def test_a_size_is_freed_before_the_next_one_is_built(study: Study, monkeypatch:
     gc.collect()
     gc.disable()
     try:
-        time_sizes(variant.config, found.data_of(variant.slug), torch.device("cpu"), 2, 60.0)
+        time_sizes(variant.config, found.data_of(found.runs_of(variant.slug)[0]), torch.device("cpu"), 2, 60.0)
         assert [reference() for reference in built] == [None, None]
     finally:
         gc.enable()
@@ -85,7 +85,7 @@ def test_a_size_is_freed_before_the_next_one_is_built(study: Study, monkeypatch:
 def test_replays_are_timed_and_captures_are_excluded(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     found = plan(study.file, runs=study.runs)
     variant = found.variants[0]
-    stack = StackTraining(variant.config, [1], found.data_of(variant.slug), torch.device("cpu"))
+    stack = StackTraining(variant.config, [1], found.data_of(found.runs_of(variant.slug)[0]), torch.device("cpu"))
     events: list[str] = []
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:

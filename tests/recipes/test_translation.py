@@ -1,7 +1,6 @@
 """Translations of imported checkpoints, compared with the notebooks token by token."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -306,18 +305,3 @@ def test_attention_of_a_run_without_decoding_requires_a_target(notebooks, saved,
     code, out, _ = h2h("attention", "two", "hello world", "--target", "hallo welt")
     assert code == 0
     assert "hallo" in out
-
-
-@pytest.fixture
-def real():
-    import os
-
-    default = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("H2H_TEST_DATA", default))
-
-    def find(name):
-        if not (folder / name).is_file():
-            pytest.skip(f"requires {name}: set H2H_TEST_DATA to its folder")
-        return folder / name
-
-    return find

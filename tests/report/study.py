@@ -64,6 +64,7 @@ class Study:
     score: Callable[[Mapping[str, Any], int], float] | None = None
     config: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda axes: {}
     data: Mapping[str, Any] = field(default_factory=dict)
+    run_data: Callable[[Mapping[str, Any], int], Mapping[str, Any]] = lambda axes, seed: {}
     question: str = "Which positional encoding, which attention style, which mask?"
     maps: bool = True
     steps: int = 900
@@ -305,7 +306,7 @@ def _run(
                     "source_sha256": "cd" * 32,
                 }
             ],
-            "data": data,
+            "data": {**data, **study.run_data(axes, seed)},
             "execution": {
                 "stack": [run_hash] * len(study.seeds),
                 "member": 0,

@@ -1,7 +1,10 @@
 import json
 import math
+import re
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from headtohead.analysis.study import analyse
 from headtohead.report.answer import answer, short_answer
@@ -254,6 +257,33 @@ def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated)
     statements = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
     assert bool(statements) is is_stated
     assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")
+
+
+HEADS = {
+    ("split-heads", 2): (267, 268, 272, 266, 267, 263),
+    ("split-heads", 4): (267, 265, 265, 263, 265, 260),
+    ("independent-heads", 2): (267, 271, 274, 272, 259, 257),
+    ("independent-heads", 4): (277, 276, 274, 277, 275, 274),
+}
+"""Exact matches of 300 sentences by seed, of trained runs of heads-split-or-independent at equal parameters."""
+
+
+def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_separately(study):
+    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
+    folder = study(
+        axes=axes, score=lambda a, seed: HEADS[a["attention"], a["model.heads"]][seed - 1] / 300, interactions=True
+    )
+    analysis = analyse(load_frames(folder))
+    effects = {n: np.subtract(HEADS["independent-heads", n], HEADS["split-heads", n]) / 300 for n in (2, 4)}
+    (interaction,) = analysis.interactions.contrasts
+    assert interaction.judgement.holm_p == pytest.approx(stats.ttest_1samp(effects[4] - effects[2], 0).pvalue)
+    assert interaction.verdict_name == "significant"
+    first = answer(analysis).split("; ")[0]
+    assert first.startswith("Attention independent-heads against split-heads: depends on model.heads (p = 0.004): ")
+    for heads, effect in effects.items():
+        mean = f"{effect.mean():+.3f}".replace("-", "−")
+        assert re.search(rf"{re.escape(mean)} \(95 % interval \S+ to \S+\) with model\.heads {heads}", first)
+    assert "Inconclusive" not in "".join(short_answer(analysis))
 
 
 def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(study):

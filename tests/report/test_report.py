@@ -224,6 +224,18 @@ def test_the_table_of_runs_holds_every_run(report):
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
 
 
+def test_the_table_of_runs_has_the_verdict_on_each_variant(report, quickstart):
+    from headtohead.analysis.study import analyse
+    from headtohead.storage.frames import load_frames
+
+    with report.csv.open(encoding="utf-8", newline="") as file:
+        verdicts = {(row["variant"], row["verdict"]) for row in csv.DictReader(file)}
+    analysis = analyse(load_frames(quickstart))
+    expected = {(contrast.left, contrast.verdict) for contrast in analysis.variants.contrasts}
+    assert verdicts == expected | {(analysis.frames.baseline, "baseline")}
+    assert {"worse", "inconclusive"} <= {verdict for _, verdict in verdicts}
+
+
 def test_markdown_has_the_answer_whole_tables_and_links_to_files(report):
     text = report.markdown.read_text(encoding="utf-8")
     assert report.answer.replace("|", "\\|") in unescape(text).replace("\\", "")

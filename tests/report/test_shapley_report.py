@@ -1,5 +1,6 @@
 """Reports of Shapley paths: the answer, the table, the figure, and the permutations that were not evaluated."""
 
+import csv
 import hashlib
 import re
 import xml.etree.ElementTree as ET
@@ -250,6 +251,14 @@ def test_the_table_of_variants_lists_only_the_ends_and_links_the_other_coalition
     assert "| to end |" in table
     assert "permutation 1 step" not in table.split("## Runs")[0]
     assert re.search(r"The ends of the path; \d+ other coalitions are in \[results.csv\]", table)
+
+
+def test_only_the_ends_have_a_verdict_in_the_table_of_runs(report):
+    with report.csv.open(encoding="utf-8", newline="") as file:
+        verdicts = {(row["title"], row["verdict"]) for row in csv.DictReader(file)}
+    named = {title: verdict for title, verdict in verdicts if verdict}
+    assert named == {"from start": "baseline", "to end": "better"}
+    assert len(verdicts) > 2
 
 
 def test_the_waterfall_leads_from_one_end_to_the_other(report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import shutil
 import zlib
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
+from headtohead.report import write_report
 from headtohead.tracking import view
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG
@@ -32,7 +34,7 @@ def study(
     (report / "figures").mkdir(parents=True)
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
-    (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\n")
+    (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\nd,\n")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
@@ -69,6 +71,28 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert "`no-mask` (the decoder would see the target)" in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
+
+
+def test_the_verdicts_of_a_study_are_those_of_its_report(
+    make_experiment: MakeExperiment, change_json: Callable[..., None], store_uri: str, without_figures: None
+) -> None:
+    folder = make_experiment(seeds=6, axes={"positional": ["sinusoidal", "rotary", "none"]})
+    contrasts = [
+        {"kind": "variant", "name": slug, "variant": slug, "baseline": "sinusoidal"} for slug in ("rotary", "none")
+    ]
+    change_json(folder / "experiment.json", contrasts=contrasts)
+    report = write_report(folder, folder.parent.parent / "reports")
+    variants: dict[str, dict[str, None]] = {}
+    with report.csv.open(newline="") as file:
+        for row in csv.DictReader(file):
+            variants.setdefault(row["verdict"], {})[row["variant"]] = None
+    assert len(variants) > 1
+    ship(folder, store_uri)
+    client = MlflowClient(store_uri)
+    index = client.get_experiment_by_name("headtohead studies")
+    (own,) = client.search_runs([index.experiment_id])
+    expected = "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
+    assert own.data.tags["h2h.verdicts"] == expected
 
 
 def test_an_unfinished_study_is_running_until_the_rest_is_shipped(

@@ -224,6 +224,8 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
         return None
     left_settings, right_settings = (_loss_settings(frames, slug, metric) for slug in (left, right))
     differing = [name for name in left_settings if left_settings[name] != right_settings[name]]
+    if "vocabularies" not in differing and not frames.same_data((left, right)):
+        differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
 
 
@@ -234,9 +236,8 @@ def _loss_settings(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
     """
     config = frames.by_slug[slug].config
     train, data = config.get("train", {}), config.get("data", {})
-    data_hashes = frames.rows(slug)["data_hash"].dropna().unique()
     settings = {
-        "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, data_hashes))[:1]),
+        "vocabularies": (data.get("tokens"), data.get("vocabulary")),
         "labels": (config.get("quirks", {}).get("shift_targets"), data.get("target_boundaries")),
     }
     if metric.startswith("train/"):

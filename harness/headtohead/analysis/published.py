@@ -130,8 +130,7 @@ def _missing(frames: Frames, claim: ClaimRecord, variant_scores: Scores, against
         return f"{title}: {len(missing)} of {len(frames.seeds)} seeds without {metric}" + (
             " at these lengths" if claim.lengths else ""
         )
-    data_hashes = {str(value) for slug, _, _ in sides for value in frames.rows(slug)["data_hash"].dropna().unique()}
-    return "the two sides use different data" if len(data_hashes) > 1 else None
+    return None if frames.same_data(slug for slug, _, _ in sides) else "the two sides use different data"
 
 
 def _bounded(scores: Scores, limit: float) -> tuple[ClaimVerdict, str]:

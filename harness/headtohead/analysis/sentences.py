@@ -30,7 +30,10 @@ NgramCounts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SentenceTest:
-    """BLEU of a variant's median seed and of the baseline's median seed, on the same sentences."""
+    """BLEU of a variant's median seed and of the baseline's median seed, on the same sentences.
+
+    If each seed has its own draw of the data, the variant's seed is that of the baseline.
+    """
 
     slug: str
     seed: int
@@ -56,7 +59,7 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     tests = []
     baseline_counts = _counts([row.hypothesis for row in baseline], _references(baseline))
     for slug in slugs:
-        seed = median_seed(frames, slug, metric)
+        seed = baseline_seed if frames.has_draws else median_seed(frames, slug, metric)
         rows = translations_of(frames, slug, seed) if seed is not None else []
         if seed is not None and [r.source for r in rows] == [r.source for r in baseline]:
             tests.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline, baseline_counts)))

@@ -23,7 +23,7 @@ class Analysis:
     ``order`` lists the variants, best first and unranked variants last; for a Shapley path the ends, the single
     differences, then the other coalitions. ``baseline_sd`` is the standard deviation of the baseline over
     seeds. ``upper_bound`` is the bag-of-words upper bound: the highest exact match that an order-invariant
-    encoder can reach on the test set, None if the data states none.
+    encoder can reach on the test set, None if the data states none or each seed has its own test set.
     """
 
     frames: Frames
@@ -82,7 +82,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         interactions=tested.interactions,
         variants=tested.variants,
         baseline_sd=summaries[frames.baseline].sd,
-        upper_bound=_upper_bound(frames.record.data, metric),
+        upper_bound=None if frames.has_draws else _upper_bound(frames.record.data, metric),
         path=path,
     )
 

@@ -21,6 +21,7 @@ from headtohead.statistics.variance import (
     intraclass_correlation,
     jackknife,
     pooled,
+    variant_variance,
 )
 from headtohead.storage.translations import Translation, translations_of
 
@@ -29,6 +30,7 @@ LOW_CORRELATION = 0.1
 MOST_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""
 NOT_BY_SENTENCE = "this metric is not computed from single translations"
+IN_DRAWS = "each seed has its own test sentences, and intervals over seeds include them"
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +50,8 @@ class Uncertainty:
 
     ``variant_sd`` is that of the true means over variants, ``seed_sd`` that of a score over seeds, ``sentence_sd`` that
     of a mean over seeds over samples of ``num_sentences`` test sentences; NaN if unknown. ``correlation`` is the
-    intra-class correlation of seeds. ``reason`` is why the sentences are not analysed.
+    intra-class correlation of seeds. ``reason`` is why the sentences are not analysed. With ``has_draws`` each seed has
+    its own draw of the data, so ``seed_sd`` includes draws and test sentences.
     """
 
     variant_sd: float
@@ -58,6 +61,7 @@ class Uncertainty:
     correlation: float
     contrasts: tuple[ContrastUncertainty, ...]
     reason: str | None
+    has_draws: bool = False
 
     @property
     def pairing_helps(self) -> bool:
@@ -75,14 +79,11 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
     if min(scores.shape, default=0) < 1 or scores.shape[1] < 2:
         return None
     seed_variance = float(scores.var(axis=1, ddof=1).mean())
-    variant_sd = math.nan
-    if len(scores) > 1:
-        variant_sd = math.sqrt(max(0.0, float(scores.mean(axis=1).var(ddof=1)) - seed_variance / scores.shape[1]))
     correlation = intraclass_correlation(scores)
     contrasts = () if analysis.path else main_contrasts(analysis)
     sentence_variances = [crossed(values).sentence_variance for values in calculator.values.values()]
     return Uncertainty(
-        variant_sd=variant_sd,
+        variant_sd=math.sqrt(variant_variance(scores)),
         seed_sd=math.sqrt(seed_variance),
         sentence_sd=math.sqrt(max(0.0, float(np.mean(sentence_variances)))) if sentence_variances else math.nan,
         num_sentences=next((values.shape[1] for values in calculator.values.values()), 0),
@@ -93,6 +94,7 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
             if contrast.paired and (weights := calculator.weights(contrast)).keys() <= {*calculator.slugs}
         ),
         reason=calculator.reason,
+        has_draws=analysis.frames.has_draws,
     )
 
 
@@ -149,6 +151,8 @@ class _Samples:
     @cached_property
     def _read(self) -> dict[str, Floats] | str:
         frames, metric = self.analysis.frames, self.analysis.metric
+        if frames.has_draws:
+            return IN_DRAWS
         sentences: list[tuple[str, str]] | None = None
         values = {}
         for slug, scores in zip(self.slugs, self.scores, strict=True):

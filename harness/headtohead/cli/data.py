@@ -58,7 +58,8 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_f
 def stats(target: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
     """Show sizes, sentence lengths, leakage and score bound of a dataset, or of an experiment's baseline.
 
-    With an experiment file, --set expects full paths such as data.split=row.
+    With an experiment file, --set expects full paths such as data.split=row. With data.seed: per-run, the data of the
+    first seed is shown.
     """
     from headtohead.data import cache_root, prepare
 
@@ -150,4 +151,4 @@ def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) ->
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "published": None}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
     design = expand(loaded, registry)
-    return design.variant(design.baseline).config.data
+    return design.variant(design.baseline).config.for_seed(loaded.seeds[0]).data

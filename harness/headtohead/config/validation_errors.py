@@ -86,13 +86,19 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
     """Return the path of the first error inside ``value`` and its message.
 
     For a union, the message is that of the alternative that matched most of the value,
-    and of several, that of a number outside its limits.
+    and of several, that of a number outside its limits or of a word with a suggestion.
     """
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
     same = [detail for detail in details if _inside(detail["loc"], value)[: len(first)] == first]
-    detail = max(same, key=lambda detail: (len(_inside(detail["loc"], value)), detail["type"] in _LIMITS))
+    detail = max(same, key=lambda detail: (len(_inside(detail["loc"], value)), _is_specific(detail)))
     return _inside(detail["loc"], value), _message(detail, model, value)
+
+
+def _is_specific(detail: ErrorDetails) -> bool:
+    """Return whether an error is a number outside its limits, or a misspelt word."""
+    is_word = detail["type"] == "literal_error"
+    return detail["type"] in _LIMITS or (is_word and bool(_close(detail["input"], detail["ctx"])))
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:

@@ -168,6 +168,9 @@ def _check_not_empty(sentences: Sequence[str], dropped: Mapping[str, int], confi
 
 def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
     """Drop pairs that are too long, keep ``limit`` shuffled pairs, and split them into parts."""
+    seed = config.seed
+    if not isinstance(seed, int):
+        raise HeadToHeadError(f"data.seed: {seed} requires the seed of a run; replace it by a number")
     rows = np.arange(len(table.parts), dtype=np.int64)
     if config.max_words is not None:
         longest = [
@@ -178,14 +181,12 @@ def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
         table.dropped["too_long"] = len(longest) - len(rows)
         _check_not_empty([table.text["source"][row] for row in rows[:1]], table.dropped, config)
     if config.limit is not None and config.limit < len(rows):
-        rows = np.sort(rows[shuffled(len(rows), config.seed)[: config.limit]])
+        rows = np.sort(rows[shuffled(len(rows), seed)[: config.limit]])
     if config.split == NOTHING_HELD_OUT:
-        samples = {
-            part: _sample(rows, size, config.seed) for part, size in (("valid", config.valid), ("test", config.test))
-        }
+        samples = {part: _sample(rows, size, seed) for part, size in (("valid", config.valid), ("test", config.test))}
         return {"train": rows, **samples}
     chosen = [table.parts[row] for row in rows]
-    parts = divide(table.labels[rows], chosen, valid=config.valid, test=config.test, seed=config.seed)
+    parts = divide(table.labels[rows], chosen, valid=config.valid, test=config.test, seed=seed)
     return {part: rows[parts[part]] for part in PARTS}
 
 

@@ -242,7 +242,7 @@ def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
 
 def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int) -> StackRecord:
     slug = runs[0].variant
-    variant = plan.by_slug[slug]
+    variant = plan.variant_of(runs[0])
     variants = list(dict.fromkeys(run.variant for run in runs))
     return StackRecord(
         variant=slug if len(variants) == 1 else f"{slug} and {len(variants) - 1} more",
@@ -252,11 +252,11 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
                 run.run_hash,
                 run.seed,
                 run.directory,
-                None if run.variant == slug else plan.by_slug[run.variant].config.model_dump(mode="json"),
+                None if run.variant == slug else plan.variant_of(run).config.model_dump(mode="json"),
             )
             for run in runs
         ],
-        probes=[record for probe in plan.probes if (record := _with_target(plan, slug, probe))],  # type: ignore[misc]
+        probes=[record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))],  # type: ignore[misc]
         threads=threads,
         device=machine.device,
         num_microbatches=variant.config.train.num_microbatches,
@@ -303,13 +303,13 @@ def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lea
     return new_stacks
 
 
-def _with_target(plan: Plan, slug: str, probe: ProbeSentence) -> dict[str, Any] | None:
+def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str, Any] | None:
     """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
 
     Returns None if a sentence is empty or contains a refused word, or if there is no reference and the run cannot
     translate.
     """
-    data, decode = plan.data_of(slug), plan.by_slug[slug].config.evaluate.decode
+    data, decode = plan.data_of(run), plan.variant_of(run).config.evaluate.decode
     try:
         source = data.tokenise(probe.source, "source")
         if probe.target is not None:

@@ -48,7 +48,7 @@ def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path
     """Return the best number of members by hash of the shape; benchmark shapes that train long enough."""
     registry, runs_by_shape = current(), dict[str, list[PlannedRun]]()
     for run in runs:
-        runs_by_shape.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
+        runs_by_shape.setdefault(shape(plan.variant_of(run).config, registry), []).append(run)
     known = load_stack_sizes(cache, device)
     if not processors(device):
         return known  # the GPUs are in other machines
@@ -75,8 +75,7 @@ def _store(cache: Path, device: str, name: str, members: int) -> dict[str, int]:
 
 def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
     """Return a rough estimate of the training time of the runs in seconds."""
-    variant = plan.by_slug[runs[0].variant]
-    flops = variant.training_flops(DataSizes.from_data(plan.data_of(variant.slug)))
+    flops = plan.variant_of(runs[0]).training_flops(DataSizes.from_data(plan.data_of(runs[0])))
     return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
 
 
@@ -88,7 +87,7 @@ def _measure(plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: flo
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     receiving, sending = context.Pipe(duplex=False)
-    config = plan.by_slug[run.variant].config.model_dump(mode="json")
+    config = plan.variant_of(run).config.model_dump(mode="json")
     process = context.Process(
         target=_time, args=(sending, config, str(cache), worker_plugins(), device, MAX_MEMBERS[device], seconds)
     )

@@ -83,9 +83,12 @@ class PlannedRun:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlannedVariant:
-    """A variant with its costs; ``d_ff_asked`` is the configured ``d_ff`` before matching."""
+    """A variant with its costs; ``d_ff_asked`` is the configured ``d_ff`` before matching.
+
+    With ``data.seed: per-run`` the costs are those on the data of the first seed.
+    """
 
     variant: Variant
     counts: ModelCounts
@@ -154,7 +157,8 @@ class PlannedVariant:
 class Plan:
     """An experiment resolved against its data and the existing runs.
 
-    ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline.
+    ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline. With ``data.seed: per-run``,
+    ``draws`` holds the variants by slug and seed, each on the data of its seed, and ``data`` is that of the first seed.
     """
 
     loaded: LoadedExperiment
@@ -169,6 +173,7 @@ class Plan:
     probes: tuple[ProbeSentence, ...]
     contrasts: tuple[ContrastRecord, ...]
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
+    draws: Mapping[tuple[str, int], PlannedVariant] = field(default_factory=dict)
     tuning: Tuning | None = None
 
     @property
@@ -215,9 +220,13 @@ class Plan:
         memory = Launcher().memory(device, workers)
         return arrange(self, self.remaining, workers, device, sizes, memory)
 
-    def data_of(self, slug: str) -> PreparedData:
-        """Return the prepared data of a variant."""
-        return self.prepared[self.by_slug[slug].data_hash]
+    def variant_of(self, run: PlannedRun) -> PlannedVariant:
+        """Return the variant of a run, on the data of the run."""
+        return self.draws.get((run.variant, run.seed)) or self.by_slug[run.variant]
+
+    def data_of(self, run: PlannedRun) -> PreparedData:
+        """Return the prepared data of a run."""
+        return self.prepared[self.variant_of(run).data_hash]
 
     def record(self, command: str = "") -> ExperimentRecord:
         """Return the content of ``experiment.json``.
@@ -272,14 +281,14 @@ class Plan:
 
     def run_record(self, run: PlannedRun) -> RunRecord:
         """Return the content of a run's ``run.json`` before its stack is assigned."""
-        variant = self.by_slug[run.variant]
+        variant = self.variant_of(run)
         return RunRecord(
             run_hash=run.run_hash,
             experiment=self.name,
             variant=run.variant,
             seed=run.seed,
             plugins=plugin_records(variant.config, current()),
-            data=self.data_of(run.variant).record,
+            data=self.data_of(run).record,
             versions=versions(),
             created=now(),
             **dict(variant.resolved),

@@ -5,6 +5,7 @@ Planning writes only to the cache of prepared data.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
+from headtohead.data.prepared import SIDES
 from headtohead.errors import UndefinedError
 from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
@@ -34,9 +36,9 @@ from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep
+from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep, tuning_seeds
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
@@ -70,7 +72,7 @@ def make_plan(
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
-    prepared = _Data(registry, cache or data.cache_root())
+    prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
     existing = None if fresh else ExistingRuns(runs_root, ignored)
     design = expand(loaded, registry, prepared.find_incompatibility)
     ready()
@@ -87,6 +89,8 @@ def _plan(
     loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, all_existing: ExistingRuns | None
 ) -> Plan:
     registry = prepared.registry
+    prepared = prepared.for_seeds(design.seeds)
+    _check_draws(loaded, design, prepared)
     configured_d_ff = widths(design.variants)
     _refuse_matched_width(design, loaded)
     available = largest_memory()
@@ -105,15 +109,25 @@ def _plan(
         _planned(variant, configured_d_ff[variant.slug], equal.get(variant.slug), identities[variant.slug], prepared)
         for variant in design.variants
     )
-    hashes_by_slug = {
-        variant.slug: run_hashes(variant.identity, design.seeds) for variant in variants if variant.equal is None
+    trained = [variant for variant in variants if variant.equal is None]
+    draws = {
+        (variant.slug, seed): _drawn(variant, seed, prepared)
+        for variant in trained
+        if variant.config.data.seed == PER_RUN
+        for seed in design.seeds
     }
     planned = [
-        PlannedRun(slug, seed, run_hash, directory_name(slug, seed, run_hash))
-        for slug, hashes in hashes_by_slug.items()
-        for seed, run_hash in zip(design.seeds, hashes, strict=True)
+        PlannedRun(variant.slug, seed, run_hash, directory_name(variant.slug, seed, run_hash))
+        for variant in trained
+        for seed, run_hash in zip(design.seeds, _run_hashes(variant, design.seeds, draws), strict=True)
     ]
-    existing = {} if all_existing is None else _find_runs(planned, identities, all_existing, loaded.name)
+    existing = {}
+    if all_existing is not None:
+        by_slug = {variant.slug: variant for variant in trained}
+        planned_identities = [
+            (run, (draws.get((run.variant, run.seed)) or by_slug[run.variant]).identity) for run in planned
+        ]
+        existing = _find_runs(planned_identities, all_existing, loaded.name)
     runs = tuple(_with_states(planned, existing, variants, loaded.name, registry))
     contrasts = tuple(design.contrasts())
     results = _Results(runs, existing, variants, prepared)
@@ -131,16 +145,20 @@ def _plan(
         probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
         contrasts=contrasts,
         prepared=prepared.by_hash,
+        draws=draws,
     )
     plan = replace(plan, estimate=results.estimate(plan.remaining))
     return replace(plan, notes=_notes(plan, matched.notes))
 
 
 class _Data:
-    """Prepares the data once per distinct data section, and counts costs on it."""
+    """Prepares the data once per distinct data section, and counts costs on it.
 
-    def __init__(self, registry: Registry, cache: Path) -> None:
-        self.registry, self.cache = registry, cache
+    With ``data.seed: per-run`` it has a draw for each of ``seeds``; costs are those on the draw of the first.
+    """
+
+    def __init__(self, registry: Registry, cache: Path, seeds: Sequence[int]) -> None:
+        self.registry, self.cache, self.seeds = registry, cache, seeds
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
         self._steps_per_epoch: dict[tuple[object, ...], int] = {}
@@ -150,7 +168,19 @@ class _Data:
     def by_hash(self) -> dict[str, PreparedData]:
         return {prepared.data_hash: prepared for prepared in self._prepared.values()}
 
+    def for_seeds(self, seeds: Sequence[int]) -> _Data:
+        """Return the same data for other seeds."""
+        other = copy.copy(self)
+        other.seeds = seeds
+        return other
+
+    def draws(self, config: RunConfig) -> list[PreparedData]:
+        """Return the data of each seed; a single item if all runs have the same data."""
+        seeds = self.seeds if config.data.seed == PER_RUN else self.seeds[:1]
+        return [self.of(config.for_seed(seed)) for seed in seeds]
+
     def of(self, config: RunConfig) -> PreparedData:
+        config = config.for_seed(self.seeds[0])
         text = config.data.model_dump_json()
         if text not in self._prepared:
             self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
@@ -165,12 +195,12 @@ class _Data:
         if reason is not None:
             return reason
         try:
-            prepared = self.of(config)
+            draws = self.draws(config)
         except UndefinedError as error:
             return str(error)
-        reason = find_incompatibility(config, prepared.record["longest"], self.registry)
-        return reason or find_unequal_lengths(
-            config, (len(ids) for split in prepared.splits.values() for ids in split.target)
+        longest: dict[str, int] = {side: max(draw.record["longest"][side] for draw in draws) for side in SIDES}
+        return find_incompatibility(config, longest, self.registry) or find_unequal_lengths(
+            config, (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target)
         )
 
     def sizes(self, config: RunConfig) -> DataSizes:
@@ -205,12 +235,31 @@ class _Data:
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the maximum sequence length of training and decoding in tokens, by side."""
         longest = {"source": 1, "target": 1}
-        for variant in variants:
-            lengths = longest_sequences(variant.config, self.of(variant.config).record["longest"])
-            limit = self.decoding_limit(variant.config)
-            longest["source"] = max(longest["source"], lengths["source"])
-            longest["target"] = max(longest["target"], lengths["target"], limit + 1)
+        for config in (variant.config for variant in variants):
+            for draw in self.draws(config):
+                lengths = longest_sequences(config, draw.record["longest"])
+                longest["source"] = max(longest["source"], lengths["source"])
+                limit = decoding_limit(config, draw.longest_target)
+                longest["target"] = max(longest["target"], lengths["target"], limit + 1)
         return longest
+
+
+def _check_draws(loaded: LoadedExperiment, design: Design, prepared: _Data) -> None:
+    """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
+    drawn = [variant for variant in design.variants if variant.config.data.seed == PER_RUN]
+    location = loaded.location("base", "data", "seed")
+    if drawn and len(drawn) < len(design.variants):
+        raise location.error(f"{PER_RUN} must hold for all variants, because variants are compared on the same data")
+    for variant in drawn:
+        seeds: dict[str, int] = {}
+        for seed, draw in zip(design.seeds, prepared.draws(variant.config), strict=True):
+            if draw.data_hash in seeds:
+                raise location.error(
+                    f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and {seed} "
+                    f"have the same data with dataset '{variant.config.data.dataset}' and split "
+                    f"'{variant.config.data.split}'; use a number, or another split"
+                )
+            seeds[draw.data_hash] = seed
 
 
 def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
@@ -241,15 +290,37 @@ def _planned(
     )
 
 
+def _drawn(variant: PlannedVariant, seed: int, prepared: _Data) -> PlannedVariant:
+    """Return a variant on the data of a seed."""
+    config, own = variant.config.for_seed(seed), prepared.for_seeds([seed])
+    return _planned(
+        replace(variant.variant, config=config),
+        variant.d_ff_asked,
+        None,
+        run_identity(config, own.of(config).data_hash, prepared.registry),
+        own,
+    )
+
+
+def _run_hashes(
+    variant: PlannedVariant, seeds: Sequence[int], draws: Mapping[tuple[str, int], PlannedVariant]
+) -> list[str]:
+    """Return the run hash of each seed."""
+    if variant.config.data.seed != PER_RUN:
+        return run_hashes(variant.identity, seeds)
+    return [run_hashes(draws[variant.slug, seed].identity, [seed])[0] for seed in seeds]
+
+
 def _find_runs(
-    runs: Iterable[PlannedRun], identities: Mapping[str, Mapping[str, Any]], existing: ExistingRuns, experiment: str
+    runs: Iterable[tuple[PlannedRun, Mapping[str, Any]]], existing: ExistingRuns, experiment: str
 ) -> dict[tuple[str, int], ExistingRun]:
+    """Return the existing runs of planned runs with their identities, by variant and seed."""
     by_variant_and_seed = {}
     compared_configs: dict[str, object] = {}
-    for run in runs:
+    for run, identity in runs:
         existing_run = existing.find(run.run_hash, experiment, run.directory)
         if existing_run is not None:
-            refuse_difference(existing_run, identities[run.variant], compared_configs.get(run.variant))
+            refuse_difference(existing_run, identity, compared_configs.get(run.variant))
             compared_configs[run.variant] = existing_run.record.config
             by_variant_and_seed[run.variant, run.seed] = existing_run.without_config()
     return by_variant_and_seed
@@ -390,8 +461,15 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     if stale:
         changes = "; ".join(sorted({change for run in stale for change in run.stale}))
         notes.append(f"{_runs(stale, 'finished ')} STALE: {changes}; --fresh trains anew")
-    if len(plan.prepared) > 1:
-        notes.append(f"{len(plan.prepared)} different data sets; the plan describes the baseline's")
+    data_sets = {variant.data_hash for variant in plan.variants}
+    if len(data_sets) > 1:
+        notes.append(f"{len(data_sets)} different data sets; the plan describes the baseline's")
+    if plan.draws:
+        notes.append(f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}")
+        if plan.loaded.file.probes is None:
+            notes.append(
+                f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
+            )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     seeds = len(plan.design.seeds)
     if 1 < seeds < 6 and plan.power:

@@ -140,16 +140,16 @@ def arrange(
         memory: Bytes that a stack's process may use.
     """
     registry = current()
-    configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
-    shapes = {slug: shape(config, registry) for slug, config in configs.items()}
-    sort_keys = {slug: _sort_key(config) for slug, config in configs.items()}
+    variants = set(map(plan.variant_of, runs))
+    shapes = {variant: shape(variant.config, registry) for variant in variants}
+    sort_keys = {variant: _sort_key(variant.config) for variant in variants}
     groups: dict[StackKey, list[PlannedRun]] = {}
-    seeds = Counter(run.variant for run in runs)
+    seeds = Counter(map(plan.variant_of, runs))
     for run in runs:
-        is_separate = device == "cpu" and seeds[run.variant] * _numbers(plan, run) >= OWN_STACK_NUMBERS
-        groups.setdefault((shapes[run.variant], run.variant if is_separate else ""), []).append(run)
+        is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _numbers(plan, run) >= OWN_STACK_NUMBERS
+        groups.setdefault((shapes[plan.variant_of(run)], run.variant if is_separate else ""), []).append(run)
     for members in groups.values():
-        members.sort(key=lambda run: sort_keys[run.variant])
+        members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
     counts = {}
     for key, members in groups.items():
         fastest = sizes.get(shape_hash(key[0])) or _estimated(plan, members[0], device)
@@ -168,14 +168,14 @@ def _sort_key(config: RunConfig) -> tuple[str, ...]:
 def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
     if device != "cpu":
         return MAX_MEMBERS["cuda"]
-    variant = plan.by_slug[run.variant]
+    variant = plan.variant_of(run)
     numbers = variant.counts.total + _tokens(variant.config) * _inside(variant.config)
     return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // numbers))
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
     """Return the number of members, 1 to ``wanted``, that fit into memory."""
-    variant, data = plan.by_slug[run.variant], plan.data_of(run.variant)
+    variant, data = plan.variant_of(run), plan.data_of(run)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
     logits = wanted * evaluate.batch_size * longest * vocab_sizes(variant.config, *words).target
@@ -202,9 +202,9 @@ def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, i
 
 
 def _numbers(plan: Plan, run: PlannedRun) -> int:
-    data = plan.data_of(run.variant)
+    data = plan.data_of(run)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    return activations(plan.by_slug[run.variant].config, *words)
+    return activations(plan.variant_of(run).config, *words)
 
 
 def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], workers: int) -> None:

@@ -193,6 +193,14 @@ def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence
     return changes
 
 
+def tuning_seeds(loaded: LoadedExperiment) -> tuple[int, ...]:
+    """Return the seeds of the sweep; they do not depend on those of the experiment, so that more of them are possible.
+
+    Empty without a ``tune`` section.
+    """
+    return tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1)) if loaded.file.tune else ()
+
+
 def sweep(
     loaded: LoadedExperiment, design: Design, settings: Sequence[TuningSetting]
 ) -> tuple[LoadedExperiment, Design]:
@@ -205,8 +213,7 @@ def sweep(
             "metrics": Metrics(primary=METRIC, report=()),
         }
     )
-    # These seeds do not depend on the experiment's seeds, so additional seeds do not change the sweep.
-    seeds = tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
+    seeds = tuning_seeds(loaded)
     variants = tuple(
         Variant(
             f"{variant.slug}-{setting.slug}",

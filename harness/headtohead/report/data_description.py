@@ -12,8 +12,19 @@ from headtohead.storage.metrics import readable
 
 def data_blocks(content: ReportContent) -> list[Block]:
     """Return the section on the baseline's data."""
-    items = [*_data_items(content.record.data), *_decodings(content), *_signatures(content)]
+    items = [*_draws(content), *_data_items(content.record.data), *_decodings(content), *_signatures(content)]
     return [Heading(2, "Data", "data", "Data"), Definitions(tuple(items))]
+
+
+def _draws(content: ReportContent) -> list[tuple[str, Text]]:
+    frames = content.analysis.frames
+    if not frames.has_draws:
+        return []
+    text = (
+        f"a new draw of the data for each seed; sizes, hash and other numbers are those of seed {frames.seeds[0]}. "
+        "Scores are not compared with the bag-of-words upper bound, because each draw has its own"
+    )
+    return [("draws", text)]
 
 
 def _data_items(data: Mapping[str, Any]) -> list[tuple[str, Text]]:

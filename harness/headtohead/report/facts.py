@@ -16,13 +16,14 @@ INFORMATIVE_BOUND = 0.9
 
 
 def facts(analysis: Analysis) -> list[str]:
-    """Return facts on suspect scores, equal variants, failed runs, leaks and the variance over seeds."""
+    """Return facts on suspect scores, equal variants, failed runs, leaks, draws and the variance over seeds."""
     return [
         *_worst_score_facts(analysis),
         *_upper_bound_facts(analysis),
         *_equal_facts(analysis),
         *_state_facts(analysis),
         *_leak_facts(analysis),
+        *_draw_facts(analysis),
         *_margin_facts(analysis),
         *_baseline_sd_facts(analysis),
     ]
@@ -142,6 +143,15 @@ def _leak_facts(analysis: Analysis) -> list[str]:
     ]
 
 
+def _draw_facts(analysis: Analysis) -> list[str]:
+    if not analysis.frames.has_draws:
+        return []
+    return [
+        "Each seed has a new draw of the data, with its own split and vocabulary: intervals include seeds, draws of "
+        "the data and test sentences."
+    ]
+
+
 def _margin_facts(analysis: Analysis) -> list[str]:
     margin = analysis.frames.record.margins.get(analysis.metric)
     if margin is None:
@@ -156,4 +166,5 @@ def _baseline_sd_facts(analysis: Analysis) -> list[str]:
     sd = analysis.baseline_sd
     if math.isnan(sd):
         return []
-    return [f"The baseline's standard deviation over seeds is {metrics.show(sd, analysis.metric)}."]
+    seeds = "seeds and draws of the data" if analysis.frames.has_draws else "seeds"
+    return [f"The baseline's standard deviation over {seeds} is {metrics.show(sd, analysis.metric)}."]

@@ -287,7 +287,7 @@ def _blocked(path: PathAnalysis) -> list[str]:
 def _tokens(analysis: Analysis, path: PathAnalysis) -> list[str]:
     metric = path.total.metric
     counted = metric.rsplit("/", 1)[-1].removesuffix("_unpadded") in COUNTED_IN_TOKENS
-    tokenisations = analysis.frames.runs["data_hash"].dropna().nunique()
+    tokenisations = max(analysis.frames.runs.groupby("seed")["data_hash"].nunique(), default=0)
     if not counted or tokenisations < 2:
         return []
     return [

@@ -87,8 +87,9 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
         )
         for test in tests
     )
+    seed = "The same" if content.analysis.frames.has_draws else "The median"
     note = (
-        "The median seed of each variant against the median seed of the baseline "
+        f"{seed} seed of each variant against the median seed of the baseline "
         f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}), by approximate randomisation over the "
         "test sentences, not corrected for the number of variants. A small p means that these two trained models "
         "differ; it does not cover other seeds."

@@ -19,13 +19,16 @@ def uncertainty_blocks(analysis: Analysis) -> list[Block]:
     if found is None:
         return []
     metric = readable(analysis.metric)
+    scope = (
+        "Intervals include training seeds, draws of the data and test sentences, which each seed draws anew from this "
+        "corpus."
+        if found.has_draws
+        else "Intervals over seeds hold for this draw of the data and these test sentences; the intervals with "
+        "sentences hold for other sentences of this kind."
+    )
     blocks: list[Block] = [
         Heading(2, "Sources of uncertainty", "uncertainty", "Uncertainty"),
-        Paragraph(
-            f"Standard deviation of {metric} by source. Intervals over seeds hold for these test sentences; the "
-            "intervals with sentences hold for other sentences of this kind.",
-            "note",
-        ),
+        Paragraph(f"Standard deviation of {metric} by source. {scope}", "note"),
         _components(found, analysis.metric),
     ]
     if found.reason:
@@ -39,17 +42,27 @@ def uncertainty_blocks(analysis: Analysis) -> list[Block]:
 
 def _components(found: Uncertainty, metric: str) -> DataTable:
     sentences = f"test sentences ({found.num_sentences:,})" if found.num_sentences else "test sentences"
-    sds = {"variant": found.variant_sd, "training seed": found.seed_sd, sentences: found.sentence_sd}
+    sds = {"variant": found.variant_sd}
+    if found.has_draws:
+        sds["training seed, draw of the data and its test sentences"] = found.seed_sd
+    else:
+        sds |= {"training seed": found.seed_sd, sentences: found.sentence_sd}
     rows = [
         TableRow((TableCell(source), blank() if math.isnan(sd) else TableCell(show(sd, metric))))
         for source, sd in sds.items()
     ]
-    rows.append(TableRow((TableCell("draw of the data"), blank("all runs use the same draw"))))
+    if not found.has_draws:
+        rows.append(TableRow((TableCell("draw of the data"), blank("all runs use the same draw"))))
     return DataTable((Column("source", align="left"), Column("standard deviation")), tuple(rows))
 
 
 def _pairing(found: Uncertainty) -> str:
     text = f"Intra-class correlation of seeds: {found.correlation:.2f}"
+    if found.pairing_helps and found.has_draws:
+        return (
+            f"{text}. Variants share this fraction of the variance over seeds and draws of the data, which pairing by "
+            "seed removes."
+        )
     if found.pairing_helps:
         return f"{text}. Variants share this fraction of the variance over seeds, which pairing by seed removes."
     return (

@@ -126,11 +126,14 @@ def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, 
 
 
 def _table(analysis: Analysis) -> str:
-    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
+    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet.
+
+    Coalitions inside a Shapley path are not compared with the baseline and have no verdict.
+    """
     table = analysis.frames.runs.reset_index()
-    by_slug = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
-    verdicts = [by_slug.get(slug, "baseline") for slug in table["variant"]]
-    table.insert(list(table).index("title") + 1, "verdict", verdicts)
+    verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    verdicts[analysis.frames.baseline] = "baseline"
+    table.insert(list(table).index("title") + 1, "verdict", [verdicts.get(slug, "") for slug in table["variant"]])
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -28,6 +28,9 @@ MAX_LENGTH = 100_000
 MAX_STEPS = 10**9
 MAX_DATA_SEED = 2**32 - 1
 
+PER_RUN: Literal["per-run"] = "per-run"
+"""The value of ``data.seed`` with which every run draws the data with its own seed."""
+
 Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -72,7 +75,11 @@ class DataFields(Section):
     limit: int | None = Field(None, ge=1, le=10**9, description="number of pairs kept after shuffling; default: all")
     valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")
     test: float = Field(0.05, gt=0, le=10**9, description="test part: a fraction below 1, or a number of pairs")
-    seed: int = Field(1, ge=1, le=MAX_DATA_SEED, description="seed of the shuffle and the split, not of the runs")
+    seed: Annotated[int, Field(ge=1, le=MAX_DATA_SEED)] | Literal["per-run"] = Field(
+        1,
+        description="seed of the draw of the data: which pairs are kept, and their split; per-run: each run draws the "
+        "data with its own seed, so every seed of the study has its own data and vocabulary",
+    )
     tokens: Literal["word", "subword"] = Field(
         "word", description="subword: byte-pair encoding learned on the training part; needs the extra `subwords`"
     )
@@ -319,3 +326,9 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
+
+    def for_seed(self, seed: int) -> RunConfig:
+        """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""
+        if self.data.seed != PER_RUN:
+            return self
+        return self.model_copy(update={"data": self.data.model_copy(update={"seed": seed})})

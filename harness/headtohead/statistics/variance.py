@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
@@ -19,11 +19,6 @@ class MeanEstimate:
     mean: float
     error: float
     degrees: float
-
-    @property
-    def p(self) -> float:
-        """Two-sided p of the t-test against 0."""
-        return 2 * float(stdtr(self.degrees, -abs(self.mean) / self.error)) if self.error > 0 else math.nan
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the t-interval."""
@@ -66,17 +61,41 @@ def crossed(values: ArrayLike) -> CrossedEstimate:
     seeds, sentences = x.shape
     if min(seeds, sentences) < 2:
         raise ValueError(f"crossed effects need two seeds and two sentences, got {seeds} and {sentences}")
-    mean = float(x.mean())
-    by_seed, by_sentence = x.mean(axis=1), x.mean(axis=0)
-    sentence = seeds * float(((by_sentence - mean) ** 2).sum()) / (sentences - 1)
-    residual = float(((x - by_seed[:, None] - by_sentence + mean) ** 2).sum()) / ((seeds - 1) * (sentences - 1))
+    seed, sentence, residual = _mean_squares(x)
     return CrossedEstimate(
-        mean=mean,
+        mean=float(x.mean()),
         seeds=seeds,
         sentences=sentences,
-        seed_variance=float(((by_seed - mean) ** 2).sum()) / (seeds - 1),
+        seed_variance=seed / sentences,
         sentence_variance=(sentence - residual) / x.size,
     )
+
+
+def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean squares of rows, columns and residuals of a two-way table without replication."""
+    rows, columns = x.shape
+    by_row, by_column, mean = x.mean(axis=1), x.mean(axis=0), x.mean()
+    residuals = x - by_row[:, None] - by_column + mean
+    return (
+        columns * float(((by_row - mean) ** 2).sum()) / (rows - 1),
+        rows * float(((by_column - mean) ** 2).sum()) / (columns - 1),
+        float((residuals**2).sum()) / ((rows - 1) * (columns - 1)),
+    )
+
+
+def variant_variance(scores: ArrayLike) -> float:
+    """Return the variance of the true means of variants, from two-way random effects; at least 0.
+
+    Effects of a seed that all variants share do not enter. NaN for fewer than two variants or seeds.
+
+    Args:
+        scores: ``[variant, seed]``.
+    """
+    x = np.asarray(scores, dtype=np.float64)
+    if x.ndim != 2 or min(x.shape) < 2:
+        return math.nan
+    variant, _, residual = _mean_squares(x)
+    return max(0.0, variant - residual) / len(x[0])
 
 
 def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
@@ -104,12 +123,8 @@ def intraclass_correlation(scores: ArrayLike) -> float:
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
         return math.nan
-    variants, seeds = x.shape
-    by_seed = x.mean(axis=0)
-    residuals = x - x.mean(axis=1, keepdims=True) - by_seed + x.mean()
-    seed = variants * float(((by_seed - by_seed.mean()) ** 2).sum()) / (seeds - 1)
-    residual = float((residuals**2).sum()) / ((variants - 1) * (seeds - 1))
-    total = seed + (variants - 1) * residual
+    _, seed, residual = _mean_squares(x)
+    total = seed + (len(x) - 1) * residual
     return (seed - residual) / total if total > 0 else math.nan
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import read_metrics
@@ -117,6 +118,20 @@ class Frames:
     def trained(self, slug: str) -> str:
         """Return the slug of the variant with the runs: this variant, or the variant that it equals by construction."""
         return self.by_slug[slug].equal_to or slug
+
+    @property
+    def has_draws(self) -> bool:
+        """Whether each seed has its own draw of the data (``data.seed: per-run``)."""
+        return bool(self.by_slug[self.baseline].config["data"]["seed"] == PER_RUN)
+
+    def same_data(self, slugs: Iterable[str]) -> bool:
+        """Return whether variants have the same data in each seed."""
+        by_seed: dict[int, set[str]] = {}
+        for slug in slugs:
+            rows = self.rows(slug)[["seed", "data_hash"]].dropna()
+            for seed, data_hash in rows.itertuples(index=False, name=None):
+                by_seed.setdefault(seed, set()).add(data_hash)
+        return all(len(hashes) == 1 for hashes in by_seed.values())
 
     def path(self, run: str) -> Path:
         """Return the directory of a run, which for a reused result is in another experiment."""

@@ -163,6 +163,7 @@ def _params(study: TrackedStudy) -> dict[str, str]:
         "match": plan.match,
         "primary metric": plan.metrics.primary,
         "dataset": plan.data["dataset"],
+        "data.seed": plan.by_slug[plan.baseline].config["data"]["seed"],
         "question": plan.question,
     }
     return {name: str(value)[:PARAM_LIMIT] for name, value in params.items()}
@@ -186,7 +187,8 @@ def _verdicts(reports_root: Path, study: TrackedStudy) -> str:
     variants: dict[str, dict[str, None]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            variants.setdefault(row["verdict"], {})[row["variant"]] = None
+            if row["verdict"]:
+                variants.setdefault(row["verdict"], {})[row["variant"]] = None
     return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
 
 

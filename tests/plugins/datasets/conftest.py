@@ -1,8 +1,7 @@
-"""Fixtures: corpora by name, and the Tatoeba files that some tests need."""
+"""Fixtures: corpora by name, and a server of files."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -59,20 +58,6 @@ def read(tmp_path: Path) -> Read:
         return read_corpus(config, tmp_path / "cache")
 
     return run
-
-
-@pytest.fixture(scope="session")
-def real() -> Callable[[str], Path]:
-    """Return the path of a Tatoeba file, or skip the test."""
-    default = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("H2H_TEST_DATA", default))
-
-    def find(name: str) -> Path:
-        if not (folder / name).is_file():
-            pytest.skip(f"requires {name}: set H2H_TEST_DATA to its folder")
-        return folder / name
-
-    return find
 
 
 class _Quiet(SimpleHTTPRequestHandler):

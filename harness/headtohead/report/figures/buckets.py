@@ -32,12 +32,13 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
     boundary = end_of_training(analysis)
     with style.drawing():
         for axes in figure.axes:
-            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in positions]
+            names = [f"{bucket}\nn {round(counts[bucket])}" for bucket in positions]
             axes.set_xticks(list(positions.values()), names, fontsize=7.5)
             if boundary is not None:
                 axes.axvline(boundary, color=style.MUTED, linewidth=1, linestyle="--")
         longer = "; right of the line: longer than every training source" * (boundary is not None)
-        figure.supxlabel(f"source length in tokens, and number n of test sentences{longer}", fontsize=9)
+        number = "mean number" if analysis.frames.has_draws else "number"
+        figure.supxlabel(f"source length in tokens, and {number} n of test sentences{longer}", fontsize=9)
         figure.supylabel(readable(f"test/{_leaf(analysis)}"), fontsize=9)
     return figure
 
@@ -45,8 +46,11 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
 def end_of_training(analysis: Analysis) -> float | None:
     """Return the x position between the buckets of training lengths and of longer sources.
 
-    None if no bucket is longer than the training sources, or a bucket contains both kinds of lengths.
+    None if no bucket is longer than the training sources, a bucket contains both kinds of lengths, or each seed has
+    its own training sources.
     """
+    if analysis.frames.has_draws:
+        return None
     longest = analysis.frames.record.data.get("longest_in_train")
     table = bucket_scores(analysis)
     starts = sorted(set(table["low"]))
@@ -67,7 +71,7 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     rows = buckets.dropna(subset=[leaf])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
-    table = grouped.agg(n=("n", "first"), mean=(leaf, "mean"), min=(leaf, "min"), max=(leaf, "max"))
+    table = grouped.agg(n=("n", "mean"), mean=(leaf, "mean"), min=(leaf, "min"), max=(leaf, "max"))
     return table.reset_index().sort_values(["low", "variant"], kind="stable")
 
 

@@ -10,6 +10,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle
 from headtohead.report.cells import blank, score_cell
+from headtohead.report.convergence import convergence_line
 from headtohead.report.facts import facts
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
@@ -40,6 +41,12 @@ class ReportContent:
     def answer(self) -> str:
         """The answer to the experiment's question."""
         return answer(self.analysis)
+
+    @cached_property
+    def cautions(self) -> list[str]:
+        """Short sentences that limit what the answer shows, printed beside it."""
+        lines = [convergence_line(self.analysis)]
+        return [line for line in lines if line]
 
     @cached_property
     def palette(self) -> Palette:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headtohead.report.attention import attention_blocks
 from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span, Text
 from headtohead.report.content import ReportContent
+from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
@@ -59,6 +60,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
+    blocks += [Paragraph(Span(caution, "alarm")) for caution in content.cautions]
     if content.analysis.path and "waterfall" in figures:
         blocks.append(waterfall(content.analysis.path))
     elif "contrasts" in figures:
@@ -101,6 +103,7 @@ def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Blo
         "curves": [
             Heading(2, "Training", "curves", "Training"),
             NamedFigure("curves", "training curves", with_omission(curves, lines)),
+            *convergence_blocks(content.analysis, content.listed),
         ],
         "cost": [Heading(2, "Score and cost", "cost", "Cost"), NamedFigure("cost", "score against cost", cost or "")],
     }

@@ -139,7 +139,7 @@ def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequen
 
 def test_unfinished_runs_and_missing_losses_do_not_count(plant: Any) -> None:
     def loss(variant: str, seed: int, step: int) -> float | None:
-        return None if seed == 2 and step == 900 else 3 - 0.1 * step / 200 - (5 * step / 200 if seed == 1 else 0)
+        return None if seed == 2 and step == 900 else 3 - 0.1 * step / 200 - (0.4 * step / 200 if seed == 1 else 0)
 
     trend = trend_of(plant(loss, states={("rotary", 1): "FAILED", ("rotary", 4): "DIVERGED"}))
     assert trend.n == 4

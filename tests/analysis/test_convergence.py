@@ -15,7 +15,7 @@ import pytest
 from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.report import write_report
-from headtohead.report.convergence import convergence_line
+from headtohead.report.convergence import convergence_fact, still_learning_line
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
 from headtohead.training.optimise import learning_rate
@@ -155,7 +155,7 @@ def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -
     folder = plant(loss, scores={"rotary": 0.6})
     found = convergence(analysis_of(folder))
     assert [gap.steps for gap in found.gaps] == pytest.approx([140])
-    line = convergence_line(analysis_of(folder))
+    line = still_learning_line(analysis_of(folder))
     assert line is not None
     assert line.startswith("Still learning: the validation loss fell by 3.8 to 4.0 % over the last fifth of the steps")
     assert line.endswith("the gap of rotary against the baseline equals about 140 steps of the baseline.")
@@ -163,17 +163,24 @@ def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -
 
 def test_gaps_larger_than_the_training_are_not_extrapolated(plant: Any) -> None:
     folder = plant(lambda variant, seed, step: 3 - 0.1 * step / 200 - (variant == "rotary") * 1.0)
-    assert "more than 1,000 steps" in str(convergence_line(analysis_of(folder)))
+    assert "more than 1,000 steps" in str(still_learning_line(analysis_of(folder)))
 
 
 def test_a_schedule_that_decays_to_zero_is_named(plant: Any) -> None:
-    flat = str(convergence_line(analysis_of(plant(falling(0.0), schedule="cosine"))))
-    assert "decays to zero (cosine)" in flat
-    assert "Still learning" not in flat
+    analysis = analysis_of(plant(falling(0.0), schedule="cosine"))
+    assert "decays to zero (cosine)" in str(convergence_fact(analysis))
+    assert still_learning_line(analysis) is None
 
 
 def test_runs_that_levelled_off_add_no_line(plant: Any) -> None:
-    assert convergence_line(analysis_of(plant(falling(0.0)))) is None
+    analysis = analysis_of(plant(falling(0.0)))
+    assert still_learning_line(analysis) is None
+    assert convergence_fact(analysis) is None
+
+
+def test_a_study_without_enough_evaluations_says_so(plant: Any) -> None:
+    fact = convergence_fact(analysis_of(plant(falling(0.1), steps=(500, 1000))))
+    assert fact == "Whether the runs trained far enough cannot be judged: too few evaluations near the end."
 
 
 def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:

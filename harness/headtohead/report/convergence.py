@@ -25,34 +25,36 @@ from headtohead.report.cells import blank
 from headtohead.storage.metrics import show
 
 
-def convergence_line(analysis: Analysis) -> str | None:
-    """Return a sentence if runs are still learning, or if it cannot be judged; None if they levelled off."""
+def still_learning_line(analysis: Analysis) -> str | None:
+    """Return a sentence if variants are still learning, else None."""
     found = convergence(analysis)
     names = found.still_learning
-    if names:
-        return _still_learning(found, names)
+    if not names:
+        return None
+    falls = sorted(100 * found.trends[slug].fraction for slug in names)
+    low, high = f"{falls[0]:.1f}", f"{falls[-1]:.1f}"
+    of = f" of {len(names)} of {len(found.trends)} variants" if len(names) < len(found.trends) else ""
+    text = (
+        f"Still learning: the validation loss{of} fell by {low if low == high else f'{low} to {high}'} % over the last "
+    )
+    text += "fifth of the steps"
+    if gap := found.smallest_gap:
+        text += f"; the gap of {gap_name(gap)} equals {gap_steps(gap, found)} of the baseline"
+    return text + "."
+
+
+def convergence_fact(analysis: Analysis) -> str | None:
+    """Return a sentence if it cannot be judged whether the runs trained far enough, else None."""
+    found = convergence(analysis)
     if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
         reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
         return f"Whether the runs trained far enough cannot be judged: {reasons[0]}." if reasons else None
     if found.decaying:
         return (
-            f"The validation loss has levelled off under a learning rate that decays to zero "
-            f"({', '.join(found.decaying)}), which does not show that longer training would bring nothing."
+            f"The learning rate decays to zero ({', '.join(found.decaying)}), which hides what the runs have left to "
+            "learn: their loss levels off in any case."
         )
     return None
-
-
-def _still_learning(found: Convergence, names: Sequence[str]) -> str:
-    falls = sorted(100 * found.trends[slug].fraction for slug in names)
-    span = f"{falls[0]:.1f}" if f"{falls[0]:.1f}" == f"{falls[-1]:.1f}" else f"{falls[0]:.1f} to {falls[-1]:.1f}"
-    of = f" of {len(names)} of {len(found.trends)} variants" if len(names) < len(found.trends) else ""
-    text = f"Still learning: the validation loss{of} fell by {span} % over the last fifth of the steps"
-    if found.smallest_gap:
-        gap = found.smallest_gap
-        text += f"; the gap of {gap_name(gap)} equals {gap_steps(gap, found)} of the baseline"
-    if found.decaying:
-        text += f". The learning rate decays to zero ({', '.join(found.decaying)}), which hides what is left to learn"
-    return text + "."
 
 
 def gap_name(gap: StepGap) -> str:

@@ -12,6 +12,7 @@ from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
 from headtohead.report.published import published_blocks, published_summary
+from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
 from headtohead.report.shapley import path_blocks, waterfall
@@ -38,6 +39,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *two_way_blocks(analysis),
         *published_blocks(analysis),
         *variant_blocks(content, figures),
+        *reference_blocks(analysis),
         *factor_blocks(content, figures),
         *uncertainty_blocks(analysis),
         *unpadded_blocks(content),

@@ -8,6 +8,7 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import main_contrasts
 from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_record, number
+from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 
 FORMAT = 1
@@ -26,6 +27,7 @@ def answer_record(content: ReportContent) -> dict[str, Any]:
         "contrasts": [_contrast(contrast) for contrast in main_contrasts(analysis)],
         "training": convergence_record(analysis),
         "reference_points": reference_record(analysis),
+        "published_claims": published_record(analysis),
     }
 
 

@@ -403,6 +403,7 @@ class ClaimRecord(Record):
     by: Number
     margin: Number | None
     limit: Number | None
+    justification: str | None = None
 
 
 class PublishedRecord(Record):

@@ -292,15 +292,19 @@ def test_verdicts_have_at_most_the_stated_error_rate(plant: Plant) -> None:
     from headtohead.analysis import published
 
     random = np.random.default_rng(11)
-    wrong = {"higher": 0, "equal": 0}
+    wrong = {"higher": 0, "equal": 0, "different": 0}
+    higher, larger, equal = (
+        ClaimRecord.model_validate(CLAIM | claim) for claim in ({}, {"by": 0.05}, {"expect": "equal", "margin": 0.05})
+    )
     for _ in range(2000):
         theirs = random.normal(0.5, 0.05, size=8)
-        nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
-        claim = ClaimRecord.model_validate(CLAIM | {"by": 0.0})
-        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("inconclusive")
-        edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
-        both = (edge[0], edge[1])
-        difference = published.paired_tests.paired(*both, confidence=0.95)
-        wrong["equal"] += published._equal(both, difference, 0.05, 0.05)[0] == "agrees"
+        nothing = (theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()
+        difference = published.paired_tests.paired(*nothing, confidence=0.95)
+        wrong["higher"] += published._directed(nothing, difference, higher, 0.05)[0] != "inconclusive"
+        wrong["different"] += published._directed(nothing, difference, larger, 0.05)[0] in ("agrees", "different")
+        edge = (theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()
+        difference = published.paired_tests.paired(*edge, confidence=0.95)
+        wrong["equal"] += published._equal(edge, difference, equal, 0.05)[0] == "agrees"
+    assert wrong["different"] / 2000 < 0.065
     assert wrong["higher"] / 2000 < 0.065
     assert wrong["equal"] / 2000 < 0.065

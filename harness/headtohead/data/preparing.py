@@ -75,20 +75,6 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     return data, store.path(key)
 
 
-def prepared_from_cache(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData | None:
-    """Return the prepared data of a configuration if they are in the cache; never read a corpus.
-
-    Raises:
-        HeadToHeadError: If a file of the corpus cannot be read.
-    """
-    found = registry or current()
-    dataset = found.dataset(config.dataset)
-    options = dataset_options(config.dataset, dataset, config.options)
-    key = dataset.cache_key(options, loaded_split(dataset, config.split), cache / "downloads")
-    source = found.find("dataset", config.dataset).source_sha256
-    return PreparedStore(cache / "prepared", config, source).load(key) if key else None
-
-
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
     """Return the raw corpus of a configuration; download it first if necessary.
 

@@ -70,8 +70,8 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
         return [
             heading,
             Paragraph(
-                "Not computed: the prepared data are not in the cache. h2h run with the experiment file prepares them "
-                "and computes the reference points; finished runs are not retrained.",
+                "Not computed. h2h run with the experiment file computes the reference points; it does not retrain "
+                "finished runs.",
                 "note",
             ),
         ]

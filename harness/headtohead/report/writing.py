@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
 from headtohead.analysis.study import Analysis, analyse
-from headtohead.data import cache_root
-from headtohead.data.preparing import prepared_from_cache
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
@@ -90,17 +88,8 @@ def write_report(
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    _save_reference_points(experiment_dir)
     content = ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
     return write_content(content, reports_root)
-
-
-def _save_reference_points(experiment_dir: Path) -> None:
-    """Compute missing reference points if the prepared data are in the cache and the folder can be written."""
-    from headtohead.training.reference_points import save_reference_points
-
-    with suppress(OSError):
-        save_reference_points(experiment_dir, lambda config: prepared_from_cache(config, cache_root()))
 
 
 def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:

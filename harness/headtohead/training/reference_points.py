@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from headtohead.data import PreparedData
+from headtohead.data import PreparedData, reference_points
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import ReferenceScores
 from headtohead.storage.reference_points import read_reference_points, write_reference_points
+from headtohead.training.evaluate import Translations, distinct_sources
 
-Load = Callable[[DataConfig], PreparedData | None]
+Load = Callable[[DataConfig], PreparedData]
 
 
 def save_reference_points(experiment_dir: Path, load: Load) -> None:
@@ -20,7 +22,7 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
 
     Args:
         experiment_dir: The folder with ``experiment.json``.
-        load: Returns the prepared data of a configuration; None or an error if they are not available.
+        load: Returns the prepared data of a configuration; data that cannot be loaded are left out.
     """
     record = ExperimentDirectory.read(experiment_dir).record
     known = read_reference_points(experiment_dir)
@@ -34,22 +36,16 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
         return
     found = {(entry.data_hash, entry.test_limit): entry for entry in known}
     for config in wanted.values():
-        try:
-            data = load(config.data)
-        except HeadToHeadError:
-            data = None
-        key = (data.data_hash if data else "", config.evaluate.test_limit)
-        if data is not None and key not in found:
-            found[key] = reference_scores(data, config.evaluate.test_limit)
+        with suppress(HeadToHeadError):
+            data, limit = load(config.data), config.evaluate.test_limit
+            if (data.data_hash, limit) not in found:
+                found[data.data_hash, limit] = reference_scores(data, limit)
     if len(found) > len(known):
         write_reference_points(experiment_dir, tuple(found.values()))
 
 
 def reference_scores(data: PreparedData, test_limit: int | None) -> ReferenceScores:
     """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split."""
-    from headtohead.data import reference_points
-    from headtohead.training.evaluate import Translations, distinct_sources
-
     test = data.splits["test"]
     rows = distinct_sources(test, test_limit)
     sources = tuple(test.source_text[row] for row in rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
-from headtohead.data import cache_root
+from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.import_checkpoint import read_checkpoint
@@ -31,6 +31,7 @@ from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import find_experiment
 from headtohead.training.maps import SentenceMaps
+from headtohead.training.reference_points import save_reference_points
 
 if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
@@ -208,6 +209,7 @@ def run(
     outcome = train(planned)
     written = None
     if set(outcome.states) <= states.RESULTS or allow_partial:
+        save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
         for line in written.short_answer:
             log(line)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.published import ClaimResult, claim_results
+from headtohead.analysis.published import ClaimResult, claim_results, shared_runs
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.records import ClaimRecord
 
@@ -46,6 +46,8 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
         seeds: int = 6,
         states: Mapping[tuple[str, int], str] | None = None,
         score: Callable[[Mapping[str, Any], int], float] | None = None,
+        setup: Mapping[str, Any] | None = None,
+        name: str = "claims",
     ) -> Frames:
         wobble = np.random.default_rng(3).normal(0, spread, size=50)
 
@@ -54,7 +56,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
             return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
 
         study = made.Study(
-            name="claims",
+            name=name,
             axes={"positional": ["sinusoidal", "rotary", "none"]},
             seeds=tuple(range(1, seeds + 1)),
             score=score or planted,
@@ -67,7 +69,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
         content = json.loads(file.read_text())
         content["published"] = {
             "source": "A. Author 2018",
-            "setup": {},
+            "setup": dict(setup or {}),
             "differences": [],
             "claims": [CLAIM | dict(claim) for claim in claims],
         }
@@ -92,12 +94,16 @@ def claim_result(frames: Frames, **options: Any) -> ClaimResult:
         ({"expect": "lower"}, -0.1, "agrees"),
         ({"expect": "lower"}, 0.1, "disagrees"),
         ({"by": 0.05}, 0.1, "agrees"),
-        ({"by": 0.05}, 0.02, "disagrees"),
-        ({"by": 0.05}, 0.05, "inconclusive"),
+        ({"by": 0.05}, 0.02, "different"),
+        ({"by": 0.05}, 0.05, "different"),
+        ({"by": 0.05}, 0.0, "disagrees"),
+        ({"by": 0.05}, -0.1, "disagrees"),
+        ({"expect": "lower", "by": 0.05}, -0.05, "different"),
         ({"expect": "equal", "margin": 0.05}, 0.0, "agrees"),
         ({"expect": "equal", "margin": 0.05}, 0.1, "disagrees"),
         ({"expect": "equal", "margin": 0.05}, -0.1, "disagrees"),
-        ({"expect": "equal", "margin": 0.05}, 0.05, "inconclusive"),
+        ({"expect": "equal", "margin": 0.05}, 0.05, "different"),
+        ({"expect": "equal", "margin": 0.05}, -0.05, "different"),
         ({"expect": "equal", "margin": 0.001}, 0.0, "inconclusive"),
         ({"expect": "at-most", "against": None, "limit": 0.9}, 0.0, "agrees"),
         ({"expect": "at-most", "against": None, "limit": 0.53}, 0.0, "disagrees"),
@@ -113,7 +119,57 @@ def test_a_real_difference_hidden_in_noise_is_inconclusive(plant: Plant) -> None
 
 def test_a_difference_of_the_right_sign_that_is_too_small_has_its_own_verdict(plant: Plant) -> None:
     found = claim_result(plant({"by": 0.05}, gap=0.02))
-    assert found.reason == "in the expected direction, but by less than 0.05"
+    assert found.reason == "in the expected direction, by less than 0.05"
+
+
+def test_a_size_that_is_unclear_has_its_own_verdict(plant: Plant) -> None:
+    found = claim_result(plant({"by": 0.05}, gap=0.05))
+    assert found.reason == "in the expected direction, whether by more than 0.05 is unclear"
+
+
+@pytest.mark.parametrize(
+    ("published", "includes"),
+    [((0.8, 0.7), True), ((0.8, 0.6), False), ((0.6, 0.7), False), ((0.8, None), None), ((None, None), None)],
+)
+def test_the_interval_includes_or_excludes_the_published_difference(
+    published: tuple[float | None, float | None], includes: bool | None, plant: Plant
+) -> None:
+    variant, against = published
+    claim = {"published": {"variant": variant, "against": against, "where": "table 3"}}
+    assert claim_result(plant(claim, gap=0.1)).includes_published is includes
+
+
+@pytest.mark.parametrize(
+    ("setup", "far"),
+    [
+        ({}, ()),
+        ({"data": "WMT 2014"}, ("data",)),
+        ({"data": "toy-grammar, English to French, split iid"}, ()),
+        ({"pairs": 44_000}, ()),
+        ({"pairs": 45_000}, ("pairs",)),
+        ({"pairs": 450, "steps": 9000, "parameters": 50_000}, ("pairs", "steps")),
+        ({"vocabulary": "37000 units", "seeds": 1, "model.d_model": 512}, ()),
+    ],
+)
+def test_other_data_or_ten_times_the_size_are_far_apart(
+    setup: dict[str, Any], far: tuple[str, ...], plant: Plant
+) -> None:
+    found = claim_result(plant({}, gap=-0.1, setup=setup))
+    assert found.far == far
+    assert found.verdict == "disagrees"
+    assert found.label == ("opposite in this set-up" if far else "disagrees")
+
+
+def test_a_broken_theorem_disagrees_in_every_setup(plant: Plant) -> None:
+    claim = {"expect": "at-most", "against": None, "limit": 0.53}
+    assert claim_result(plant(claim, setup={"data": "WMT 2014"})).label == "disagrees"
+
+
+def test_claims_that_share_runs_are_listed(plant: Plant) -> None:
+    frames = plant({}, {"variant": "none"}, {"variant": "none", "against": "rotary"})
+    assert shared_runs(frames, claim_results(frames)) == {"rotary": (1, 3), "sinusoidal": (1, 2), "none": (2, 3)}
+    single = plant({}, name="single")
+    assert shared_runs(single, claim_results(single)) == {}
 
 
 def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_claims(plant: Plant) -> None:
@@ -236,15 +292,19 @@ def test_verdicts_have_at_most_the_stated_error_rate(plant: Plant) -> None:
     from headtohead.analysis import published
 
     random = np.random.default_rng(11)
-    wrong = {"higher": 0, "equal": 0}
+    wrong = {"higher": 0, "equal": 0, "different": 0}
+    higher, larger, equal = (
+        ClaimRecord.model_validate(CLAIM | claim) for claim in ({}, {"by": 0.05}, {"expect": "equal", "margin": 0.05})
+    )
     for _ in range(2000):
         theirs = random.normal(0.5, 0.05, size=8)
-        nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
-        claim = ClaimRecord.model_validate(CLAIM | {"by": 0.0})
-        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("inconclusive")
-        edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
-        both = (edge[0], edge[1])
-        difference = published.paired_tests.paired(*both, confidence=0.95)
-        wrong["equal"] += published._equal(both, difference, 0.05, 0.05)[0] == "agrees"
+        nothing = (theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()
+        difference = published.paired_tests.paired(*nothing, confidence=0.95)
+        wrong["higher"] += published._directed(nothing, difference, higher, 0.05)[0] != "inconclusive"
+        wrong["different"] += published._directed(nothing, difference, larger, 0.05)[0] in ("agrees", "different")
+        edge = (theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()
+        difference = published.paired_tests.paired(*edge, confidence=0.95)
+        wrong["equal"] += published._equal(edge, difference, equal, 0.05)[0] == "agrees"
+    assert wrong["different"] / 2000 < 0.065
     assert wrong["higher"] / 2000 < 0.065
     assert wrong["equal"] / 2000 < 0.065

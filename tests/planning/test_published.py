@@ -119,6 +119,14 @@ WRONG = [
         "published.claims[0].by: by requires expect: higher or lower, got expect: equal",
     ),
     (
+        changed("expect: higher", "expect: equal\n      margin: 1"),
+        "published.claims[0]: margin requires justification: state why a difference of this size matters",
+    ),
+    (
+        claimed("      by: 2\n"),
+        "published.claims[0]: by requires justification: state why a difference of this size matters",
+    ),
+    (
         changed("expect: higher", "expect: equal\n      margin: 0"),
         "published.claims[0].margin: must be greater than 0, got 0",
     ),

@@ -63,6 +63,7 @@ PUBLISHED = {
             "statement": "At length nine both are equal.",
             "expect": "equal",
             "margin": 0.001,
+            "justification": "a tenth of the effect",
             "lengths": [9, 11],
             "published": {"variant": 1.0, "against": 1.0, "where": "figure 2"},
         },
@@ -102,13 +103,13 @@ def rows(report):
 def test_every_claim_shows_both_values_the_interval_and_the_verdict(report):
     claims = [row for row in rows(report) if row.count("|") == 9 and "claim" not in row]
     verdicts = [re.search(r"\*\*(.*?)\*\*", row)[1] for row in claims]
-    assert verdicts == ["agrees", "disagrees", "agrees", "disagrees"]
+    assert verdicts == ["agrees", "opposite in this set-up", "agrees", "opposite in this set-up"]
     first = claims[0]
     assert r"Rotary is \*far\* better. (rotary against sinusoidal)" in first
     assert "| 25.8 against 12.5 |" in first
     assert "| +13.3 |" in first
     assert re.search(r"\| 0\.9\d+ against 0\.5\d+ \|", first)
-    assert re.search(r"\| \+0\.\d+ \(0\.\d+ to 0\.\d+\) \| higher \|", first)
+    assert re.search(r"\| \+0\.\d+ \(0\.\d+ to 0\.\d+\) \(excludes the published \+13\.3\) \| higher \|", first)
     assert "| no value |" in claims[1]
     assert "at most 0.333333" in claims[2]
     assert "(rotary, 9 to 11 tokens against sinusoidal, 9 to 11 tokens)" in claims[3]
@@ -131,13 +132,36 @@ def test_differences_and_common_values_of_the_setups_are_listed(report):
 
 def test_the_summary_of_claims_follows_the_answer_on_page_and_in_markdown(report):
     text = report.markdown.read_text(encoding="utf-8")
-    summary = "Of 4 published claims, 2 agree, 2 disagree."
+    summary = "Of 4 published claims, 2 agree, 2 are opposite in this set-up."
     assert unescape(text).index(report.answer) < unescape(text).index(summary) < unescape(text).index("## Published")
     page = report.html.read_text(encoding="utf-8")
     assert summary in page
     assert "A. Author &lt;2018&gt;" in page
     assert page.count('<span class="verdict better">agrees</span>') == 2
-    assert page.count('<span class="verdict worse">disagrees</span>') == 2
+    assert page.count('<span class="verdict worse">opposite in this set-up</span>') == 2
+
+
+def test_claims_on_the_same_runs_and_far_setups_are_named(report):
+    text = report.markdown.read_text(encoding="utf-8")
+    assert "Claims 1 and 4 share the runs of rotary, so their verdicts are not independent." in text
+    assert "Claims 1, 2 and 4 share the runs of sinusoidal, so their verdicts are not independent." in text
+    assert "since the set-ups are far apart (other data, pairs, parameters)" in text
+
+
+def test_the_justification_of_a_margin_is_printed(report):
+    assert any("equal to within 0.001 (a tenth of the effect)" in row for row in rows(report))
+
+
+def test_answer_json_lists_the_claims(report):
+    claims = json.loads(report.json.read_text(encoding="utf-8"))["published_claims"]
+    assert [claim["verdict"] for claim in claims] == [
+        "agrees",
+        "opposite in this set-up",
+        "agrees",
+        "opposite in this set-up",
+    ]
+    assert claims[0]["includes_published"] is False
+    assert claims[1]["includes_published"] is None
 
 
 def test_the_confidence_level_is_corrected_for_the_tested_claims(report):

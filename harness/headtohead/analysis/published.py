@@ -1,23 +1,27 @@
-"""Test published claims on an experiment's runs: agrees, disagrees or inconclusive.
+"""Test published claims on an experiment's runs: agrees, different, disagrees or inconclusive.
 
 Differences are paired by seed. With m tested claims, each interval has level 1 − 5 %/m, so that all
 verdicts are correct at the same time in at least 95 of 100 studies.
 
 higher, lower
-    Agrees if the whole interval is beyond ``by`` on the expected side; disagrees if the whole
-    interval is short of ``by``; otherwise inconclusive.
+    Agrees if the whole interval is beyond ``by`` on the expected side; different if it is on the
+    expected side of 0 but not beyond ``by``; disagrees if the whole interval is short of ``by``.
 equal
     Agrees if two one-sided tests at 5 %/m find the difference within the margin; disagrees if the
-    whole interval is outside the margin; otherwise inconclusive.
+    whole interval is outside the margin; different if the interval excludes 0 but not the margin.
 at-most
     A theorem: agrees if no run exceeds the limit, disagrees if a run does.
+
+Otherwise a claim is inconclusive. Where the set-ups are far apart, a claim that disagrees is labelled
+"opposite in this set-up".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +32,14 @@ from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import ClaimRecord
 
-ClaimVerdict = Literal["agrees", "disagrees", "inconclusive"]
+ClaimVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
+OPPOSITE = "opposite in this set-up"
+"""Label of a claim that disagrees if the set-ups are far apart."""
+
+FAR = 10.0
+"""Factor between numbers of pairs, parameters or steps from which set-ups are far apart."""
+
+SIZES = ("pairs", "parameters", "steps")
 ROUNDING = 1e-9
 """Rounding error by which a score may exceed a limit."""
 
@@ -40,7 +51,8 @@ class ClaimResult:
     """A claim with the measured scores and the verdict.
 
     ``difference`` is variant − against, with the interval of the verdict; None for ``at-most`` and if no seed
-    has both scores. ``reason`` is the criterion of the verdict, or the missing data.
+    has both scores. ``reason`` is the criterion of the verdict, or the missing data. ``far`` holds the differences that
+    make the set-ups far apart.
     """
 
     claim: ClaimRecord
@@ -50,13 +62,97 @@ class ClaimResult:
     confidence: float
     verdict: ClaimVerdict
     reason: str
+    far: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The verdict as reports print it; a broken theorem disagrees in every set-up."""
+        is_far = self.verdict == "disagrees" and self.far and self.claim.expect != "at-most"
+        return OPPOSITE if is_far else self.verdict
+
+    @property
+    def published_difference(self) -> float | None:
+        """The published difference, or None if the source does not print both values."""
+        published = self.claim.published
+        if published.variant is None or published.against is None:
+            return None
+        return round(published.variant - published.against, 6)
+
+    @property
+    def includes_published(self) -> bool | None:
+        """Whether the interval includes the published difference; None without both."""
+        published, measured = self.published_difference, self.difference
+        if published is None or measured is None or math.isnan(measured.low):
+            return None
+        return bool(measured.low <= published <= measured.high)
 
 
 def claim_results(frames: Frames, *, allow_partial: bool = False) -> tuple[ClaimResult, ...]:
     """Return the result of each published claim of the experiment."""
     claims = frames.record.published.claims if frames.record.published else ()
     tested = sum(claim.expect != "at-most" for claim in claims)
-    return tuple(_claim_result(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
+    far = far_differences(frames)
+    results = (_claim_result(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
+    return tuple(replace(result, far=far) for result in results)
+
+
+def shared_runs(frames: Frames, results: Sequence[ClaimResult]) -> dict[str, tuple[int, ...]]:
+    """Return, by title of a variant, the numbers of the claims that use its runs, if there are several."""
+    users: dict[str, list[int]] = {}
+    for number, result in enumerate(results, start=1):
+        sides = [result.claim.variant, *([result.claim.against] if result.claim.against else [])]
+        for slug in dict.fromkeys(map(frames.trained, sides)):
+            users.setdefault(slug, []).append(number)
+    return {frames.by_slug[slug].title: tuple(numbers) for slug, numbers in users.items() if len(numbers) > 1}
+
+
+def far_differences(frames: Frames) -> tuple[str, ...]:
+    """Return the differences that make the published set-up and this one far apart; empty if they are not.
+
+    Set-ups are far apart if the file states other data, or if the number of pairs, parameters or steps differs by a
+    factor of ten or more.
+    """
+    setup = frames.record.published.setup if frames.record.published else {}
+    found = ["data"] if "data" in setup and setup["data"] != setup_value(frames, "data") else []
+    for name in SIZES:
+        published, measured = setup.get(name), setup_value(frames, name)
+        if all(isinstance(value, int | float) and value > 0 for value in (published, measured)):
+            factor = published / measured
+            if max(factor, 1 / factor) >= FAR:
+                found.append(name)
+    return tuple(found)
+
+
+def setup_value(frames: Frames, name: str) -> Any:
+    """Return this experiment's value of a field of the set-up."""
+    data, variant = frames.record.data, frames.by_slug[frames.baseline]
+    if "." in name:
+        if name in frames.axes:
+            return "varied"
+        section, field = name.split(".", 1)
+        return variant.config.get(section, {}).get(field)
+    counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
+    vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
+    languages = " to ".join(data.get("languages", []))
+    steps = frames.runs["steps"].dropna()
+    values: dict[str, Any] = {
+        "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
+        "test": f"{counts.get('test')} pairs",
+        "pairs": counts.get("train"),
+        "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
+        "parameters": variant.parameters.total,
+        "steps": int(steps.max()) if len(steps) else None,
+        "seeds": len(frames.seeds),
+        "decoding": _decoding(variant.config.get("evaluate", {})),
+    }
+    return values.get(name)
+
+
+def _decoding(evaluate: Mapping[str, Any]) -> str:
+    beam = evaluate.get("beam")
+    if beam is None:
+        return str(evaluate.get("decode", "greedy"))
+    return f"beam {beam['size']}, length penalty {beam['length_penalty']:g}"
 
 
 def side_scores(frames: Frames, claim: ClaimRecord, side: str) -> Scores:
@@ -102,9 +198,9 @@ def _claim_result(frames: Frames, claim: ClaimRecord, alpha: float, allow_partia
     if difference is None:
         verdict, reason = "inconclusive", "no seed has both scores"
     elif claim.expect == "equal":
-        verdict, reason = _equal(sides, difference, claim.margin or 0.0, alpha)
+        verdict, reason = _equal(sides, difference, claim, alpha)
     else:
-        verdict, reason = _directed(sides, claim, alpha)
+        verdict, reason = _directed(sides, difference, claim, alpha)
     return ClaimResult(claim, left, right, difference, 1 - alpha, *_unless(missing, verdict, reason))
 
 
@@ -143,22 +239,26 @@ def _bounded(scores: Scores, limit: float) -> tuple[ClaimVerdict, str]:
 
 
 def _equal(
-    sides: tuple[list[float], list[float]], difference: Paired, margin: float, alpha: float
+    sides: tuple[list[float], list[float]], difference: Paired, claim: ClaimRecord, alpha: float
 ) -> tuple[ClaimVerdict, str]:
+    margin = claim.margin or 0.0
     test = paired_tests.equivalence(*sides, margin=margin, alpha=alpha)
     if test.n < 2:
         return "inconclusive", "one seed"
     if test.equivalent:
         return "agrees", f"within the margin, p = {test.p:.2g} (two one-sided tests)"
-    beyond = min(abs(difference.low), abs(difference.high)) > margin
-    if beyond and difference.low * difference.high > 0 and _decided(difference, alpha):
-        return "disagrees", "the whole interval is outside the margin"
+    if difference.low * difference.high > 0 and _decided(difference, alpha):
+        if min(abs(difference.low), abs(difference.high)) > margin:
+            return "disagrees", "the whole interval is outside the margin"
+        return "different", "the interval excludes 0; whether the difference is within the margin is unclear"
     if difference.kind != "varied":
         return "inconclusive", _CONSTANT
-    return "inconclusive", "the interval contains differences within and outside the margin"
+    return "inconclusive", "the interval contains 0 and differences outside the margin"
 
 
-def _directed(sides: tuple[list[float], list[float]], claim: ClaimRecord, alpha: float) -> tuple[ClaimVerdict, str]:
+def _directed(
+    sides: tuple[list[float], list[float]], difference: Paired, claim: ClaimRecord, alpha: float
+) -> tuple[ClaimVerdict, str]:
     """Test the difference in the expected direction against ``by``, the smallest relevant difference."""
     sign = 1.0 if claim.expect == "higher" else -1.0
     by = claim.by
@@ -169,13 +269,13 @@ def _directed(sides: tuple[list[float], list[float]], claim: ClaimRecord, alpha:
         return "inconclusive", "one seed"
     if result.low > 0 and _decided(result, alpha):
         return "agrees", "the whole interval is on the expected side" + _beyond(by)
-    if result.high < 0 and _decided(result, alpha):
-        expected_direction = by > 0 and sign * (np.mean(sides[0]) - np.mean(sides[1])) > 0
-        return "disagrees", (
-            f"in the expected direction, but by less than {by:g}"
-            if expected_direction
-            else "the whole interval is on the other side"
-        )
+    is_short = result.high < 0 and _decided(result, alpha)
+    if min(sign * difference.low, sign * difference.high) > 0 and _decided(difference, alpha):
+        size = f"by less than {by:g}" if is_short else f"whether by more than {by:g} is unclear"
+        return "different", f"in the expected direction, {size}"
+    if is_short:
+        other_side = max(sign * difference.low, sign * difference.high) < 0
+        return "disagrees", f"the whole interval is {'on the other side' if other_side else f'short of {by:g}'}"
     if result.kind != "varied":
         return "inconclusive", _CONSTANT
     return "inconclusive", "the interval contains differences on both sides"

@@ -81,6 +81,9 @@ def _check(claim: Claim, location: SourceLocation, config: RunConfig, primary: s
             raise location.error(f"expect: {expect} requires {field}; choose it before the first run")
     if claim.by and claim.expect not in ("higher", "lower"):
         raise location.child("by").error(f"by requires expect: higher or lower, got expect: {claim.expect}")
+    size = "margin" if claim.margin is not None else "by" if claim.by else None
+    if size and not claim.justification:
+        raise location.error(f"{size} requires justification: state why a difference of this size matters")
     for field in ("lengths", "against_lengths"):
         _check_lengths(getattr(claim, field), config.evaluate.buckets, location.child(field))
     metric = claim.metric or primary

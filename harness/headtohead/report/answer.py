@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import OTHER_DATA, Contrast
-from headtohead.analysis.published import ClaimResult, ClaimVerdict, claim_results
+from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results
 from headtohead.analysis.study import (
     Analysis,
     SeparateEffects,
@@ -231,13 +231,15 @@ def _mixed(analysis: Analysis, contrast: Contrast) -> str:
 
 def published_counts(results: Sequence[ClaimResult]) -> str:
     """Return a sentence with the number of published claims by verdict."""
-    counts = Counter(result.verdict for result in results)
-    verbs: dict[ClaimVerdict, str] = {
-        "agrees": "agrees" if counts["agrees"] == 1 else "agree",
-        "disagrees": "disagrees" if counts["disagrees"] == 1 else "disagree",
-        "inconclusive": "is inconclusive" if counts["inconclusive"] == 1 else "are inconclusive",
+    counts = Counter(result.label for result in results)
+    verbs = {
+        "agrees": ("agrees", "agree"),
+        "different": ("is different", "are different"),
+        "disagrees": ("disagrees", "disagree"),
+        OPPOSITE: (f"is {OPPOSITE}", f"are {OPPOSITE}"),
+        "inconclusive": ("is inconclusive", "are inconclusive"),
     }
-    parts = [f"{counts[verdict]} {verb}" for verdict, verb in verbs.items() if counts[verdict]]
+    parts = [f"{counts[label]} {verb[counts[label] > 1]}" for label, verb in verbs.items() if counts[label]]
     return f"Of {_counted(len(results), 'published claim')}, {', '.join(parts)}."
 
 

@@ -10,10 +10,12 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle
 from headtohead.report.cells import blank, score_cell
+from headtohead.report.convergence import still_learning_line
 from headtohead.report.facts import facts
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
 from headtohead.report.omissions import omissions
+from headtohead.report.reference_points import neighbour_line
 from headtohead.storage import metrics, states
 from headtohead.storage.records import ExperimentRecord
 
@@ -40,6 +42,12 @@ class ReportContent:
     def answer(self) -> str:
         """The answer to the experiment's question."""
         return answer(self.analysis)
+
+    @cached_property
+    def cautions(self) -> list[str]:
+        """Short sentences that limit what the answer shows, printed beside it."""
+        lines = [neighbour_line(self.analysis), still_learning_line(self.analysis)]
+        return [line for line in lines if line]
 
     @cached_property
     def palette(self) -> Palette:

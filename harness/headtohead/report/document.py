@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from headtohead.report.attention import attention_blocks
 from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span, Text
 from headtohead.report.content import ReportContent
+from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
 from headtohead.report.published import published_blocks, published_summary
+from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
 from headtohead.report.shapley import path_blocks, waterfall
@@ -37,6 +39,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *two_way_blocks(analysis),
         *published_blocks(analysis),
         *variant_blocks(content, figures),
+        *reference_blocks(analysis),
         *factor_blocks(content, figures),
         *uncertainty_blocks(analysis),
         *unpadded_blocks(content),
@@ -59,6 +62,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
+    blocks += [Paragraph(Span(caution, "alarm")) for caution in content.cautions]
     if content.analysis.path and "waterfall" in figures:
         blocks.append(waterfall(content.analysis.path))
     elif "contrasts" in figures:
@@ -101,6 +105,7 @@ def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Blo
         "curves": [
             Heading(2, "Training", "curves", "Training"),
             NamedFigure("curves", "training curves", with_omission(curves, lines)),
+            *convergence_blocks(content.analysis, content.listed),
         ],
         "cost": [Heading(2, "Score and cost", "cost", "Cost"), NamedFigure("cost", "score against cost", cost or "")],
     }

@@ -7,6 +7,8 @@ from collections import Counter
 
 from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
+from headtohead.report.convergence import convergence_fact
+from headtohead.report.reference_points import reference_fact
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import VariantRecord
@@ -26,6 +28,7 @@ def facts(analysis: Analysis) -> list[str]:
         *_draw_facts(analysis),
         *_margin_facts(analysis),
         *_baseline_sd_facts(analysis),
+        *filter(None, [reference_fact(analysis), convergence_fact(analysis)]),
     ]
 
 

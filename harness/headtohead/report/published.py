@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from headtohead.analysis.published import ClaimResult, claim_results
+from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results, setup_value, shared_runs
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import published_counts
 from headtohead.report.blocks import (
@@ -21,12 +22,13 @@ from headtohead.report.blocks import (
     VerdictLabel,
 )
 from headtohead.report.cells import mean_cell
+from headtohead.report.convergence import number
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ClaimRecord, PublishedNumbers, PublishedRecord
+from headtohead.storage.records import ClaimRecord, PublishedRecord
 
-VERDICT_KINDS = {"agrees": "better", "disagrees": "worse"}
+VERDICT_KINDS = {"agrees": "better", "disagrees": "worse", OPPOSITE: "worse"}
 
 
 def published_summary(analysis: Analysis) -> str | None:
@@ -51,14 +53,36 @@ def published_blocks(analysis: Analysis) -> list[Block]:
     return [
         Heading(2, "Published and measured", "published", "Published"),
         Paragraph(
-            f"Source: {record.source}. {interval}Agrees: the whole interval is as claimed. Disagrees: the whole "
-            "interval contradicts the claim. Inconclusive: neither. “Equal” is tested by two one-sided tests against "
-            "the margin, “at most” is checked on every run.",
+            f"Source: {record.source}. {interval}Agrees: the whole interval is as claimed. Different: the interval "
+            "excludes 0, without a decision on the claimed size. Disagrees: the whole interval contradicts the claim; "
+            f"{_far(results)}. Inconclusive: none of these. “Equal” is tested by two one-sided tests against the "
+            "margin, “at most” is checked on every run.",
             "note",
         ),
         _claims(analysis.frames, results),
+        *_shared(analysis.frames, results),
         *_setup(analysis.frames, record),
     ]
+
+
+def _far(results: Sequence[ClaimResult]) -> str:
+    far = next((result.far for result in results), ())
+    if not far:
+        return f"“{OPPOSITE}” if the set-ups were far apart"
+    return f"“{OPPOSITE}”, since the set-ups are far apart (other {', '.join(far)})"
+
+
+def _shared(frames: Frames, results: Sequence[ClaimResult]) -> list[Block]:
+    """Return a sentence per group of claims that use the same runs, so that their verdicts are not independent."""
+    titles: dict[tuple[int, ...], list[str]] = {}
+    for title, numbers in shared_runs(frames, results).items():
+        titles.setdefault(numbers, []).append(title)
+    lines = tuple(
+        f"Claims {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} share the runs of {' and '.join(names)}, so "
+        "their verdicts are not independent."
+        for numbers, names in titles.items()
+    )
+    return [BulletList(lines)] if lines else []
 
 
 def _claims(frames: Frames, results: Sequence[ClaimResult]) -> DataTable:
@@ -72,10 +96,10 @@ def _claims(frames: Frames, results: Sequence[ClaimResult]) -> DataTable:
         Column("expected", align="left"),
         Column("verdict", align="left"),
     )
-    return DataTable(columns, tuple(_claim(frames, result) for result in results))
+    return DataTable(columns, tuple(_claim(frames, number, result) for number, result in enumerate(results, start=1)))
 
 
-def _claim(frames: Frames, result: ClaimResult) -> TableRow:
+def _claim(frames: Frames, number: int, result: ClaimResult) -> TableRow:
     claim, published = result.claim, result.claim.published
     metric = claim.metric
     sides = [("variant", result.variant), ("against", result.against)]
@@ -84,15 +108,15 @@ def _claim(frames: Frames, result: ClaimResult) -> TableRow:
     measured = [_score(summary, metric) for _, summary in sides if summary]
     return TableRow(
         (
-            TableCell(claim.statement, (CellNote(" against ".join(names), "interval wrap"),)),
+            TableCell(f"{number}. {claim.statement}", (CellNote(" against ".join(names), "interval wrap"),)),
             TableCell(readable(metric), (CellNote(f"published: {published.where}", "interval wrap"),)),
             TableCell(" against ".join(values) or "no value"),
             TableCell(" against ".join(measured)),
-            TableCell(_published_difference(published)),
+            TableCell(_published_difference(result)),
             _difference(result, metric),
-            TableCell(_expected(claim)),
+            TableCell(_expected(claim), _notes(claim.justification)),
             TableCell(
-                VerdictLabel(result.verdict, VERDICT_KINDS.get(result.verdict, "none")),
+                VerdictLabel(result.label, VERDICT_KINDS.get(result.label, "none")),
                 (CellNote(result.reason, "interval wrap"),),
             ),
         )
@@ -101,7 +125,7 @@ def _claim(frames: Frames, result: ClaimResult) -> TableRow:
 
 def _setup(frames: Frames, record: PublishedRecord) -> list[Block]:
     """Return the differences between the published set-up and this experiment's, and the equal fields."""
-    pairs = {name: (published, _setup_value(frames, name)) for name, published in record.setup.items()}
+    pairs = {name: (published, setup_value(frames, name)) for name, published in record.setup.items()}
     different = {name: pair for name, pair in pairs.items() if not _same(*pair)}
     equal = [name for name in pairs if name not in different]
     blocks: list[Block] = []
@@ -127,38 +151,6 @@ def _name(frames: Frames, claim: ClaimRecord, side: str) -> str:
     return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
 
 
-def _setup_value(frames: Frames, name: str) -> Any:
-    """Return this experiment's value of a field of the set-up."""
-    data, variant = frames.record.data, frames.by_slug[frames.baseline]
-    if "." in name:
-        if name in frames.axes:
-            return "varied"
-        section, field = name.split(".", 1)
-        return variant.config.get(section, {}).get(field)
-    counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
-    vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
-    languages = " to ".join(data.get("languages", []))
-    steps = frames.runs["steps"].dropna()
-    values: dict[str, Any] = {
-        "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
-        "test": f"{counts.get('test')} pairs",
-        "pairs": counts.get("train"),
-        "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
-        "parameters": variant.parameters.total,
-        "steps": int(steps.max()) if len(steps) else None,
-        "seeds": len(frames.seeds),
-        "decoding": _decoding(variant.config.get("evaluate", {})),
-    }
-    return values.get(name)
-
-
-def _decoding(evaluate: Mapping[str, Any]) -> str:
-    beam = evaluate.get("beam")
-    if beam is None:
-        return str(evaluate.get("decode", "greedy"))
-    return f"beam {beam['size']}, length penalty {beam['length_penalty']:g}"
-
-
 def _expected(claim: ClaimRecord) -> str:
     by = f" by more than {claim.by:g}" if claim.by else ""
     return {
@@ -178,13 +170,21 @@ def _difference(result: ClaimResult, metric: str) -> TableCell:
     if result.difference is None:
         return mean_cell("–", result.variant.low, result.variant.high, metric)
     mean = show(result.difference.mean, metric, signed=True)
-    return mean_cell(mean, result.difference.low, result.difference.high, metric)
+    cell = mean_cell(mean, result.difference.low, result.difference.high, metric)
+    if result.includes_published is None:
+        return cell
+    verb = "includes" if result.includes_published else "excludes"
+    return replace(cell, notes=(*cell.notes, *_notes(f"{verb} the published {_published_difference(result)}")))
 
 
-def _published_difference(published: PublishedNumbers) -> str:
-    if published.variant is None or published.against is None:
+def _notes(text: str | None) -> tuple[CellNote, ...]:
+    return (CellNote(text, "interval wrap"),) if text else ()
+
+
+def _published_difference(result: ClaimResult) -> str:
+    difference = result.published_difference
+    if difference is None:
         return "–"
-    difference = round(published.variant - published.against, 6)
     sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{abs(difference):g}"
 
@@ -210,3 +210,25 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_text(part) for part in value)
     return str(value)
+
+
+def published_record(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return the verdicts on published claims for ``answer.json``."""
+    return [
+        {
+            "statement": result.claim.statement,
+            "verdict": result.label,
+            "reason": result.reason,
+            "difference": None if result.difference is None else number(result.difference.mean),
+            "interval": None
+            if result.difference is None
+            else {
+                "level": result.confidence,
+                "low": number(result.difference.low),
+                "high": number(result.difference.high),
+            },
+            "published_difference": result.published_difference,
+            "includes_published": result.includes_published,
+        }
+        for result in claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    ]

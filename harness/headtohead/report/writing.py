@@ -15,8 +15,9 @@ from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import write_text
+from headtohead.files import write_json, write_text
 from headtohead.report.answer import short_answer
+from headtohead.report.answer_record import answer_record
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
 from headtohead.report.content import ReportContent
@@ -54,6 +55,7 @@ class ReportPaths(os.PathLike[str]):
     html: Path
     markdown: Path
     csv: Path
+    json: Path
     answer: str
     short_answer: tuple[str, ...]
 
@@ -102,8 +104,9 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         folder / "index.html",
         folder / "report.md",
         folder / "results.csv",
+        folder / "answer.json",
         content.answer,
-        short_answer(content.analysis),
+        (*short_answer(content.analysis), *content.cautions),
     )
     with _writing_to(folder):
         for old in (folder / "figures").glob("*.svg"):
@@ -112,6 +115,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
         write_text(paths.csv, _table(content.analysis))
+        write_json(paths.json, answer_record(content))
         write_text(paths.markdown, markdown_page(blocks))
         write_text(paths.html, page(content, blocks, figures))
     return paths

@@ -158,6 +158,9 @@ class Claim(Section):
     by: float = Field(0.0, ge=0, le=MAX_SCORE, description="with higher and lower: smallest difference that agrees")
     margin: float | None = Field(None, gt=0, le=MAX_SCORE, description="with equal: largest difference that agrees")
     limit: Score | None = Field(None, description="with at-most: maximum value of every run")
+    justification: str | None = Field(
+        None, description="with margin or by: why this size, for example as a fraction of the published difference"
+    )
 
 
 class Published(Section):
@@ -167,7 +170,8 @@ class Published(Section):
     setup: dict[str, Any] = Field(
         default_factory=dict,
         description="set-up of the source: fields such as model.d_model, and data, test, pairs, "
-        "vocabulary, parameters, steps, seeds, decoding; the report prints differences from ours",
+        "vocabulary, parameters, steps, seeds, decoding; the report prints differences from ours, and they decide "
+        "whether the set-ups are far apart",
     )
     differences: tuple[str, ...] = Field((), description="further differences of the set-up, one sentence each")
     claims: list[Claim] = Field(min_length=1, description="published results to compare")

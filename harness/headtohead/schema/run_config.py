@@ -171,6 +171,10 @@ class EarlyStopping(Section):
     patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 
+DECAYS_TO_ZERO = ("cosine",)
+"""Values of ``train.schedule`` that end at a learning rate of 0."""
+
+
 class TrainConfig(Section):
     """Length of training, batches and optimizer."""
 

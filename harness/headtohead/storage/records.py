@@ -1,9 +1,9 @@
 """Types of the records of the run-directory format, used by all readers and writers.
 
 ``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord`,
-``results.json`` a `ResultsRecord`, ``heads.json`` a `HeadsRecord` and ``vocabulary.json`` a `VocabularyRecord`.
-``stack.json`` is `headtohead.storage.stack.StackRecord`, ``probes.json`` a list of
-`headtohead.storage.attention_maps.ProbeRecord`.
+``results.json`` a `ResultsRecord`, ``heads.json`` a `HeadsRecord`, ``vocabulary.json`` a `VocabularyRecord` and
+``reference_points.json`` a `ReferencePointsRecord`. ``stack.json`` is `headtohead.storage.stack.StackRecord`,
+``probes.json`` a list of `headtohead.storage.attention_maps.ProbeRecord`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from headtohead.storage import states
 from headtohead.storage.metrics import in_range, span
 
 EXPERIMENT = "experiment.json"
+REFERENCE_POINTS = "reference_points.json"
 RUN = "run.json"
 STATUS = "status.json"
 RESULTS = "results.json"
@@ -402,6 +403,7 @@ class ClaimRecord(Record):
     by: Number
     margin: Number | None
     limit: Number | None
+    justification: str | None = None
 
 
 class PublishedRecord(Record):
@@ -692,6 +694,32 @@ def _equal_names(record: _Heads) -> _Heads:
 
 HeadsRecord = Annotated[_Heads, AfterValidator(_equal_names)]
 """The content of ``heads.json``."""
+
+
+class TranslationScores(TypedDict):
+    """Scores of a set of translations."""
+
+    exact_match: Fraction
+    bleu: Percent
+    chrf: Percent
+
+
+class ReferenceScores(Record):
+    """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""
+
+    data_hash: str
+    test_limit: Count | None
+    sentences: Count
+    nearest_neighbour: TranslationScores
+    vocabulary_bound: TranslationScores
+    source_copy: TranslationScores
+
+
+class ReferencePointsRecord(Record):
+    """The reference points of an experiment, an entry per data set."""
+
+    format: Literal[1] = 1
+    data: tuple[ReferenceScores, ...]
 
 
 class VocabularyRecord(Record):

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.palette import Palette
+from headtohead.report.figures.reference_points import draw_reference_points
 from headtohead.storage.metrics import readable, show
 
 MOST_ROWS = 48
@@ -33,6 +34,7 @@ def strip_figure(analysis: Analysis) -> Figure:
             text.set_fontweight("bold" if slug == analysis.frames.baseline else "normal")
         axes.set_ylim(len(slugs) - 0.4, -0.8)
         axes.set_xlabel(readable(analysis.metric))
+        draw_reference_points(axes, analysis)
     return figure
 
 

@@ -1,0 +1,183 @@
+"""Whether runs trained far enough: the fall of the validation loss over the last fifth of their steps.
+
+A line is fitted to the evaluations of the last fifth of a run, so that the noise of a single evaluation counts little.
+A variant is still learning if the fall, averaged over seeds, exceeds 0.01 nats, 1 % of the loss and two standard errors
+over seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtohead.analysis.contrasts import Contrast, factor_differences, loss_mismatch
+from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.schema.run_config import DECAYS_TO_ZERO
+from headtohead.storage import states
+from headtohead.storage.frames import Frames
+
+LOSS = "valid/loss"
+LAST_PART = 0.2
+"""The last part of the steps, over which the fall is measured, as a fraction.
+
+The two evaluations around its start may not be further apart than this.
+"""
+
+MIN_FALL_NATS = 0.01
+MIN_FALL_FRACTION = 0.01
+STANDARD_ERRORS = 2.0
+
+TrendVerdict = Literal["still learning", "levelled off", "not judged"]
+
+STILL_LEARNING: Final = "still learning"
+LEVELLED_OFF: Final = "levelled off"
+NOT_JUDGED: Final = "not judged"
+NO_LOSS = "no finished run with a validation loss"
+
+
+class RunTrend(NamedTuple):
+    """The fitted validation loss of a run at the start of the last part, its fall, and the steps of the last part."""
+
+    loss: float
+    fall: float
+    steps: float
+
+
+@dataclass(frozen=True)
+class LossTrend:
+    """The fall of a variant's validation loss over the last fifth of the steps, averaged over ``n`` runs.
+
+    ``loss`` is the loss at the start of the last fifth, ``fall`` its decrease in nats, ``steps`` the length of the last
+    fifth, ``error`` the standard error of the fall over seeds (NaN for a single run). ``reason`` explains why a trend
+    is not judged.
+    """
+
+    verdict: TrendVerdict
+    reason: str | None = None
+    n: int = 0
+    loss: float = math.nan
+    fall: float = math.nan
+    steps: float = math.nan
+    error: float = math.nan
+
+    @property
+    def fraction(self) -> float:
+        """The fall as a fraction of the loss."""
+        return self.fall / self.loss if self.loss else math.nan
+
+
+@dataclass(frozen=True)
+class StepGap:
+    """A contrast's difference in validation loss, and the steps in which the baseline's loss falls by as much."""
+
+    contrast: Contrast
+    difference: float
+    steps: float
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """The trends of all variants with runs, the gaps of contrasts in steps, and the schedules that decay to zero.
+
+    ``gaps`` is empty unless the baseline is still learning. ``total_steps`` is the largest number of trained steps.
+    """
+
+    trends: Mapping[str, LossTrend]
+    gaps: tuple[StepGap, ...]
+    decaying: tuple[str, ...]
+    total_steps: int
+
+    @property
+    def still_learning(self) -> tuple[str, ...]:
+        """The variants that are still learning, in the order of the design."""
+        return tuple(slug for slug, trend in self.trends.items() if trend.verdict == STILL_LEARNING)
+
+    @property
+    def smallest_gap(self) -> StepGap | None:
+        """The smallest gap of a detected contrast; without detected contrasts the largest gap; None without gaps."""
+        detected = [gap for gap in self.gaps if gap.contrast.detected]
+        if detected:
+            return min(detected, key=lambda gap: gap.steps)
+        return max(self.gaps, key=lambda gap: gap.steps, default=None)
+
+
+def convergence(analysis: Analysis) -> Convergence:
+    """Return whether the variants of an experiment trained far enough."""
+    frames = analysis.frames
+    by_run = _run_trends(frames)
+    trends = {slug: _variant_trend(frames, slug, by_run) for slug in frames.by_slug if frames.trained(slug) == slug}
+    schedules = dict.fromkeys(str(frames.by_slug[slug].config["train"]["schedule"]) for slug in trends)
+    return Convergence(
+        trends,
+        tuple(_gaps(analysis, trends)),
+        tuple(schedule for schedule in schedules if schedule in DECAYS_TO_ZERO),
+        int(frames.runs["step"].max()) if len(frames.runs) else 0,
+    )
+
+
+def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
+    """Return the trend of a run from its evaluations in the order of steps, or why it cannot be measured."""
+    if len(steps) < 2:
+        return "fewer than two evaluations"
+    end = float(steps[-1])
+    start, length = (1 - LAST_PART) * end, LAST_PART * end
+    after = int(np.searchsorted(steps, start, side="right"))
+    if after == 0 or (steps[after - 1] < start and steps[after] - steps[after - 1] > length):
+        return "too few evaluations near the end"
+    inside = steps > start
+    x = np.append(start, steps[inside])
+    y = np.append(np.interp(start, steps, losses), losses[inside])
+    slope, offset = np.polyfit(x - start, y, 1)
+    return RunTrend(float(offset), float(-slope * length), length)
+
+
+def _run_trends(frames: Frames) -> dict[str, RunTrend | str]:
+    """Return the trends of the finished runs by name."""
+    done = set(frames.runs.index[frames.runs["state"] == states.DONE])
+    rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
+    rows = rows.sort_values("step", kind="stable")
+    return {
+        str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy())
+        for run, curve in rows.groupby("run", observed=True, sort=False)
+        if run in done
+    }
+
+
+def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str]) -> LossTrend:
+    found = [by_run[str(run)] for run in frames.rows(slug).index if str(run) in by_run]
+    if not found:
+        return LossTrend(NOT_JUDGED, NO_LOSS)
+    trends = [trend for trend in found if isinstance(trend, RunTrend)]
+    if not trends:
+        return LossTrend(NOT_JUDGED, next(trend for trend in found if isinstance(trend, str)))
+    n = len(trends)
+    loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
+    error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    large = fall > MIN_FALL_NATS and fall > MIN_FALL_FRACTION * loss
+    noisy = large and fall <= STANDARD_ERRORS * error
+    verdict: TrendVerdict = NOT_JUDGED if noisy else STILL_LEARNING if large else LEVELLED_OFF
+    return LossTrend(verdict, "the fall differs too much over seeds" if noisy else None, n, loss, fall, steps, error)
+
+
+def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:
+    """Return the gaps of the tested contrasts with comparable losses."""
+    frames = analysis.frames
+    baseline = trends[frames.trained(frames.baseline)]
+    if baseline.verdict != STILL_LEARNING:
+        return []
+    gaps = []
+    for contrast in main_contrasts(analysis):
+        pairs = contrast.pairs
+        if contrast.paired is None or any(loss_mismatch(frames, *pair, LOSS) for pair in pairs):
+            continue
+        scores = {slug: frames.scores(slug, LOSS) for pair in pairs for slug in pair}
+        seeds, differences = factor_differences(scores, pairs)
+        if seeds:
+            difference = float(differences.mean())
+            gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))
+    return gaps

@@ -1,0 +1,92 @@
+"""Translations that need no training: the nearest neighbour, the vocabulary upper bound and the copied source.
+
+Their scores are reference points for the scores of models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from headtohead.data.prepared import PreparedData
+from headtohead.errors import UndefinedError
+
+ROWS_AT_ONCE = 64
+"""Number of test sentences that are compared with all training sentences at once."""
+
+
+def nearest_neighbours(sources: Sequence[str], train: Sequence[str]) -> NDArray[np.int64]:
+    """Return, for each source, the row of the most similar training source; of equally similar rows the first.
+
+    The similarity is the cosine of TF-IDF vectors of words: the count of a word times log((1 + n) / (1 + d)) + 1, where
+    d of n training sentences contain the word. Words that training lacks do not count; a source without known words
+    has the first row.
+
+    >>> nearest_neighbours(["a cat"], ["a dog", "the cat", "a cat sleeps"]).tolist()
+    [2]
+    """
+    columns: dict[str, int] = {}
+    for sentence in train:
+        for word in sentence.split():
+            columns.setdefault(word, len(columns))
+    counts = _counts(train, columns)
+    documents = np.bincount(counts.indices, minlength=len(columns))
+    weights = sparse.diags_array(np.log((1 + len(train)) / (1 + documents)) + 1)
+    weighted = counts @ weights
+    lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1))
+    unit = (sparse.diags_array(1 / np.where(lengths > 0, lengths, math.inf)) @ weighted).T.tocsr()
+    queries = _counts(sources, columns) @ weights
+    parts = [
+        (queries[start : start + ROWS_AT_ONCE] @ unit).toarray().argmax(axis=1)
+        for start in range(0, len(sources), ROWS_AT_ONCE)
+    ]
+    return np.concatenate(parts)
+
+
+def nearest_neighbour_translations(data: PreparedData, rows: Sequence[int]) -> list[str]:
+    """Return, for rows of the test split, the translation of the most similar training source."""
+    train, test = data.splits["train"], data.splits["test"]
+    found = nearest_neighbours([test.source_text[row] for row in rows], train.source_text)
+    return [train.target_text[index] for index in found.tolist()]
+
+
+def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> list[str]:
+    """Return, for rows of the test split, the reference as the target vocabulary reproduces it.
+
+    Unknown words are replaced or dropped as in training. Of several references, the first that the vocabulary
+    reproduces exactly is taken, else the sentence's own.
+    """
+    test, vocabulary, tokeniser = data.splits["test"], data.target_vocabulary, data.tokenisers["target"]
+
+    def reproduced(text: str) -> str | None:
+        try:
+            return vocabulary.decode(tokeniser.ids(tokeniser.split(text), vocabulary), until_eos=False)
+        except UndefinedError:
+            return None
+
+    translations = []
+    for row in rows:
+        own = vocabulary.decode(test.target[row].tolist(), until_eos=False)
+        exact = (text for text in test.references[row] if reproduced(text) == text)
+        translations.append(next(exact, own))
+    return translations
+
+
+def _counts(sentences: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:
+    """Return the counts of known words ``[sentence, word]``."""
+    indices: list[int] = []
+    ends = [0]
+    values: list[int] = []
+    for sentence in sentences:
+        for word, count in Counter(sentence.split()).items():
+            if word in columns:
+                indices.append(columns[word])
+                values.append(count)
+        ends.append(len(indices))
+    shape = (len(sentences), len(columns))
+    return sparse.csr_array((np.array(values, dtype=np.float64), indices, ends), shape=shape)

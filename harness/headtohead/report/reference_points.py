@@ -1,0 +1,116 @@
+"""Reference points for scores of translations: lines beside the answer, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headtohead.analysis.reference_points import (
+    METRICS,
+    NAMES,
+    decodes,
+    neighbour_comparisons,
+    reference_points,
+    translation_metric,
+)
+from headtohead.analysis.study import Analysis
+from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
+from headtohead.report.cells import score_cell
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import readable, show
+
+MOST_NAMED = 3
+"""Maximum number of variants that the line beside the answer names."""
+
+
+def neighbour_line(analysis: Analysis) -> str | None:
+    """Return a sentence with the variants that are not better than nearest-neighbour translation, or None."""
+    compared = neighbour_comparisons(analysis)
+    below = [comparison for comparison in compared if not comparison.beaten]
+    if not below:
+        return None
+    metric = below[0].metric
+    if len(below) == len(compared) > 1:
+        best = max(below, key=lambda comparison: comparison.score)
+        return (
+            f"No variant is better than nearest-neighbour translation: {show(best.score, metric)} "
+            f"{readable(metric)} at most, against {show(best.neighbour, metric)}."
+        )
+    titles = analysis.frames.by_slug
+    named = [
+        f"{titles[comparison.slug].title} ({show(comparison.score, metric)} against "
+        f"{show(comparison.neighbour, metric)} {readable(metric)})"
+        for comparison in below[:MOST_NAMED]
+    ]
+    more = f" and {len(below) - MOST_NAMED} more variants" if len(below) > MOST_NAMED else ""
+    return f"Not better than nearest-neighbour translation: {', '.join(named)}{more}."
+
+
+def reference_fact(analysis: Analysis) -> str | None:
+    """Return a sentence with the scores of the reference points of the baseline's data, or None."""
+    points = reference_points(analysis.frames, analysis.frames.baseline)
+    if points is None:
+        return None
+    metric = translation_metric(analysis)
+    scores = {name: show(points.scores[name][metric], metric) for name in NAMES}
+    return (
+        f"Reference points: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, the "
+        f"vocabulary upper bound is {scores['vocabulary_bound']}."
+    )
+
+
+def reference_blocks(analysis: Analysis) -> list[Block]:
+    """Return the section on the baseline's data; empty if nothing is translated."""
+    frames = analysis.frames
+    if not decodes(frames):
+        return []
+    heading = Heading(2, "Reference points", "references", "References")
+    points = reference_points(frames, frames.baseline)
+    if points is None:
+        return [
+            heading,
+            Paragraph(
+                "Not computed. h2h run with the experiment file computes the reference points; it does not retrain "
+                "finished runs.",
+                "note",
+            ),
+        ]
+    scored = [(scores["test/bleu"], _point_row(NAMES[key], scores)) for key, scores in points.scores.items()]
+    for slug in dict.fromkeys([*analysis.ranked[:1], frames.baseline]):
+        if frames.summary(slug, "test/bleu").n and slug not in analysis.withheld:
+            scored.append((frames.summary(slug, "test/bleu").mean, _variant_row(frames, slug)))
+    scored.sort(key=lambda row: -row[0])
+    columns = (Column("", align="left"), *(Column(readable(metric)) for metric in METRICS))
+    return [
+        heading,
+        Paragraph(
+            f"Scores of translations without a model on {points.sentences:,} test sentences, beside the best variant "
+            "and the baseline. Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest "
+            "neighbour: the translation of the training sentence with the most similar source (cosine of TF-IDF "
+            "vectors of words). Copied source: the source sentence itself.",
+            "note",
+        ),
+        DataTable(columns, tuple(row for _, row in scored)),
+    ]
+
+
+def _point_row(name: str, scores: Mapping[str, float]) -> TableRow:
+    return TableRow((TableCell(name), *(TableCell(show(scores[metric], metric)) for metric in METRICS)))
+
+
+def _variant_row(frames: Frames, slug: str) -> TableRow:
+    title = TableCell(Span(frames.by_slug[slug].title, "strong"))
+    return TableRow((title, *(score_cell(frames.summary(slug, metric), metric) for metric in METRICS)))
+
+
+def reference_record(analysis: Analysis) -> dict[str, Any] | None:
+    """Return the reference points of the baseline's data for ``answer.json``, or None."""
+    points = reference_points(analysis.frames, analysis.frames.baseline)
+    if points is None:
+        return None
+    compared = neighbour_comparisons(analysis)
+    return {
+        "sentences": points.sentences,
+        "scores": {name: dict(scores) for name, scores in points.scores.items()},
+        "not_better_than_nearest_neighbour": [entry.slug for entry in compared if not entry.beaten],
+    }

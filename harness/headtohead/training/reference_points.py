@@ -1,0 +1,62 @@
+"""Score translations that need no training, and keep the scores in the folder of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from headtohead.data import PreparedData, reference_points
+from headtohead.errors import HeadToHeadError
+from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.records import ReferenceScores
+from headtohead.storage.reference_points import read_reference_points, write_reference_points
+from headtohead.training.evaluate import Translations, distinct_sources
+
+Load = Callable[[DataConfig], PreparedData]
+
+
+def save_reference_points(experiment_dir: Path, load: Load) -> None:
+    """Compute the reference points of an experiment's data that its folder lacks.
+
+    Args:
+        experiment_dir: The folder with ``experiment.json``.
+        load: Returns the prepared data of a configuration; data that cannot be loaded are left out.
+    """
+    record = ExperimentDirectory.read(experiment_dir).record
+    known = read_reference_points(experiment_dir)
+    configs = [RunConfig.model_validate(variant.config) for variant in record.variants]
+    wanted = {
+        (config.data.model_dump_json(), config.evaluate.test_limit): config
+        for config in configs
+        if config.evaluate.decode != "none"
+    }
+    if len(known) >= len(wanted) and (not wanted or record.data["data_hash"] in {entry.data_hash for entry in known}):
+        return
+    found = {(entry.data_hash, entry.test_limit): entry for entry in known}
+    for config in wanted.values():
+        with suppress(HeadToHeadError):
+            data, limit = load(config.data), config.evaluate.test_limit
+            if (data.data_hash, limit) not in found:
+                found[data.data_hash, limit] = reference_scores(data, limit)
+    if len(found) > len(known):
+        write_reference_points(experiment_dir, tuple(found.values()))
+
+
+def reference_scores(data: PreparedData, test_limit: int | None) -> ReferenceScores:
+    """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split."""
+    test = data.splits["test"]
+    rows = distinct_sources(test, test_limit)
+    sources = tuple(test.source_text[row] for row in rows)
+    references = tuple(test.references[row] for row in rows)
+    translations = {
+        "nearest_neighbour": reference_points.nearest_neighbour_translations(data, rows),
+        "vocabulary_bound": reference_points.vocabulary_bound_translations(data, rows),
+        "source_copy": list(sources),
+    }
+    scores = {
+        name: Translations(sources, references, tuple(hypotheses)).scores().values
+        for name, hypotheses in translations.items()
+    }
+    return ReferenceScores(data_hash=data.data_hash, test_limit=test_limit, sentences=len(rows), **scores)

@@ -1,0 +1,210 @@
+"""Planted training curves: which variants are still learning, and how many steps a difference equals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
+from headtohead.analysis.study import Analysis, analyse
+from headtohead.report import write_report
+from headtohead.report.convergence import convergence_fact, still_learning_line
+from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
+from headtohead.storage.frames import load_frames
+from headtohead.training.optimise import learning_rate
+
+Loss = Callable[[str, int, int], float | None]
+"""Validation loss by variant, seed and step."""
+
+STEPS = 1000
+
+
+@pytest.fixture
+def plant(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
+    """Write a study of two encodings with these validation losses, evaluated at ``steps``."""
+
+    def write(
+        loss: Loss,
+        steps: Sequence[int] = tuple(range(100, STEPS + 1, 100)),
+        schedule: str = "inverse-sqrt",
+        scores: Mapping[str, float] | None = None,
+        states: Mapping[tuple[str, int], str] | None = None,
+    ) -> Path:
+        study = made.Study(
+            name="curves",
+            axes={"positional": ["sinusoidal", "rotary"]},
+            score=lambda axes, seed: (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5),
+            config=lambda axes: {"train": {"schedule": schedule}},
+            steps=STEPS,
+            states=states or {},
+            maps=False,
+            one_at_a_time=True,
+        )
+        folder: Path = made.write_study(tmp_path, study)
+        for planned in json.loads((folder / "experiment.json").read_text())["runs"]:
+            run = folder / planned["directory"]
+            values = {step: loss(planned["variant"], planned["seed"], step) for step in steps}
+            lines = [
+                json.dumps({"step": step, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": value}})
+                for step, value in values.items()
+            ]
+            (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+            results = run / "results.json"
+            if results.is_file() and steps:
+                content = json.loads(results.read_text())
+                content["metrics"]["valid/loss"] = values[steps[-1]]
+                results.write_text(json.dumps(content))
+                made.record_checksums(run)
+        return folder
+
+    return write
+
+
+def falling(fall: float, noise: float = 0.0) -> Loss:
+    """Return losses from 3 at step 0 that fall by ``fall`` nats in every 200 steps."""
+
+    def loss(variant: str, seed: int, step: int) -> float:
+        wobble = np.random.default_rng([len(variant), seed, step]).normal(0, noise) if noise else 0.0
+        return 3 - fall * step / 200 + float(wobble)
+
+    return loss
+
+
+def analysis_of(folder: Path) -> Analysis:
+    return analyse(load_frames(folder))
+
+
+def trend_of(folder: Path, slug: str = "rotary") -> LossTrend:
+    return convergence(analysis_of(folder)).trends[slug]
+
+
+@pytest.mark.parametrize(
+    ("fall", "verdict"),
+    [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "levelled off")],
+)
+def test_a_fall_of_more_than_one_percent_is_still_learning(fall: float, verdict: str, plant: Any) -> None:
+    trend = trend_of(plant(falling(fall)))
+    assert trend.verdict == verdict
+    assert trend.fall == pytest.approx(fall)
+    assert trend.loss == pytest.approx(3 - 4 * fall)
+
+
+def test_a_fall_of_less_than_a_hundredth_nat_is_not_learning(plant: Any) -> None:
+    """The loss falls by 10 % of 0.08 nats."""
+    assert trend_of(plant(lambda variant, seed, step: 0.08 - 0.008 * (step - 800) / 200)).verdict == "levelled off"
+
+
+def test_noise_over_seeds_is_not_called_learning(plant: Any) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        slope = 0.4 if seed == 3 else -0.02
+        return 3 - slope * step / 200
+
+    trend = trend_of(plant(loss))
+    assert trend.fall > 0.04
+    assert (trend.verdict, trend.reason) == ("not judged", "the fall differs too much over seeds")
+
+
+def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
+    """A single evaluation has a standard deviation of 0.05; 21 of them estimate the fall of 0.1 to about 0.02."""
+    trend = trend_of(plant(falling(0.1, noise=0.05), steps=range(10, STEPS + 1, 10)))
+    assert trend.verdict == "still learning"
+    assert trend.fall == pytest.approx(0.1, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ((1000,), "fewer than two evaluations"),
+        ((500, 1000), "too few evaluations near the end"),
+        ((850, 900, 1000), "too few evaluations near the end"),
+        ((), "no finished run with a validation loss"),
+    ],
+)
+def test_few_evaluations_are_not_judged(steps: Sequence[int], reason: str, plant: Any) -> None:
+    trend = trend_of(plant(falling(0.1), steps=steps))
+    assert (trend.verdict, trend.reason) == ("not judged", reason)
+
+
+@pytest.mark.parametrize("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)])
+def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequence[int], plant: Any) -> None:
+    assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"
+
+
+def test_unfinished_runs_and_missing_losses_do_not_count(plant: Any) -> None:
+    def loss(variant: str, seed: int, step: int) -> float | None:
+        return None if seed == 2 and step == 900 else 3 - 0.1 * step / 200 - (0.4 * step / 200 if seed == 1 else 0)
+
+    trend = trend_of(plant(loss, states={("rotary", 1): "FAILED", ("rotary", 4): "DIVERGED"}))
+    assert trend.n == 4
+    assert trend.fall == pytest.approx(0.1)
+
+
+def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -> None:
+    """The baseline falls by 0.1 nats in 200 steps, and rotary is 0.07 nats better: 140 steps."""
+
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 - (0.07 if variant == "rotary" else 0.0)
+
+    folder = plant(loss, scores={"rotary": 0.6})
+    found = convergence(analysis_of(folder))
+    assert [gap.steps for gap in found.gaps] == pytest.approx([140])
+    line = still_learning_line(analysis_of(folder))
+    assert line is not None
+    assert line.startswith("Still learning: the validation loss fell by 3.8 to 4.0 % over the last fifth of the steps")
+    assert line.endswith("the gap of rotary against the baseline equals about 140 steps of the baseline.")
+
+
+def test_gaps_larger_than_the_training_are_not_extrapolated(plant: Any) -> None:
+    folder = plant(lambda variant, seed, step: 3 - 0.1 * step / 200 - (variant == "rotary") * 1.0)
+    assert "more than 1,000 steps" in str(still_learning_line(analysis_of(folder)))
+
+
+def test_a_schedule_that_decays_to_zero_is_named(plant: Any) -> None:
+    analysis = analysis_of(plant(falling(0.0), schedule="cosine"))
+    assert "decays to zero (cosine)" in str(convergence_fact(analysis))
+    assert still_learning_line(analysis) is None
+
+
+def test_runs_that_levelled_off_add_no_line(plant: Any) -> None:
+    analysis = analysis_of(plant(falling(0.0)))
+    assert still_learning_line(analysis) is None
+    assert convergence_fact(analysis) is None
+
+
+def test_a_study_without_enough_evaluations_says_so(plant: Any) -> None:
+    fact = convergence_fact(analysis_of(plant(falling(0.1), steps=(500, 1000))))
+    assert fact == "Whether the runs trained far enough cannot be judged: too few evaluations near the end."
+
+
+def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
+    schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
+    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name), 100, 100) for name in schedules}
+    assert {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)} == set(DECAYS_TO_ZERO)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: Path) -> None:
+    paths = write_report(plant(falling(0.1)), tmp_path / "reports")
+    text = paths.markdown.read_text(encoding="utf-8")
+    line = next(line for line in paths.short_answer if line.startswith("Still learning"))
+    assert text.index(paths.answer) < text.index(line) < text.index("## ")
+    assert line in paths.html.read_text(encoding="utf-8")
+    record = json.loads(paths.json.read_text())
+    assert record["cautions"] == [line]
+    assert record["training"]["still_learning"] is True
+    assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)
+    assert record["answer"] == paths.answer
+
+
+def test_a_trend_is_measured_between_evaluations() -> None:
+    """The start of the last fifth, step 80, lies between two evaluations."""
+    found = run_trend(np.array([70, 90, 100]), np.array([2.3, 2.1, 2.0]))
+    assert isinstance(found, RunTrend)
+    assert found == pytest.approx(RunTrend(2.2, 0.2, 20.0))

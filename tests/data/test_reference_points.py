@@ -1,0 +1,87 @@
+"""Translations without a model, compared with naive loops."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from headtohead.data import prepare_corpus
+from headtohead.data.corpus import hash_pairs
+from headtohead.data.prepared import PreparedData
+from headtohead.data.reference_points import (
+    nearest_neighbour_translations,
+    nearest_neighbours,
+    vocabulary_bound_translations,
+)
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.schema.run_config import DataConfig, VocabularyConfig
+
+
+def naive_similarities(source: str, train: Sequence[str]) -> list[float]:
+    """Return the cosine of TF-IDF vectors by loops over words."""
+    documents = Counter(word for sentence in train for word in set(sentence.split()))
+
+    def vector(sentence: str) -> dict[str, float]:
+        counts = Counter(word for word in sentence.split() if word in documents)
+        return {word: n * (math.log((1 + len(train)) / (1 + documents[word])) + 1) for word, n in counts.items()}
+
+    def cosine(left: dict[str, float], right: dict[str, float]) -> float:
+        lengths = [math.sqrt(sum(value**2 for value in side.values())) for side in (left, right)]
+        return sum(left[word] * right.get(word, 0) for word in left) / math.prod(lengths) if all(lengths) else 0.0
+
+    return [cosine(vector(source), vector(sentence)) for sentence in train]
+
+
+def test_neighbours_are_those_of_a_naive_loop() -> None:
+    words, generator = [f"w{index}" for index in range(30)], np.random.default_rng(1)
+
+    def sentences(number: int) -> list[str]:
+        return [" ".join(generator.choice(words, size=generator.integers(1, 9))) for _ in range(number)]
+
+    train, sources = sentences(300), sentences(150)
+    for source, found in zip(sources, nearest_neighbours(sources, train).tolist(), strict=True):
+        similarities = naive_similarities(source, train)
+        assert similarities[found] == pytest.approx(max(similarities), abs=1e-12)
+
+
+def test_the_first_of_equally_similar_rows_is_chosen() -> None:
+    assert nearest_neighbours(["b a"], ["c", "a b", "a b", "b a"]).tolist() == [1]
+
+
+def test_a_rare_word_counts_more_than_a_frequent_one() -> None:
+    train = ["the dog", "the cow", "the hen", "zebra runs"]
+    assert nearest_neighbours(["the zebra"], train).tolist() == [3]
+
+
+def test_a_source_of_unknown_words_has_the_first_row() -> None:
+    assert nearest_neighbours(["x y"], ["a", "b"]).tolist() == [0]
+
+
+def prepared(unknown: str = "token") -> PreparedData:
+    """Return data whose target vocabulary lacks words of the test translations; "yo" is a second reference."""
+    train = [("i eat", "como"), ("you eat", "comes"), ("he eats it", "lo come"), ("he eats", "come")]
+    test = [("she eats", "ella come"), ("you eat it", "lo comes"), ("they eat", "comen"), ("they eat", "come")]
+    pairs = [Pair(*pair, "", split="train") for pair in train] + [Pair(*pair, "", split="test") for pair in test]
+    pairs.append(Pair("i", "como", "", split="valid"))
+    corpus = Corpus(
+        pairs=pairs, data_hash=hash_pairs(pairs), licence="MIT", citation="", languages=("English", "Spanish")
+    )
+    vocabulary = VocabularyConfig(unknown=unknown, ids="standard" if unknown == "token" else "frequency")
+    return prepare_corpus(corpus, DataConfig(split="row", normalise="none", valid=1, test=1, vocabulary=vocabulary))
+
+
+def test_neighbours_give_their_translations() -> None:
+    assert nearest_neighbour_translations(prepared(), [0, 1]) == ["come", "comes"]
+
+
+def test_unknown_words_are_replaced_in_the_vocabulary_bound() -> None:
+    """The second reference of "they eat" has only known words."""
+    assert vocabulary_bound_translations(prepared(), [0, 1, 2]) == ["<unk> come", "lo comes", "come"]
+
+
+def test_unknown_words_are_dropped_in_the_vocabulary_bound() -> None:
+    assert vocabulary_bound_translations(prepared("drop"), [0, 1]) == ["come", "lo comes"]

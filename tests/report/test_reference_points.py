@@ -1,0 +1,141 @@
+"""Reference points in reports: computed once, kept beside the runs, printed and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headtohead.analysis.study import analyse
+from headtohead.data import PreparedData, prepare
+from headtohead.errors import HeadToHeadError
+from headtohead.report import write_report
+from headtohead.report.figures.strip import strip_figure
+from headtohead.report.reference_points import neighbour_line
+from headtohead.schema.run_config import DataConfig
+from headtohead.storage.frames import load_frames
+from headtohead.testing.tiny import tiny_config
+from headtohead.training.reference_points import save_reference_points
+
+POINTS = {
+    "data_hash": "ab" * 32,
+    "test_limit": None,
+    "sentences": 250,
+    "nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 40.0},
+    "vocabulary_bound": {"exact_match": 0.9, "bleu": 95.0, "chrf": 96.0},
+    "source_copy": {"exact_match": 0.0, "bleu": 0.1, "chrf": 12.0},
+}
+SCORES = {"sinusoidal": 0.5, "rotary": 0.4, "none": 0.1}
+"""Exact match; the made-up BLEU is 100 times its power of 0.6: 66, 58 and 25."""
+
+
+@pytest.fixture
+def study(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
+    def write(points: dict[str, Any] | None = None, **options: Any) -> Path:
+        planned = made.Study(
+            axes={"positional": list(SCORES)},
+            score=lambda axes, seed: SCORES[axes["positional"]] + 0.002 * (seed % 3),
+            one_at_a_time=True,
+            maps=False,
+            **options,
+        )
+        folder: Path = made.write_study(tmp_path / "runs", planned)
+        if points is not None:
+            (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
+        return folder
+
+    return write
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_table_is_sorted_by_bleu(study: Any, tmp_path: Path) -> None:
+    text = write_report(study(POINTS), tmp_path / "reports").markdown.read_text(encoding="utf-8")
+    section = text.split("## Reference points")[1].split("\n## ")[0]
+    rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
+    assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
+    assert "| nearest neighbour | 0.000 | 60.0 | 40.0 |" in section
+    assert "nearest-neighbour translation has 60.0 BLEU, the vocabulary upper bound is 95.0" in text
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
+    paths = write_report(study(POINTS), tmp_path / "reports")
+    line = (
+        "Not better than nearest-neighbour translation: rotary (57.9 against 60.0 BLEU), none (25.4 against 60.0 BLEU)."
+    )
+    assert line in paths.short_answer
+    text = paths.markdown.read_text(encoding="utf-8")
+    assert text.index(paths.answer) < text.index(line) < text.index("## ")
+    record = json.loads(paths.json.read_text())
+    assert record["reference_points"]["not_better_than_nearest_neighbour"] == ["rotary", "none"]
+    assert record["reference_points"]["scores"]["nearest_neighbour"]["test/bleu"] == 60.0
+
+
+@pytest.mark.parametrize(
+    ("bleu", "line"),
+    [(20.0, None), (80.0, "No variant is better than nearest-neighbour translation: 66.1 BLEU at most, against 80.0.")],
+)
+def test_the_line_depends_on_the_nearest_neighbour(bleu: float, line: str | None, study: Any) -> None:
+    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": 40.0}}
+    assert neighbour_line(analyse(load_frames(study(points)))) == line
+
+
+@pytest.mark.usefixtures("without_figures")
+@pytest.mark.parametrize("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}])
+def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
+    text = write_report(study(points), tmp_path / "reports").markdown.read_text(encoding="utf-8")
+    section = text.split("## Reference points")[1].split("\n## ")[0]
+    assert "Not computed" in section
+    assert "h2h run" in section
+
+
+def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> None:
+    folder = study(None)
+    plain = strip_figure(analyse(load_frames(folder))).axes[0]
+    points = POINTS | {"nearest_neighbour": {"exact_match": 0.45, "bleu": 60.0, "chrf": 40.0}}
+    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
+    axes = strip_figure(analyse(load_frames(folder))).axes[0]
+    assert axes.get_xlim() == plain.get_xlim()
+    texts = [text.get_text() for text in axes.texts]
+    assert "nearest neighbour 0.450" in texts
+    assert "vocabulary upper bound 0.900 →" in texts
+    assert not any("copied source" in text for text in texts)
+
+
+def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) -> None:
+    data = prepare(tiny_config().data, tmp_path / "cache")
+    folder = study(None, data={"data_hash": data.data_hash})
+    loads = []
+
+    def load(config: DataConfig) -> PreparedData:
+        loads.append(config)
+        return prepare(config, tmp_path / "cache")
+
+    save_reference_points(folder, load)
+    content = (folder / "reference_points.json").read_bytes()
+    (entry,) = json.loads(content)["data"]
+    assert entry["data_hash"] == data.data_hash
+    assert entry["vocabulary_bound"]["bleu"] == pytest.approx(100)
+    assert 0 < entry["nearest_neighbour"]["bleu"] < 100
+    save_reference_points(folder, load)
+    assert len(loads) == 1
+    assert (folder / "reference_points.json").read_bytes() == content
+
+
+def test_data_that_cannot_be_read_are_left_out(study: Any) -> None:
+    def load(config: DataConfig) -> PreparedData:
+        raise HeadToHeadError("no such file")
+
+    folder = study(None)
+    save_reference_points(folder, load)
+    assert not (folder / "reference_points.json").exists()
+
+
+def test_studies_without_translations_have_no_reference_points(study: Any) -> None:
+    folder = study(None, config=lambda axes: {"evaluate": {"decode": "none"}})
+    save_reference_points(folder, lambda config: pytest.fail("the data were loaded"))
+    assert not (folder / "reference_points.json").exists()

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,6 +86,42 @@ class Paired:
     effect: float
     p: float
     sign_flip_p: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean difference."""
+        return self.sd / math.sqrt(self.n) if self.n else math.nan
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the t-test."""
+        return self.n - 1
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest one-sided p of the sign-flip test."""
+        return 0.5**self.n
+
+
+class Difference(Protocol):
+    """A difference with a t-test: `Paired`, or `headtohead.statistics.shapley.SampledDifference`."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def mean(self) -> float: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def degrees(self) -> float: ...
+    @property
+    def p(self) -> float: ...
+    @property
+    def sign_flip_p(self) -> float: ...
+    @property
+    def smallest_p(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -247,21 +283,22 @@ def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: flo
     return Equivalence(result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha))
 
 
-def equivalence_p(result: Paired, margin: float) -> float:
-    """Return the p of two one-sided tests of a paired difference within ``margin``; NaN for a single seed."""
+def equivalence_p(result: Difference, margin: float) -> float:
+    """Return the p of two one-sided tests of a difference within ``margin``; NaN for a single seed."""
     if result.n < 2:
         return math.nan
     if result.kind != "varied":
-        return 0.5**result.n if abs(result.mean) < margin else 1.0
-    error = result.sd / math.sqrt(result.n)
-    above = float(stdtr(result.n - 1, -(result.mean + margin) / error))
-    below = float(stdtr(result.n - 1, (result.mean - margin) / error))
+        return result.smallest_p if abs(result.mean) < margin else 1.0
+    above = float(stdtr(result.degrees, -(result.mean + margin) / result.error))
+    below = float(stdtr(result.degrees, (result.mean - margin) / result.error))
     return max(above, below)
 
 
-def interval(result: Paired, confidence: float) -> Interval:
-    """Return the t-interval of a paired difference at another level."""
-    half = _half_width(result.sd, result.n, confidence)
+def interval(result: Difference, confidence: float) -> Interval:
+    """Return the t-interval of a difference at another level; NaN for a single seed."""
+    if result.n < 2:
+        return Interval(confidence, math.nan, math.nan)
+    half = float(stdtrit(result.degrees, (1 + confidence) / 2)) * result.error
     return Interval(confidence, result.mean - half, result.mean + half)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from headtohead.statistics.paired_tests import ALPHA, Interval, Paired, equivalence_p, holm, interval
+from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
 
 Verdict = Literal[
     "same by construction", "identical", "equivalent", "better", "worse", "inconclusive", "no verdict"
@@ -66,12 +66,12 @@ UNTESTED = Judgement()
 
 
 def judge(
-    family: Sequence[Paired | None], *, margin: float | None = None, higher_is_better: bool = True
+    family: Sequence[Difference | None], *, margin: float | None = None, higher_is_better: bool = True
 ) -> list[Judgement]:
     """Return the judgement of each contrast of a family.
 
     Args:
-        family: The paired differences; None for a contrast without scores, which is not counted as a test.
+        family: The differences; None for a contrast without scores, which is not counted as a test.
         margin: The smallest difference that matters; None for no test of equivalence.
         higher_is_better: Whether a positive difference is better.
     """
@@ -112,7 +112,7 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return [float(level) for level in levels]
 
 
-def _verdict(paired: Paired, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
+def _verdict(paired: Difference, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
     if paired.kind == "identical":
         return IDENTICAL
     if equivalence and equivalence.holm_p <= ALPHA:

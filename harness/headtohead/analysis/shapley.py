@@ -107,7 +107,10 @@ class ShapleyValue:
 
 @dataclass(frozen=True)
 class ChoiceGroup:
-    """Choices that work only together: more than half of their joint effect occurs only if all are applied.
+    """Choices that work only together.
+
+    For a pair, the effect beyond the sum of single effects exceeds half of the joint effect, and in every permutation
+    the first of them changes the score by less than half of it.
 
     ``sampled`` is the sum of their Shapley values over seeds and permutations. ``first`` and ``last`` are the smallest
     and the largest change over permutations, averaged over seeds: of all members but the last, and of the last member
@@ -162,6 +165,11 @@ class PathAnalysis:
     def possible(self) -> int:
         """The number of all permutations."""
         return self.record.orders.possible
+
+    @property
+    def complete(self) -> bool:
+        """Whether all permutations are evaluated."""
+        return self.num_permutations == self.possible
 
     @cached_property
     def known(self) -> tuple[ShapleyValue, ...]:
@@ -355,9 +363,10 @@ def _groups(record: PathRecord, values: Sequence[ShapleyValue], effects: Sequenc
 
 
 def _works_only_together(group: ChoiceGroup, effect: PairEffect) -> bool:
-    """Return whether the effect of a pair exceeds half of the joint effect, by the interval of the former."""
+    """Return whether a pair meets both conditions of `ChoiceGroup`; its effect does by its interval."""
+    half = abs(group.sampled.mean) / 2
     sign = 1 if group.sampled.mean > 0 else -1
-    return min(sign * effect.low, sign * effect.high) > abs(group.sampled.mean) / 2
+    return min(sign * effect.low, sign * effect.high) > half > max(map(abs, group.first))
 
 
 def _group(

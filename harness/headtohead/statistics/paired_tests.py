@@ -294,6 +294,25 @@ def equivalence_p(result: Difference, margin: float) -> float:
     return max(above, below)
 
 
+def one_sided_p(differences: ArrayLike, threshold: float, scale: float) -> Floats:
+    """Return the p of one-sided t-tests that mean differences exceed ``threshold``.
+
+    If all seeds differ by the same amount, the t-test is undefined and the sign-flip p replaces it.
+
+    Args:
+        differences: ``[..., seed]``, at least two seeds.
+        threshold: The tested mean.
+        scale: Largest absolute score, for recognising rounding errors.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    n = d.shape[-1]
+    excess = rounded(d.mean(axis=-1) - threshold, scale)
+    varied = np.ptp(d, axis=-1) > ROUNDING * scale
+    error = np.where(varied, d.std(axis=-1, ddof=1), 1.0) / math.sqrt(n)
+    p: Floats = np.where(varied, stdtr(n - 1, -excess / error), np.where(excess > 0, 0.5**n, 1.0))
+    return p
+
+
 def interval(result: Difference, confidence: float) -> Interval:
     """Return the t-interval of a difference at another level; NaN for a single seed."""
     if result.n < 2:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Kind, Paired, paired_differences
+from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, ROUNDING, Kind, Paired, paired_differences
 from headtohead.statistics.variance import CrossedEstimate, crossed
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ class SampledDifference:
     Seeds and permutations are crossed random effects; a permutation and its reverse are a single draw.
     ``seed_variance`` is the variance of the mean over seeds, on the evaluated permutations. ``sampling_variance`` is
     its variance over samples of as many ``draws``; it is unbiased and can be negative, and NaN for a single draw.
-    ``sign_flip_p`` is over seeds alone.
+    ``effect`` and ``sign_flip_p`` are over seeds alone.
     """
 
     kind: Kind
@@ -34,6 +34,7 @@ class SampledDifference:
     degrees: float
     low: float
     high: float
+    effect: float
     p: float
     sign_flip_p: float
     smallest_p: float
@@ -93,6 +94,7 @@ def sampled_difference(
         degrees=degrees,
         low=low,
         high=high,
+        effect=over_seeds.effect,
         p=p,
         sign_flip_p=over_seeds.sign_flip_p,
         smallest_p=over_seeds.smallest_p,
@@ -195,8 +197,8 @@ def _adjusted(effect: PairEffect, count: int) -> PairEffect:
 
 def _pair_effect(pair: tuple[str, str], fitted: Floats, column: Floats, y: Floats, complete: bool) -> PairEffect | None:
     """Return the effect of a pair beside the fitted columns, or None if the coalitions do not determine it."""
-    basis = np.linalg.svd(fitted, full_matrices=False)
-    basis = basis[0][:, basis[1] > 1e-9 * basis[1][0]]
+    vectors, sizes, _ = np.linalg.svd(fitted, full_matrices=False)
+    basis = vectors[:, sizes > 1e-9 * sizes[0]]
     own = column - basis @ (basis.T @ column)
     size = float(own @ own)
     count, seeds = y.shape
@@ -213,8 +215,9 @@ def _pair_effect(pair: tuple[str, str], fitted: Floats, column: Floats, y: Float
         noise = float(((residuals - means[:, None]) ** 2).sum()) / (degrees * (seeds - 1))
         lack_of_fit = (float((means**2).sum()) / degrees - noise / seeds) / size
     estimate = CrossedEstimate(float(by_seed.mean()), seeds, degrees + 1, seed_variance, lack_of_fit)
-    if not estimate.error > 0:
-        return PairEffect(pair, estimate.mean, estimate.mean, estimate.mean, 0.0 if abs(estimate.mean) > 1e-9 else 1.0)
+    if estimate.error <= ROUNDING * float(np.abs(y).max()):  # no noise: rounding errors only
+        p = 0.0 if abs(estimate.mean) > ROUNDING * float(np.abs(y).max()) else 1.0
+        return PairEffect(pair, estimate.mean, estimate.mean, estimate.mean, p)
     interval = estimate.interval()
     p = 2 * float(stdtr(estimate.degrees, -abs(estimate.mean) / estimate.error))
     return PairEffect(pair, estimate.mean, interval.low, interval.high, p)

@@ -269,12 +269,22 @@ def simulate(studies: int) -> list[Rate]:
     for seeds, effect in ((3, 0.0), (6, 0.0), (6, 0.5)):
         rates += sentence_coverage(generator, studies, seeds, effect)
     rates += corpus_coverage(generator, studies, 6)
+    return rates + simulate_paths(studies) + simulate_best(studies)
+
+
+def simulate_paths(studies: int) -> list[Rate]:
+    """Return the rates of Shapley paths."""
+    generator = np.random.default_rng(18)
+    rates = []
     for seeds, reverses in ((6, True), (6, False), (3, True), (3, False)):
         rates += shapley_coverage(generator, studies, seeds, reverses=reverses)
-    rates += pair_rates(generator, studies, 6)
-    for variants in (12, 40):
-        rates += best_rates(generator, studies, variants, 6)
-    return rates
+    return rates + pair_rates(generator, studies, 6)
+
+
+def simulate_best(studies: int) -> list[Rate]:
+    """Return the rates of comparisons with the best."""
+    generator = np.random.default_rng(19)
+    return [rate for variants in (12, 40) for rate in best_rates(generator, studies, variants, 6)]
 
 
 def table(rates: Sequence[Rate], studies: int) -> str:

@@ -88,8 +88,8 @@ class TwoWayResult:
         chance: The score that a combination reaches without the mechanism; None for metrics without such a score.
         threshold: The score above which a combination works: halfway between chance and the best combination.
         working: The number of combinations that work.
-        shares: Fractions of variance over all combinations; over the values of both axes with which most combinations
-            work; and over the combinations that work. Scopes that equal the previous scope are omitted.
+        shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
+            the combinations work; and over the combinations that work. Scopes that equal the previous scope are omitted.
     """
 
     ranking: tuple[Combination, ...]
@@ -189,11 +189,11 @@ def _chance(analysis: Analysis) -> float | None:
 def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:
     """Return the fractions of variance by scope, without scopes that equal the previous scope."""
 
-    def most_work(value: str, side: int) -> bool:
+    def half_work(value: str, side: int) -> bool:
         cells = [cell for cell in scores if cell[side] == value]
-        return 2 * len([cell for cell in cells if cell in working]) > len(cells)
+        return 2 * len([cell for cell in cells if cell in working]) >= len(cells)
 
-    values = {cell for cell in scores if most_work(cell[0], 0) and most_work(cell[1], 1)}
+    values = {cell for cell in scores if half_work(cell[0], 0) and half_work(cell[1], 1)}
     scopes: dict[Scope, set[Cell]] = {"all": set(scores), "values": values, "working": working}
     found: dict[Scope, VarianceShares] = {}
     previous: set[Cell] = set()

@@ -40,7 +40,7 @@ NAMED = 3
 
 SCOPES: dict[Scope, str] = {
     "all": "all combinations",
-    "values": "values with which most combinations work",
+    "values": "values with which at least half of the combinations work",
     "working": "combinations that work",
 }
 """Names of the sets of combinations with a decomposition of variance."""
@@ -177,7 +177,7 @@ def _ranking_table(analysis: Analysis, result: TwoWayResult, listed: Sequence[Co
         Column("worse: p", tooltip=f"one-sided paired t-tests against all others, Bonferroni over {count - 1}"),
     ]
     if result.margin is not None:
-        tooltip = f"worse than no other by the margin: intersection-union test, Holm over {count} combinations"
+        tooltip = f"two one-sided paired t-tests against the best mean, Holm over {count - 1} combinations"
         columns.append(Column("equivalent: p", tooltip=tooltip))
     rows = []
     for combination in listed:
@@ -254,8 +254,9 @@ def _rule(analysis: Analysis, result: TwoWayResult) -> list[str]:
         )
     if result.ranking[0].comparison:
         lines.append(
-            "The best combination is selected by these scores, so that its mean is likely too high. The tests account "
-            "for the selection: every combination is compared with all others, since each can be the best."
+            "The best combination is selected by these scores, so that its mean is likely too high. The test of a "
+            "worse combination accounts for the selection: it compares the combination with all others, since each can "
+            "be the best (Bonferroni). The test of equivalence compares with the best mean (Holm)."
         )
     return lines
 

@@ -89,7 +89,7 @@ class TwoWayResult:
         threshold: The score above which a combination works: halfway between chance and the best combination.
         working: The number of combinations that work.
         shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
-            the combinations work; and over the combinations that work. Scopes that equal the previous scope are omitted.
+            the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
     """
 
     ranking: tuple[Combination, ...]

@@ -175,20 +175,27 @@ def pair_effects(coalitions: Sequence[Collection[str]], scores: ArrayLike, names
     complete = len(coalitions) == 2 ** len(names)
     selected: list[PairEffect] = []
     while True:
-        fitted = np.column_stack([single, *(columns[effect.pair] for effect in selected)])
+        basis = _basis(np.column_stack([single, *(columns[effect.pair] for effect in selected)]))
         rest = [pair for pair in columns if pair not in {effect.pair for effect in selected}]
-        found = [effect for pair in rest if (effect := _pair_effect(pair, fitted, columns[pair], y, complete))]
+        found = [effect for pair in rest if (effect := _pair_effect(pair, basis, columns[pair], y, complete))]
         best = min(found, key=lambda effect: effect.p, default=None)
         if best is None or best.p * len(found) > ALPHA:
             break
         selected.append(_adjusted(best, len(found)))
     final = []
     for effect in selected:
-        others = np.column_stack([single, *(columns[other.pair] for other in selected if other is not effect)])
+        others = _basis(np.column_stack([single, *(columns[other.pair] for other in selected if other is not effect)]))
         again = _pair_effect(effect.pair, others, columns[effect.pair], y, complete)
         if again and again.p * len(columns) <= ALPHA:
             final.append(_adjusted(again, len(columns)))
     return final
+
+
+def _basis(columns: Floats) -> Floats:
+    """Return an orthonormal basis of the space of the columns."""
+    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    basis: Floats = vectors[:, sizes > 1e-9 * sizes[0]]
+    return basis
 
 
 def _adjusted(effect: PairEffect, count: int) -> PairEffect:
@@ -196,9 +203,7 @@ def _adjusted(effect: PairEffect, count: int) -> PairEffect:
 
 
 def _pair_effect(pair: tuple[str, str], fitted: Floats, column: Floats, y: Floats, complete: bool) -> PairEffect | None:
-    """Return the effect of a pair beside the fitted columns, or None if the coalitions do not determine it."""
-    vectors, sizes, _ = np.linalg.svd(fitted, full_matrices=False)
-    basis = vectors[:, sizes > 1e-9 * sizes[0]]
+    """Return the effect of a pair beside the fitted basis, or None if the coalitions do not determine it."""
     own = column - basis @ (basis.T @ column)
     size = float(own @ own)
     count, seeds = y.shape

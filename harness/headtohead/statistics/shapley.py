@@ -202,7 +202,7 @@ def _adjusted(effect: PairEffect, count: int) -> PairEffect:
     return PairEffect(effect.pair, effect.mean, effect.low, effect.high, min(1.0, count * effect.p))
 
 
-def _pair_effect(pair: tuple[str, str], fitted: Floats, column: Floats, y: Floats, complete: bool) -> PairEffect | None:
+def _pair_effect(pair: tuple[str, str], basis: Floats, column: Floats, y: Floats, complete: bool) -> PairEffect | None:
     """Return the effect of a pair beside the fitted basis, or None if the coalitions do not determine it."""
     own = column - basis @ (basis.T @ column)
     size = float(own @ own)

@@ -29,6 +29,8 @@ def test_the_page_has_every_rate_within_its_stated_range(simulation: ModuleType)
     for label, measured, stated in rows:
         if limit := re.fullmatch(r"at most ([\d.]+) %", stated):
             assert float(measured) <= float(limit[1]), label
+        elif limit := re.fullmatch(r"at least ([\d.]+) %", stated):
+            assert float(measured) >= float(limit[1]), label
         elif level := re.fullmatch(r"([\d.]+) % ± 2", stated):
             assert abs(float(measured) - float(level[1])) <= 2, label
         else:
@@ -68,3 +70,14 @@ def test_without_sentence_variance_satterthwaites_interval_is_that_over_seeds(si
     by_sentence = generator.normal(size=30) + np.zeros((4, 1))
     alone = interval(paired_differences(by_sentence[0]), 0.95)
     assert simulation.satterthwaite_half_width(by_sentence) == pytest.approx((alone.high - alone.low) / 2)
+
+
+def test_intervals_over_seeds_and_permutations_cover_the_shapley_value(simulation: ModuleType) -> None:
+    both, over_seeds = simulation.shapley_coverage(np.random.default_rng(1), 400, 6, reverses=False)
+    assert both.is_within
+    assert over_seeds.rate < 0.85
+
+
+def test_the_best_of_many_equal_variants_is_rarely_called_worse(simulation: ModuleType) -> None:
+    for rate in simulation.best_rates(np.random.default_rng(1), 300, 12, 6):
+        assert rate.rate < 0.08, rate.label

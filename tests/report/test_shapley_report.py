@@ -14,6 +14,7 @@ from headtohead.report.shapley import (
     choice_table,
     inconclusive_choices,
     inseparable_choices,
+    joint_effects,
     path_blocks,
     permutation_facts,
 )
@@ -123,6 +124,53 @@ def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
     assert "train.lr" not in (inconclusive_choices(analysis.path) or "")
 
 
+FIVE = (*FOUR, "model.init")
+
+
+def only_together(applied, seed):
+    together = 0.4 * ({"model.norm", "train.lr"} <= applied)
+    return 0.3 + together + 0.05 * ("model.bias" in applied) + 0.004 * wobble(applied, seed)
+
+
+def test_choices_that_work_only_together_are_named_as_a_group(study):
+    analysis = analyse(load_frames(study(names=FIVE, score=only_together)))
+    text = answer(analysis)
+    assert re.search(
+        r"; model\.norm \(pre → post\) and train\.lr \(0\.001 → 0\.002\), which work only together, account for most "
+        r"of it, \+0\.[34]\d\d \(95 % interval \+0\.3\d\d to \+0\.4\d\d\), the first of them [+−]?0\.00\d to "
+        r"[+−]?0\.00\d and the last \+0\.[34]\d\d to \+0\.4\d\d in single permutations; also detected: model\.bias ",
+        text,
+    )
+    sentences = " ".join(joint_effects(analysis.path))
+    assert "model.norm and train.lr work only together" in sentences
+    assert "(Bonferroni over 10 pairs)" in sentences
+    *_, group = choices(analysis)
+    assert (group["choice"].text, group["choice"].notes[0].text) == (
+        "model.norm and train.lr",
+        "together, sum of the rows above",
+    )
+
+
+def test_an_additive_study_has_no_group(study):
+    path = analyse(load_frames(study())).path
+    assert joint_effects(path) == ["No pair of choices has a detected effect beyond the sum of their single effects."]
+
+
+def test_a_study_with_too_few_permutations_states_how_many_it_needs(study):
+    def score(applied, seed):
+        return 0.3 + 0.4 * (set(FIVE[:3]) <= applied) + 0.004 * wobble(applied, seed)
+
+    analysis = analyse(load_frames(study(names=FIVE, score=score)))
+    _, needed, *_ = permutation_facts(analysis, analysis.path)
+    found = re.fullmatch(
+        r"Permutations that intervals of at most ± 0\.0[34]\d \(10 % of the total difference\) need: .*"
+        r"about (\d+) for model\.norm.*; 8 here\.",
+        needed,
+    )
+    assert found
+    assert 8 < int(found[1]) <= 120
+
+
 def test_equal_scores_everywhere_are_stated(study):
     text = answered(study(score=lambda applied, seed: 0.125 * seed))
     assert text == (
@@ -171,9 +219,10 @@ def test_the_number_of_evaluated_permutations_is_stated(study):
     analysis = analyse(load_frames(study()))
     sentences = permutation_facts(analysis, analysis.path)
     assert sentences[0].startswith("8 of 24 permutations were evaluated, sampled at random (seed 1)")
-    assert "does not include the error from sampling permutations" in sentences[0]
+    assert "The interval and the verdict include seeds and permutations" in sentences[0]
+    assert re.fullmatch(r"All intervals are at most ± 0\.02\d \(10 % of the total difference\) wide; .*", sentences[1])
     trained = len(analysis.frames.by_slug)
-    assert sentences[1] == f"4 choices have 16 coalitions; {trained} of them are part of this study."
+    assert sentences[2] == f"4 choices have 16 coalitions; {trained} of them are part of this study."
 
 
 def test_values_over_all_permutations_are_exact(study):

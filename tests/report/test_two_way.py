@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from headtohead.analysis.study import analyse
-from headtohead.analysis.two_way import find_two_way_table, variance_parts
-from headtohead.report.two_way import two_way_table
+from headtohead.analysis.two_way import TwoWayResult, find_two_way_table, two_way_result, variance_shares
+from headtohead.report.answer import answer, short_answer
+from headtohead.report.blocks import DataTable
+from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 
@@ -59,18 +65,18 @@ def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed
         assert found.mean == pytest.approx(mean, abs=1e-6)
 
 
-def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
-    frames = load_frames(crossed)
-    analysis = analyse(frames)
-    grid = find_two_way_table(analysis)
-    assert grid is not None
-    found = variance_parts(grid, frames, analysis.metric)
+def noisy(row: str, column: str, seed: int) -> float:
+    i, j = POSITIONAL.index(row), ATTENTION.index(column)
+    return (
+        math.sin(3 * i + 1) + 0.4 * math.cos(5 * j) + 0.3 * math.sin(7 * i * j) + 0.1 * math.sin(11 * i + 13 * j + seed)
+    )
+
+
+def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop() -> None:
+    cells = list(product(POSITIONAL, ATTENTION))
+    scores = {(a, b, seed): noisy(a, b, seed) for (a, b), seed in product(cells, range(1, 7))}
+    found = variance_shares({cell: {seed: scores[*cell, seed] for seed in range(1, 7)} for cell in cells})
     assert found is not None
-    rows = [name for name in POSITIONAL if name != "rotary"]
-    scores = {
-        (a, b, seed): frames.scores(grid.cells[a, b], analysis.metric)[seed]
-        for a, b, seed in product(rows, ATTENTION, range(1, 7))
-    }
 
     def mean(row: str | None = None, column: str | None = None) -> float:
         selected = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
@@ -80,10 +86,94 @@ def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop(crossed: Path)
     of_rows = sum((mean(a) - mean()) ** 2 for a, _, _ in scores) / total
     of_columns = sum((mean(column=b) - mean()) ** 2 for _, b, _ in scores) / total
     of_seeds = sum((value - mean(a, b)) ** 2 for (a, b, _), value in scores.items()) / total
+    assert found.cells == 12
     assert found.rows == pytest.approx(of_rows)
     assert found.columns == pytest.approx(of_columns)
     assert found.seeds == pytest.approx(of_seeds)
     assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
+
+
+def test_with_gaps_the_fraction_of_an_axis_is_its_mean_before_and_after_the_other_axis() -> None:
+    cells = [cell for cell in product(POSITIONAL, ATTENTION) if cell not in {("none", "linear"), ("alibi", "uniform")}]
+    scores = {cell: {seed: noisy(*cell, seed) for seed in (1, 2, 3)} for cell in cells}
+    found = variance_shares(scores)
+    assert found is not None
+    flat = [(a, b, value) for (a, b), by_seed in scores.items() for value in by_seed.values()]
+    data = pd.DataFrame(flat, columns=["row", "column", "score"])
+
+    def unexplained(*columns: str) -> float:
+        design = pd.get_dummies(data[list(columns)], dtype=float).assign(constant=1.0).to_numpy()
+        residuals = data["score"] - design @ np.linalg.pinv(design) @ data["score"]
+        return float((residuals**2).sum())
+
+    total = float(((data["score"] - data["score"].mean()) ** 2).sum())
+    rows, columns, both = unexplained("row"), unexplained("column"), unexplained("row", "column")
+    assert found.rows == pytest.approx(((total - rows) + (columns - both)) / 2 / total)
+    assert found.columns == pytest.approx(((total - columns) + (rows - both)) / 2 / total)
+    within = data.groupby(["row", "column"])["score"].transform("mean")
+    assert found.seeds == pytest.approx(float(((data["score"] - within) ** 2).sum()) / total)
+    assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
+
+
+def broken(axes: Any, seed: int) -> float:
+    """Return good scores, but for positional none and for alibi with linear."""
+    row, column = POSITIONAL.index(axes["positional"]), ATTENTION.index(axes["attention"])
+    if axes["positional"] == "none" or (axes["positional"], axes["attention"]) == ("alibi", "linear"):
+        return 0.3 + 0.01 * column + 0.002 * math.sin(seed + row)
+    return 0.9 + 0.02 * row + 0.01 * column + 0.002 * math.sin(7 * seed + 3 * row + 5 * column)
+
+
+def result_of(made: ModuleType, folder: Path, margin: float | None = None) -> tuple[Any, TwoWayResult]:
+    made_study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=broken)
+    written = made.write_study(folder, made_study)
+    if margin:
+        path = written / "experiment.json"
+        record = json.loads(path.read_text("utf-8"))
+        record["margins"] = {"test/exact_match": {"value": margin, "since": "2026-01-01T00:00:00Z"}}
+        path.write_text(json.dumps(record), encoding="utf-8")
+    analysis = analyse(load_frames(written))
+    grid = find_two_way_table(analysis)
+    assert grid is not None
+    result = two_way_result(analysis, grid)
+    assert result is not None
+    return analysis, result
+
+
+def test_combinations_above_half_way_between_chance_and_the_best_work(made: ModuleType, tmp_path: Path) -> None:
+    analysis, result = result_of(made, tmp_path)
+    assert result.ranking[0].name == "alibi with uniform"
+    assert result.chance == made.CEILING
+    assert result.threshold == pytest.approx((made.CEILING + result.ranking[0].summary.mean) / 2)
+    assert result.working == 8
+    assert {scope: shares.cells for scope, shares in result.shares.items()} == {"all": 12, "values": 9, "working": 8}
+    assert result.shares["all"].rows > 0.5
+    assert result.shares["values"].interaction > 0.5
+    assert result.shares["working"].interaction < 0.1
+    text = answer(analysis)
+    assert text == two_way_answer(analysis)
+    assert text.startswith(
+        "Of 12 combinations of positional and attention, these have the highest exact match: alibi with uniform, 0.9"
+    )
+    assert "without a margin, this does not show equality" in text
+    assert "8 of the 12 combinations work, with more than 0.75" in text
+    assert short_answer(analysis) == (text,)
+
+
+def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(made: ModuleType, tmp_path: Path) -> None:
+    analysis, result = result_of(made, tmp_path, margin=0.035)
+    equivalent = [row.name for row in result.ranking[1:] if row.comparison and row.comparison.is_equivalent]
+    assert equivalent
+    worse = sum(
+        row.comparison.is_worse and not row.comparison.is_equivalent for row in result.ranking[1:] if row.comparison
+    )
+    expected = (
+        f"Of the other 11, {len(equivalent)} are equivalent to the best within 0.035, {worse} are worse and "
+        f"{11 - len(equivalent) - worse} are inconclusive."
+    )
+    assert expected in answer(analysis)
+    table = next(block for block in two_way_blocks(analysis) if isinstance(block, DataTable))
+    assert [column.heading for column in table.columns][-1] == "equivalent: p"
+    assert len(table.rows) == 10
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -97,7 +187,8 @@ def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path
     assert "| | uniform | linear | split-heads |" in text
     assert "| **rotary** | – | 0." in text
     assert "1 pair of 4 × 3 is excluded" in text
-    assert "This covers the 3 complete rows." in text
+    assert "| all combinations | 11 |" in text
+    assert "The best combination is selected by these scores" in text
 
 
 def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:

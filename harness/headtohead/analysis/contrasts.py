@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headtohead.analysis.permutations import choice_difference
 from headtohead.statistics import paired_tests
-from headtohead.statistics.paired_tests import ALPHA, Paired
+from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
+from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import (
     BETTER,
     EQUIVALENT,
@@ -48,7 +50,8 @@ class Contrast:
     that a factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
     among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's block.
     ``num_excluded`` counts declared pairs that are the same by construction and do not enter the average.
-    ``late_margin``: the margin was set or changed after results existed.
+    ``late_margin``: the margin was set or changed after results existed. ``sampled`` is the difference of a choice of
+    a Shapley path over seeds and permutations, on which its verdict rests.
     """
 
     kind: str
@@ -68,6 +71,12 @@ class Contrast:
     pairs: tuple[tuple[str, str], ...] = ()
     num_excluded: int = 0
     late_margin: bool = False
+    sampled: SampledDifference | None = None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The difference that the verdict rests on."""
+        return self.sampled or self.paired
 
     @property
     def detected(self) -> bool:
@@ -326,6 +335,7 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
         if len(scored) < len(pairs):
             return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
         differences = differences[::2] + differences[1::2]
+    path = frames.record.path if contrast.kind == "choice" else None
     return replace(
         contrast,
         seeds=tuple(seeds),
@@ -334,6 +344,7 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
         settings_p=settings_p(differences, scale),
+        sampled=choice_difference(path, pairs, scored, differences, scale) if path else None,
     )
 
 
@@ -369,7 +380,7 @@ def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
 def _family(contrasts: Sequence[Contrast], margin: float | None, late_margin: bool) -> Family:
     """Judge contrasts as a family."""
     better = bool(contrasts) and higher_is_better(contrasts[0].metric)
-    judgements = judge([contrast.paired for contrast in contrasts], margin=margin, higher_is_better=better)
+    judgements = judge([contrast.difference for contrast in contrasts], margin=margin, higher_is_better=better)
     judged = tuple(
         contrast if contrast.verdict == SAME else _judged(contrast, judgement, late_margin)
         for contrast, judgement in zip(contrasts, judgements, strict=True)
@@ -383,10 +394,10 @@ def _has_p(contrast: Contrast) -> bool:
 
 
 def _judged(contrast: Contrast, judgement: Judgement, late_margin: bool) -> Contrast:
-    if contrast.paired is None:
+    if contrast.difference is None:
         return contrast
     excluded = f"{contrast.num_excluded} of {contrast.num_excluded + len(contrast.pairs)} settings {SAME}, excluded"
-    notes = [contrast.reason, excluded * bool(contrast.num_excluded), _note(contrast.paired, judgement)]
+    notes = [contrast.reason, excluded * bool(contrast.num_excluded), _note(contrast.difference, judgement)]
     return replace(
         contrast,
         verdict=judgement.verdict,
@@ -396,7 +407,7 @@ def _judged(contrast: Contrast, judgement: Judgement, late_margin: bool) -> Cont
     )
 
 
-def _note(result: Paired, judgement: Judgement) -> str | None:
+def _note(result: Difference, judgement: Judgement) -> str | None:
     """Return a note on a verdict that its numbers do not explain."""
     if result.kind == "single":
         return "one seed: no test"

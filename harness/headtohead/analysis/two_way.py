@@ -1,18 +1,27 @@
-"""Two-way tables: the scores of two crossed axes, and the variance that each axis explains."""
+"""Two-way tables: the best combinations of two crossed axes, and the variance that each axis explains."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis
+from headtohead.statistics.best import BestComparison, compare_with_best
 from headtohead.statistics.paired_tests import Summary
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, label
+from headtohead.storage.metrics import higher_is_better, label, span
 from headtohead.storage.records import ExcludedRecord, VariantRecord
+
+Cell = tuple[str, str]
+"""The labels of the row and the column of a combination."""
+
+Scope = Literal["all", "values", "working"]
 
 MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
@@ -37,24 +46,59 @@ class TwoWayTable:
         """Return the summary over seeds of a pair, or None if it is not ranked."""
         return self.summaries.get(self.cells.get((row, column), ""))
 
-    @property
-    def complete(self) -> tuple[str, ...]:
-        """The rows with a score in every column."""
-        return tuple(row for row in self.rows if all(self.summary(row, column) for column in self.columns))
-
 
 @dataclass(frozen=True)
-class VarianceParts:
-    """Fractions of the total sum of squares of a balanced table; they sum to 1.
+class VarianceShares:
+    """Fractions of the sum of squares of the scores of ``cells`` combinations; they sum to 1.
 
-    ``rows`` and ``columns`` are the main effects of the axes, ``interaction`` is their interaction and ``seeds``
-    the variance within cells. The fractions are descriptive; they are not tested.
+    ``rows`` and ``columns`` are the axes by themselves, ``interaction`` is what they have only together, and ``seeds``
+    the variance within combinations. The fractions are descriptive; they are not tested.
     """
 
+    cells: int
     rows: float
     columns: float
     interaction: float
     seeds: float
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A scored combination; ``comparison`` is None with fewer than two seeds."""
+
+    row: str
+    column: str
+    summary: Summary
+    comparison: BestComparison | None
+
+    @property
+    def name(self) -> str:
+        """The values of both axes."""
+        return f"{self.row} with {self.column}"
+
+
+@dataclass(frozen=True)
+class TwoWayResult:
+    """The answer to the question of a two-way table.
+
+    Attributes:
+        ranking: The scored combinations, best first.
+        margin: The margin of the tests of equivalence, or None.
+        late_margin: Whether the margin was set or changed after results existed.
+        chance: The score that a combination reaches without the mechanism; None for metrics without such a score.
+        threshold: The score above which a combination works: halfway between chance and the best combination.
+        working: The number of combinations that work.
+        shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
+            the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
+    """
+
+    ranking: tuple[Combination, ...]
+    margin: float | None
+    late_margin: bool
+    chance: float | None
+    threshold: float
+    working: int
+    shares: Mapping[Scope, VarianceShares]
 
 
 def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
@@ -94,27 +138,108 @@ def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
     )
 
 
-def variance_parts(table: TwoWayTable, frames: Frames, metric: str) -> VarianceParts | None:
-    """Return the variance decomposition of the complete rows, or None for fewer than two rows or seeds.
-
-    Only seeds that all cells have are used.
-    """
-    rows = table.complete
-    scores = [[frames.scores(table.cells[row, column], metric) for column in table.columns] for row in rows]
-    seeds = sorted(set.intersection(*(set(cell) for line in scores for cell in line))) if rows else []
-    if len(rows) < 2 or len(seeds) < 2:
+def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | None:
+    """Return the ranking, the comparisons with the best and the fractions of variance; None without scores."""
+    metric, frames = analysis.metric, analysis.frames
+    scored = {cell: slug for cell, slug in table.cells.items() if slug in table.summaries}
+    if not scored:
         return None
-    values = np.array([[[cell[seed] for seed in seeds] for cell in line] for line in scores])
-    cell_means = values.mean(-1)
-    row_means, column_means, mean = cell_means.mean(1), cell_means.mean(0), cell_means.mean()
-    total = ((values - mean) ** 2).sum()
+    sign = 1.0 if higher_is_better(metric) else -1.0
+    means = {cell: table.summaries[slug].mean for cell, slug in scored.items()}
+    margin = frames.record.margins.get(metric)
+    compared = _comparisons(analysis, set(scored.values()), margin.value if margin else None)
+    order = sorted(scored, key=lambda cell: -sign * means[cell])
+    ranking = [
+        Combination(*cell, table.summaries[scored[cell]], compared.get(frames.trained(scored[cell]))) for cell in order
+    ]
+    chance = _chance(analysis)
+    threshold = math.nan if chance is None else (chance + means[order[0]]) / 2
+    working = {cell for cell in scored if means[cell] > threshold} if means[order[0]] > threshold else set()
+    return TwoWayResult(
+        ranking=tuple(ranking),
+        margin=margin.value if margin else None,
+        late_margin=is_late(frames, margin) if margin else False,
+        chance=chance,
+        threshold=threshold,
+        working=len(working),
+        shares=_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}, working),
+    )
+
+
+def _comparisons(analysis: Analysis, slugs: set[str], margin: float | None) -> dict[str, BestComparison]:
+    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds."""
+    frames, metric = analysis.frames, analysis.metric
+    trained = sorted({frames.trained(slug) for slug in slugs})
+    scores = [frames.scores(slug, metric) for slug in trained]
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in scores)))
+    if min(len(trained), len(seeds)) < 2:
+        return {}
+    table = [[by_seed[seed] for seed in seeds] for by_seed in scores]
+    found = compare_with_best(table, margin=margin, higher_is_better=higher_is_better(metric))
+    return dict(zip(trained, found, strict=True))
+
+
+def _chance(analysis: Analysis) -> float | None:
+    """Return the bag-of-words upper bound, or 0 for other scores with that minimum; None for losses."""
+    if not higher_is_better(analysis.metric) or span(analysis.metric)[0] != 0:
+        return None
+    return analysis.upper_bound or 0.0
+
+
+def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:
+    """Return the fractions of variance by scope, without scopes that equal the previous scope."""
+
+    def half_work(value: str, side: int) -> bool:
+        cells = [cell for cell in scores if cell[side] == value]
+        return 2 * len([cell for cell in cells if cell in working]) >= len(cells)
+
+    values = {cell for cell in scores if half_work(cell[0], 0) and half_work(cell[1], 1)}
+    scopes: dict[Scope, set[Cell]] = {"all": set(scores), "values": values, "working": working}
+    found: dict[Scope, VarianceShares] = {}
+    previous: set[Cell] = set()
+    for scope, cells in scopes.items():
+        shares = (
+            variance_shares({cell: scores[cell] for cell in scores if cell in cells}) if cells != previous else None
+        )
+        previous = cells
+        if shares:
+            found[scope] = shares
+    return found
+
+
+def variance_shares(scores: Mapping[Cell, Mapping[int, float]]) -> VarianceShares | None:
+    """Return the variance decomposition of scored cells, or None for fewer than two rows, columns or seeds.
+
+    Cells may be missing. The fraction of an axis is the mean of its sums of squares before and after the other axis
+    (R. H. Lindeman, P. F. Merenda and R. Z. Gold, 1980); without gaps, both are equal. Only seeds that all cells have
+    are used.
+
+    Args:
+        scores: Scores by cell and seed.
+    """
+    sides = [sorted({cell[side] for cell in scores}) for side in (0, 1)]
+    seeds = sorted(set.intersection(*map(set, scores.values()))) if scores else []
+    if min(*map(len, sides), len(seeds)) < 2:
+        return None
+    values = np.array([[by_seed[seed] for seed in seeds] for by_seed in scores.values()])
+    rows, columns = (
+        np.array([[float(cell[side] == value) for value in sides[side]] for cell in scores]) for side in (0, 1)
+    )
+    means, mean = values.mean(axis=1), values.mean()
+    total = float(((values - mean) ** 2).sum())
     if total == 0:
         return None
-    count = len(seeds)
-    parts = (
-        ((row_means - mean) ** 2).sum() * cell_means.shape[1] * count,
-        ((column_means - mean) ** 2).sum() * cell_means.shape[0] * count,
-        ((cell_means - row_means[:, None] - column_means[None, :] + mean) ** 2).sum() * count,
-        ((values - cell_means[..., None]) ** 2).sum(),
+
+    def explained(design: NDArray[np.float64]) -> float:
+        fitted = design @ np.linalg.lstsq(design, means, rcond=None)[0]
+        return len(seeds) * float(((fitted - mean) ** 2).sum()) / total
+
+    of_rows, of_columns, of_both = explained(rows), explained(columns), explained(np.hstack([rows, columns]))
+    of_cells = len(seeds) * float(((means - mean) ** 2).sum()) / total
+    return VarianceShares(
+        cells=len(scores),
+        rows=(of_rows + of_both - of_columns) / 2,
+        columns=(of_columns + of_both - of_rows) / 2,
+        interaction=max(0.0, of_cells - of_both),
+        seeds=1 - of_cells,
     )
-    return VarianceParts(*(float(part / total) for part in parts))

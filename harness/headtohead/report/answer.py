@@ -18,6 +18,7 @@ from headtohead.analysis.study import (
 )
 from headtohead.report.cells import show_level
 from headtohead.report.shapley import path_answer
+from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME
 from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.states import RESULTS
@@ -43,6 +44,8 @@ def answer(analysis: Analysis) -> str:
     if analysis.path:
         text = ("on the finished seeds, " if _partial(analysis) else "") + path_answer(analysis.path)
         return text[0].upper() + text[1:]
+    if grid := two_way_answer(analysis):
+        return ("On the finished seeds: " if _partial(analysis) else "") + grid
     judged = [contrast for contrast in contrasts if contrast.paired is not None or contrast.verdict == SAME]
     named = _named(judged)
     clauses = [_clause(analysis, contrast) for contrast in named]
@@ -287,11 +290,13 @@ def _separate_scores(analysis: Analysis) -> str:
 def short_answer(analysis: Analysis) -> tuple[str, ...]:
     """Return the lines of the answer for a terminal: one line per axis, without intervals.
 
-    An experiment without factor contrasts has the answer of its report.
+    An experiment without factor contrasts, or with a two-way table, has the answer of its report.
     """
     contrasts = main_contrasts(analysis)
-    if any(contrast.kind != "factor" for contrast in contrasts) or all(
-        contrast.paired is None for contrast in contrasts
+    if (
+        two_way_answer(analysis)
+        or any(contrast.kind != "factor" for contrast in contrasts)
+        or all(contrast.paired is None for contrast in contrasts)
     ):
         return (answer(analysis),)
     by_axis: dict[str, list[str]] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
+from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
@@ -20,10 +21,11 @@ from headtohead.report.blocks import (
     TableCell,
     TableRow,
 )
-from headtohead.report.cells import paired_cell, verdict_cells, verdict_columns
+from headtohead.report.cells import blank, mean_cell, paired_cell, verdict_cells, verdict_columns
 from headtohead.statistics.paired_tests import Paired
+from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE
-from headtohead.storage.metrics import readable, show
+from headtohead.storage.metrics import readable, show, show_p
 
 COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
 """Metrics that depend on the tokenisation."""
@@ -31,13 +33,24 @@ COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
 MOST_NAMES = 5
 """Maximum number of choices that a clause names; the table contains all."""
 
+USEFUL = 0.1
+"""Half of the largest useful width of an interval, as a fraction of the total difference."""
+
+UNCERTAINTY = {False: "over seeds and permutations", True: "over seeds"}
+"""What the interval of a Shapley value includes, by whether all permutations are evaluated."""
+
+Part = ShapleyValue | ChoiceGroup
+"""A part of the total difference that an answer names."""
+
 
 def path_answer(path: PathAnalysis) -> str:
     """Return the total difference and the choices that cause it, as a sentence."""
-    detected = [value for value in path.values if value.contrast.detected]
+    detected = _detected(path)
+    grouped = {name for part in detected if isinstance(part, ChoiceGroup) for name in part.choices}
+    single = [value for value in path.values if not set(value.choices) <= grouped]
     parts = [_total(path), *_largest(path, detected)]
-    inconclusive = [value for value in path.values if value.inconclusive]
-    mixed = [value for value in path.values if value.mixed]
+    inconclusive = [value for value in single if value.inconclusive]
+    mixed = [value for value in single if value.mixed]
     unknown = [value for value in path.values if not value.known]
     if inconclusive and not detected and not unknown and not mixed:
         parts.append("no choice has a detected effect")
@@ -47,14 +60,20 @@ def path_answer(path: PathAnalysis) -> str:
         names = [value.name + _range(value) for value in mixed[:MOST_NAMES]]
         more = f" and {len(mixed) - MOST_NAMES} more" if len(mixed) > MOST_NAMES else ""
         parts.append(f"inconclusive on average: {' and '.join(names)}{more}")
-    unchanged = [
-        value for value in path.values if value.equal_by_construction or (_identical(value) and not value.mixed)
-    ]
+    unchanged = [value for value in single if value.equal_by_construction or (_identical(value) and not value.mixed)]
     if unchanged:
         parts.append(f"{_names(unchanged)} changed no score")
     if unknown:
         parts.append(f"not tested: {_names(unknown)} ({unknown[0].contrast.reason})")
     return "; ".join(parts) + "."
+
+
+def _detected(path: PathAnalysis) -> list[Part]:
+    """Return the detected groups and the detected choices outside of them, largest first."""
+    groups = [group for group in path.groups if group.detected]
+    grouped = {name for group in groups for name in group.choices}
+    values = [value for value in path.values if value.contrast.detected and not set(value.choices) <= grouped]
+    return sorted([*groups, *values], key=lambda part: -abs(part.sampled.mean) if part.sampled else 0.0)
 
 
 def _total(path: PathAnalysis) -> str:
@@ -72,27 +91,53 @@ def _total(path: PathAnalysis) -> str:
     return f"from {start} to {end} {metric} changes by {_amount(total, path.total.metric)}{_single_seed(total)}"
 
 
-def _largest(path: PathAnalysis, detected: list[ShapleyValue]) -> list[str]:
-    """Return a clause on the largest detected value, and a clause on the other detected values."""
+def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
+    """Return a clause on the largest detected part, and a clause on the other detected parts."""
     if not detected:
         return _largest_untested(path)
-    total = path.total.paired
-    same_sign = [value for value in detected if total and value.mean * total.mean > 0]
+    total, metric = path.total.paired, path.total.metric
+    same_sign = [part for part in detected if total and part.sampled and part.sampled.mean * total.mean > 0]
     first = (same_sign or detected)[0]
-    metric = path.total.metric
+    plural = isinstance(first, ChoiceGroup)
     if same_sign and path.total.detected:
         part = "most" if path.is_most(first) else "the largest part"
-        verb = f"accounts for {part} of it"
+        verb = f"{'account' if plural else 'accounts'} for {part} of it"
+    elif plural:
+        verb = "have the largest joint effect"
     else:
         verb = "has the largest Shapley value"
-    clause = f"{_with_values(first)} {verb}, {_value_amount(first)}{_range(first)}"
-    others = [value for value in detected if value is not first]
+    clause = f"{_described(path, first)} {verb}, {_part_amount(first, metric)}{_detail(first, metric)}"
+    others = [part for part in detected if part is not first]
     if not others:
         return [clause]
-    listed = ", ".join(f"{value.name} {_value_amount(value)}" for value in others[:MOST_NAMES])
+    listed = ", ".join(f"{part.name} {_part_amount(part, metric)}" for part in others[:MOST_NAMES])
     more = others[MOST_NAMES:]
-    rest = f" and {len(more)} more of at most {show(abs(more[0].mean), metric)} each" if more else ""
+    size = max((abs(part.sampled.mean) for part in more if part.sampled), default=0.0)
+    rest = f" and {len(more)} more of at most {show(size, metric)} each" if more else ""
     return [clause, f"also detected: {listed}{rest}"]
+
+
+def _described(path: PathAnalysis, part: Part) -> str:
+    """Return the choices of a part with their values at both ends."""
+    if isinstance(part, ShapleyValue):
+        return _with_values(part)
+    by_choices = {value.choices: value for value in path.values}
+    named = [by_choices.get((name,)) for name in part.choices]
+    texts = [_with_values(value) if value else name for value, name in zip(named, part.choices, strict=True)]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]]) + ", which work only together,"
+
+
+def _part_amount(part: Part, metric: str) -> str:
+    return _amount(part.sampled, metric) if part.sampled else "0"
+
+
+def _detail(part: Part, metric: str) -> str:
+    """Return the smallest and largest changes of a part in single permutations, if permutations differ."""
+    if isinstance(part, ShapleyValue):
+        return _range(part)
+    first, last = (" to ".join(show(end, metric, signed=True) for end in ends) for ends in (part.first, part.last))
+    others = "the first" if len(part.choices) == 2 else "all but the last"
+    return f", {others} of them {first} and the last {last} in single permutations"
 
 
 def _largest_untested(path: PathAnalysis) -> list[str]:
@@ -101,7 +146,10 @@ def _largest_untested(path: PathAnalysis) -> list[str]:
         return []
     if path.total.paired.kind == "single":
         largest = known[0]
-        return [f"{largest.name} has the largest Shapley value, {_value_amount(largest)}; a single seed allows no test"]
+        return [
+            f"{largest.name} has the largest Shapley value, {_part_amount(largest, path.total.metric)}; "
+            "a single seed allows no test"
+        ]
     return []
 
 
@@ -109,18 +157,13 @@ def _with_values(value: ShapleyValue) -> str:
     return f"{value.name} ({value.before} → {value.after})"
 
 
-def _value_amount(value: ShapleyValue) -> str:
-    paired = value.contrast.paired
-    return _amount(paired, value.contrast.metric) if paired else "0"
-
-
-def _amount(paired: Paired, metric: str) -> str:
-    size = show(paired.mean, metric, signed=True)
-    if paired.kind == "constant":
+def _amount(difference: Paired | SampledDifference, metric: str) -> str:
+    size = show(difference.mean, metric, signed=True)
+    if difference.kind == "constant":
         return f"{size} in every seed"
-    if not math.isfinite(paired.low):
+    if not math.isfinite(difference.low):
         return size
-    low, high = (show(end, metric, signed=True) for end in (paired.low, paired.high))
+    low, high = (show(end, metric, signed=True) for end in (difference.low, difference.high))
     return f"{size} (95 % interval {low} to {high})"
 
 
@@ -145,7 +188,7 @@ def _names(values: list[ShapleyValue]) -> str:
 
 
 def _identical(value: ShapleyValue) -> bool:
-    return value.contrast.paired is not None and value.contrast.paired.kind == "identical"
+    return value.sampled is not None and value.sampled.kind == "identical"
 
 
 def path_blocks(analysis: Analysis, figures: Sequence[str] = ()) -> list[Block]:
@@ -158,20 +201,22 @@ def path_blocks(analysis: Analysis, figures: Sequence[str] = ()) -> list[Block]:
         Heading(2, "Choice by choice", "path", "Choice by choice"),
         Paragraph(
             f"The change of {readable(path.total.metric)} that each choice causes between {start} and {end}, averaged "
-            "over the evaluated permutations, with its 95 % interval over seeds. Alone: the change when only this "
-            "choice is applied to the start. Last: the change when this choice is applied after all others. These two "
-            "columns are described, not tested.",
+            f"over the evaluated permutations, with its 95 % interval {UNCERTAINTY[path.complete]}. Alone: the change "
+            "when only this choice is applied to the start. Last: the change when this choice is applied after all "
+            "others. These two columns are described over seeds, not tested.",
             "note",
         ),
         choice_table(path),
     ]
     if inconclusive := inconclusive_choices(path):
         blocks.append(Paragraph(inconclusive))
+    if together := joint_effects(path):
+        blocks.append(BulletList(tuple(together)))
     blocks.append(BulletList((*permutation_facts(analysis, path), *inseparable_choices(path))))
     if "contrasts" in figures:
         caption = (
-            "Every point is a seed, averaged over the evaluated permutations; the bar is the 95 % interval of the "
-            "mean. Grey: no detected effect."
+            "Every point is a seed, averaged over the evaluated permutations; the bar is the 95 % interval over these "
+            "seeds, for these permutations. Grey: no detected effect."
         )
         blocks.append(NamedFigure("contrasts", "Shapley values, a point per seed", caption))
     return blocks
@@ -182,7 +227,7 @@ def waterfall(path: PathAnalysis) -> NamedFigure:
     start, end = path.names
     caption = (
         f"From the score of {start} to that of {end}: the Shapley values of the choices, largest first. Black lines "
-        "are 95 % intervals over seeds. Thin strokes are the changes in single permutations, "
+        f"are 95 % intervals {UNCERTAINTY[path.complete]}. Thin strokes are the changes in single permutations, "
         f"{path.num_permutations} of {path.possible:,}. Grey: no detected effect."
     )
     return NamedFigure("waterfall", "the total difference, choice by choice", caption)
@@ -190,10 +235,11 @@ def waterfall(path: PathAnalysis) -> NamedFigure:
 
 def choice_table(path: PathAnalysis) -> DataTable:
     """Return the table of choices, largest value first, with the remainder and the total difference."""
-    verdict, *tests = verdict_columns(path.family.tested, "choices")
+    verdict, p, *tests = verdict_columns(path.family.tested, "choices")
+    p = replace(p, tooltip=f"t-test {UNCERTAINTY[path.complete]}, Holm-adjusted over {path.family.tested} choices")
     permutations = (
-        "smallest and largest change among the evaluated permutations; below it the standard error of the Shapley "
-        "value as an estimate of the average over all permutations"
+        "smallest and largest change among the evaluated permutations; below it the standard error from sampling "
+        "permutations"
     )
     columns = (
         Column("choice", align="left"),
@@ -202,14 +248,48 @@ def choice_table(path: PathAnalysis) -> DataTable:
         Column("over\npermutations", tooltip=permutations),
         Column("alone"),
         Column("last"),
+        p,
         *tests,
     )
     metric = path.total.metric
-    rows = [_choice(value) for value in path.values]
+    rows = [*map(_choice, path.values), *(_group_row(group, metric) for group in path.groups)]
     if path.remainder and not math.isnan(path.remainder):
         rows.append(TableRow((TableCell("not tested"), TableCell(show(path.remainder, metric, signed=True)))))
     total = TableCell("total difference"), paired_cell(path.total.paired, metric), TableCell(path.total.verdict_text)
     return DataTable(columns, (*rows, TableRow(total, emphasised=True)))
+
+
+def _group_row(group: ChoiceGroup, metric: str) -> TableRow:
+    """Return the row of a group, with its joint effect; it is a sum of rows above and not tested."""
+    sampled = group.sampled
+    joint = mean_cell(show(sampled.mean, metric, signed=True), sampled.low, sampled.high, metric)
+    return TableRow((TableCell(group.name, (CellNote("together, sum of the rows above", "interval wrap"),)), joint))
+
+
+def joint_effects(path: PathAnalysis) -> list[str]:
+    """Return sentences on groups of choices and on pairs with an effect beyond the sum of their single effects."""
+    metric = path.total.metric
+    lines = []
+    for group in path.groups:
+        lines.append(
+            f"{group.name} work only together: their joint effect is {_amount(group.sampled, metric)}"
+            f"{_detail(group, metric)}."
+        )
+    count = math.comb(len(path.record.choices), 2)
+    lines += [
+        f"{effect.pair[0]} and {effect.pair[1]}: applied together they change {readable(metric)} by "
+        f"{show(effect.mean, metric, signed=True)} (95 % interval {show(effect.low, metric, signed=True)} to "
+        f"{show(effect.high, metric, signed=True)}) beyond the sum of their single effects, p {_p(effect.p)} "
+        f"(Bonferroni over {count} pairs)."
+        for effect in path.effects
+    ]
+    if not lines and count and len(path.by_seed) > 1 and len(path.known) == len(path.values):
+        lines.append("No pair of choices has a detected effect beyond the sum of their single effects.")
+    return lines
+
+
+def _p(p: float) -> str:
+    return show_p(p) if p < 0.0005 else f"= {show_p(p)}"
 
 
 def inconclusive_choices(path: PathAnalysis) -> str | None:
@@ -231,7 +311,7 @@ def inseparable_choices(path: PathAnalysis) -> list[str]:
 
 
 def _choice(value: ShapleyValue) -> TableRow:
-    contrast, metric = value.contrast, value.contrast.metric
+    contrast, metric, sampled = value.contrast, value.contrast.metric, value.sampled
     spread = [show(end, metric, signed=True) for end in contrast.spread or ()]
     verdict, *tests = verdict_cells(contrast)
     return TableRow(
@@ -239,9 +319,9 @@ def _choice(value: ShapleyValue) -> TableRow:
             TableCell(value.name, (CellNote(f"{value.before} → {value.after}", "interval wrap"),)),
             TableCell("0", tooltip=contrast.reason or "")
             if value.equal_by_construction
-            else paired_cell(contrast.paired, metric, contrast.reason),
+            else _value_cell(sampled, metric, contrast.reason),
             verdict,
-            TableCell(" to ".join(spread) or "–", (CellNote(f"± {show(value.permutation_error, metric)}"),)),
+            TableCell(" to ".join(spread) or "–", (CellNote(f"± {show(_sampling_error(sampled), metric)}"),)),
             paired_cell(value.alone.paired, metric, value.alone.reason),
             paired_cell(value.without.paired, metric, value.without.reason),
             *tests,
@@ -249,9 +329,20 @@ def _choice(value: ShapleyValue) -> TableRow:
     )
 
 
+def _value_cell(sampled: SampledDifference | None, metric: str, reason: str | None) -> TableCell:
+    if sampled is None:
+        return blank(reason or "")
+    return mean_cell(show(sampled.mean, metric, signed=True), sampled.low, sampled.high, metric)
+
+
+def _sampling_error(sampled: SampledDifference | None) -> float:
+    """Return the standard error of a value from sampling permutations."""
+    return math.sqrt(max(0.0, sampled.sampling_variance)) if sampled else math.nan
+
+
 def _permutations(path: PathAnalysis) -> list[str]:
     evaluated, possible = path.num_permutations, path.possible
-    if evaluated == possible:
+    if path.complete:
         return [
             f"All {possible} permutations of the {len(path.record.choices)} choices were evaluated: "
             "the Shapley values of these runs are exact."
@@ -259,10 +350,33 @@ def _permutations(path: PathAnalysis) -> list[str]:
     return [
         f"{evaluated} of {possible:,} permutations were evaluated, sampled at random (seed "
         f"{path.record.orders.seed}), each with its reverse if both are compatible. A Shapley value is the average "
-        "over these permutations. The range is over the evaluated permutations, and ± is the standard error of the "
-        "average as an estimate of that over all permutations. The interval is over seeds and does not include the "
-        "error from sampling permutations."
+        "over these permutations. The range is over the evaluated permutations, and ± is the standard error from "
+        "sampling permutations. The interval and the verdict include seeds and permutations.",
+        *_more_permutations(path),
     ]
+
+
+def _more_permutations(path: PathAnalysis) -> list[str]:
+    """Return how many permutations wide intervals need, or that the evaluated permutations suffice."""
+    total, metric = path.total.paired, path.total.metric
+    if total is None or not abs(total.mean) > 0 or total.n < 2:
+        return []
+    width = USEFUL * abs(total.mean)
+    grouped = {name for group in path.groups for name in group.choices}
+    parts: list[Part] = [*path.groups, *(value for value in path.known if not set(value.choices) <= grouped)]
+    parts += [value for value in path.known if set(value.choices) <= grouped]
+    wide = [part for part in parts if part.sampled and (part.sampled.high - part.sampled.low) / 2 > width]
+    target = f"± {show(width, metric)} ({100 * USEFUL:.0f} % of the total difference)"
+    if not wide:
+        return [f"All intervals are at most {target} wide; more permutations are not needed for this width."]
+    needed = {part.name: path.permutations_needed(part.sampled, width) for part in wide if part.sampled}
+    lines = []
+    if counts := {name: count for name, count in needed.items() if count is not None}:
+        listed = ", ".join(f"about {count:,} for {name}" for name, count in counts.items())
+        lines.append(f"Permutations that intervals of at most {target} need: {listed}; {path.num_permutations} here.")
+    if seeds := [name for name, count in needed.items() if count is None]:
+        lines.append(f"Intervals of at most {target} need more seeds for {', '.join(seeds)}.")
+    return lines
 
 
 def _coalitions(analysis: Analysis, path: PathAnalysis) -> str:

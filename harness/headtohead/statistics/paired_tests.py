@@ -111,7 +111,10 @@ class Paired:
 
 
 class Difference(Protocol):
-    """A difference with a t-test: `Paired`, or `headtohead.statistics.unpaired.Unpaired`."""
+    """A difference with a t-test.
+
+    `Paired`, `headtohead.statistics.unpaired.Unpaired` or `headtohead.statistics.shapley.SampledDifference`.
+    """
 
     @property
     def kind(self) -> Kind: ...
@@ -304,6 +307,25 @@ def equivalence_p(result: Difference, margin: float) -> float:
     above = float(stdtr(result.degrees, -(result.mean + margin) / result.error))
     below = float(stdtr(result.degrees, (result.mean - margin) / result.error))
     return max(above, below)
+
+
+def one_sided_p(differences: ArrayLike, threshold: float, scale: float) -> Floats:
+    """Return the p of one-sided t-tests that mean differences exceed ``threshold``.
+
+    If all seeds differ by the same amount, the t-test is undefined and the sign-flip p replaces it.
+
+    Args:
+        differences: ``[..., seed]``, at least two seeds.
+        threshold: The tested mean.
+        scale: Largest absolute score, for recognising rounding errors.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    n = d.shape[-1]
+    excess = rounded(d.mean(axis=-1) - threshold, scale)
+    varied = np.ptp(d, axis=-1) > ROUNDING * scale
+    error = np.where(varied, d.std(axis=-1, ddof=1), 1.0) / math.sqrt(n)
+    p: Floats = np.where(varied, stdtr(n - 1, -excess / error), np.where(excess > 0, 0.5**n, 1.0))
+    return p
 
 
 def interval(result: Difference, confidence: float) -> Interval:

@@ -28,7 +28,7 @@ class MeanEstimate:
 
 @dataclass(frozen=True)
 class CrossedEstimate:
-    """A mean over ``seeds`` and ``sentences``.
+    """A mean over ``seeds`` and ``sentences``, or over seeds and other samples, such as permutations.
 
     ``seed_variance`` is the variance over seeds of a score on these sentences, ``sentence_variance`` the variance
     over samples of this number of sentences of the mean over all seeds. The latter is unbiased and can be negative.
@@ -49,6 +49,24 @@ class CrossedEstimate:
         seed, sentence = (float(stdtrit(n - 1, (1 + confidence) / 2)) for n in (self.seeds, self.sentences))
         half = math.sqrt(seed**2 * self.seed_variance / self.seeds + sentence**2 * max(0.0, self.sentence_variance))
         return Interval(confidence, self.mean - half, self.mean + half)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return math.sqrt(self.seed_variance / self.seeds + max(0.0, self.sentence_variance))
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom with which the t-interval of `error` equals the 95 % interval; NaN without variance."""
+        if not self.error > 0:
+            return math.nan
+        quantile = (self.interval().high - self.mean) / self.error
+        low, high = 0.0, math.log(1e9)  # the quantile decreases with the degrees of freedom, at least 1
+        for _ in range(60):
+            middle = (low + high) / 2
+            too_few = float(stdtrit(math.exp(middle), (1 + CONFIDENCE) / 2)) > quantile
+            low, high = (middle, high) if too_few else (low, middle)
+        return math.exp((low + high) / 2)
 
 
 def crossed(values: ArrayLike) -> CrossedEstimate:

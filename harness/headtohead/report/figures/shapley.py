@@ -97,10 +97,10 @@ def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
         )
         text = f"{bar.name}, permutation {number}: {show(permutation_change, metric, signed=True)}"
         style.tip(figure, dot, text)
-    paired = value.contrast.paired
-    if paired is not None and math.isfinite(paired.low):
+    sampled = value.sampled
+    if sampled is not None and math.isfinite(sampled.low):
         axes.plot(
-            [bar.start + paired.low, bar.start + paired.high],
+            [bar.start + sampled.low, bar.start + sampled.high],
             [row, row],
             color=style.INK,
             linewidth=1.6,

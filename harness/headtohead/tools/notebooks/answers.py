@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from headtohead.analysis.contrasts import distinct, factor_differences, score_mismatch, settings_p, spread
-from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
+from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
+from headtohead.statistics.shapley import SampledDifference
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show
 from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Experiment, label
@@ -37,7 +38,8 @@ class ComparisonLine:
     Attributes:
         description: The comparison, in words.
         metric: The compared metric.
-        change: The difference paired by seed; None if there is none, for the given ``reason``.
+        change: The difference paired by seed, for a choice of a path over seeds and permutations; None if there is
+            none, for the given ``reason``.
         reason: Why there is no difference.
         range: Smallest and largest difference among the settings averaged over, if any of them
             differs significantly (paired t-test, Holm over the settings).
@@ -46,7 +48,7 @@ class ComparisonLine:
 
     description: str
     metric: str
-    change: Paired | None = None
+    change: Paired | SampledDifference | None = None
     reason: str = ""
     range: tuple[float, float] | None = None
     ratio: float = 1.0
@@ -196,25 +198,35 @@ def _path_answer(path: PathAnalysis) -> Answer:
     return Answer("; ".join(parts) + ".", lines)
 
 
+def _group_line(group: ChoiceGroup, metric: str) -> ComparisonLine:
+    names = [label("fields", name) for name in group.choices]
+    description = f"{', '.join(names[:-1])} and {names[-1]}, which work only together"
+    return ComparisonLine(description, metric, group.sampled)
+
+
 def _share_line(share: ShapleyValue) -> ComparisonLine:
     description = " with ".join(label("fields", name) for name in share.choices)
     reason = "changes no result" if share.equal_by_construction else share.contrast.reason or ""
     ends = share.contrast.spread if share.contrast.settings_differ else None
-    return ComparisonLine(description, share.contrast.metric, share.contrast.paired, reason, ends)
+    return ComparisonLine(description, share.contrast.metric, share.sampled, reason, ends)
 
 
 def _largest_shares(path: PathAnalysis, lines: Sequence[ComparisonLine], whole: float) -> Iterator[str]:
     """Yield the choice with the largest share of the difference, then the choices with the next shares."""
-    significant = [
-        (share, line)
-        for share, line in zip(path.known, lines, strict=True)
-        if line.is_significant and share.mean * whole > 0
+    grouped = {name for group in path.groups for name in group.choices}
+    parts: list[tuple[ChoiceGroup | ShapleyValue, ComparisonLine]] = [
+        (group, _group_line(group, path.total.metric)) for group in path.groups
     ]
+    parts += [(share, line) for share, line in zip(path.known, lines, strict=True) if not set(share.choices) <= grouped]
+    significant = [
+        (part, line) for part, line in parts if line.is_significant and line.change and line.change.mean * whole > 0
+    ]
+    significant.sort(key=lambda entry: -abs(entry[1].change.mean) if entry[1].change else 0.0)
     if not significant:
         yield "no single choice has a significant share"
         return
-    (share, first), *rest = significant
-    part = "most of it" if path.is_most(share) else "the largest part"
+    (largest, first), *rest = significant
+    part = "most of it" if path.is_most(largest) else "the largest part"
     yield f"{part} is due to {first.description}, {first.number}"
     if rest:
         others = [f"{line.description} {line.number}" for _, line in rest[: MAX_SHARES - 1]]

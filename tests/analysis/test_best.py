@@ -1,0 +1,62 @@
+"""Comparisons with the best, against loops over scipy's tests."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headtohead.statistics.best import compare_with_best
+
+
+@pytest.fixture
+def scores() -> np.ndarray:
+    means = np.array([0.9, 0.89, 0.85, 0.3])
+    return means[:, None] + np.random.default_rng(1).normal(0, 0.01, (4, 6))
+
+
+def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_number(scores: np.ndarray) -> None:
+    for own, found in enumerate(compare_with_best(scores)):
+        others = [row for index, row in enumerate(scores) if index != own]
+        p = min(stats.ttest_rel(row, scores[own], alternative="greater").pvalue for row in others)
+        assert found.worse_p == pytest.approx(min(1.0, 3 * p))
+        assert math.isnan(found.equivalence_p)
+    assert [found.is_worse for found in compare_with_best(scores)] == [False, False, True, True]
+
+
+def test_equivalence_p_is_that_of_two_one_sided_tests_against_the_best_mean_adjusted_by_holm(
+    scores: np.ndarray,
+) -> None:
+    margin = 0.05
+    found = compare_with_best(scores, margin=margin)
+    p_values = []
+    for row in scores[1:]:
+        above = stats.ttest_1samp(row - scores[0], -margin, alternative="greater").pvalue
+        below = stats.ttest_1samp(row - scores[0], margin, alternative="less").pvalue
+        p_values.append(max(above, below))
+    running, adjusted = 0.0, {}
+    for rank, index in enumerate(np.argsort(p_values)):
+        running = max(running, min(1.0, (3 - rank) * p_values[index]))
+        adjusted[int(index) + 1] = running
+    assert [row.equivalence_p for row in found] == pytest.approx([0.0, *(adjusted[index] for index in (1, 2, 3))])
+    assert [row.is_equivalent for row in found] == [True, True, False, False]
+
+
+def test_for_losses_the_lowest_is_the_best(scores: np.ndarray) -> None:
+    higher = compare_with_best(scores, margin=0.05)
+    lower = compare_with_best(1 - scores, margin=0.05, higher_is_better=False)
+    for left, right in zip(higher, lower, strict=True):
+        assert (left.worse_p, left.equivalence_p) == pytest.approx((right.worse_p, right.equivalence_p))
+
+
+def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None:
+    found = compare_with_best([[1.0] * 6, [0.5] * 6], margin=0.6)
+    assert [row.worse_p for row in found] == [1.0, 0.5**6]
+    assert found[1].equivalence_p == 0.5**6
+
+
+def test_a_comparison_needs_two_variants_and_two_seeds() -> None:
+    with pytest.raises(ValueError, match="needs two variants and two seeds, got 2 and 1"):
+        compare_with_best([[1.0], [0.5]])

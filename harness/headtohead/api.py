@@ -209,8 +209,7 @@ def run(
     written = None
     if set(outcome.states) <= states.RESULTS or allow_partial:
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        for line in written.short_answer:
-            log(line)
+        log(written.answer)
         log(f"report: {written.html}")
     log_end(planned, target, outcome)
     _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)

@@ -16,7 +16,6 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import write_text
-from headtohead.report.answer import short_answer
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
 from headtohead.report.content import ReportContent
@@ -55,7 +54,6 @@ class ReportPaths(os.PathLike[str]):
     markdown: Path
     csv: Path
     answer: str
-    short_answer: tuple[str, ...]
 
     def __fspath__(self) -> str:
         return str(self.html)
@@ -97,14 +95,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(content)
     blocks = report_blocks(content, tuple(figures))
-    paths = ReportPaths(
-        folder,
-        folder / "index.html",
-        folder / "report.md",
-        folder / "results.csv",
-        content.answer,
-        short_answer(content.analysis),
-    )
+    paths = ReportPaths(folder, folder / "index.html", folder / "report.md", folder / "results.csv", content.answer)
     with _writing_to(folder):
         for old in (folder / "figures").glob("*.svg"):
             if old.stem not in figures:

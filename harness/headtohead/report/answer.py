@@ -95,7 +95,7 @@ def sides(analysis: Analysis, contrast: Contrast) -> Sides:
         return Sides(axis, label(variant.axes[axis]), label(baseline.axes.get(axis)))
     if 1 < len(changed) < len(baseline.axes):
         names = (Sides(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
-        return Sides("", " and ".join(names), "the baseline")
+        return Sides("", " + ".join(names), "the baseline")
     return Sides("", variant.title, baseline.title)
 
 

@@ -13,6 +13,7 @@ from headtohead.report.facts import provenance_differences
 from headtohead.report.published import published_blocks, published_summary
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
+from headtohead.report.setup import setup_blocks, setup_line
 from headtohead.report.shapley import path_blocks, waterfall
 from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
@@ -36,8 +37,9 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *path_blocks(analysis, figures),
         *two_way_blocks(analysis),
         *published_blocks(analysis),
+        *(factor_blocks(content, figures) if content.answers_factors else ()),
         *variant_blocks(content, figures),
-        *factor_blocks(content, figures),
+        *(() if content.answers_factors else factor_blocks(content, figures)),
         *uncertainty_blocks(analysis),
         *unpadded_blocks(content),
         *_figure_sections(content, figures),
@@ -46,6 +48,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *pitfall_blocks(content),
         *tuning_blocks(analysis),
         *run_blocks(content),
+        *setup_blocks(analysis),
         *data_blocks(content),
         *statistics_blocks(content),
         *reproduction_blocks(content),
@@ -53,12 +56,12 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
 
 
 def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return question, answer, main figure and facts."""
+    """Return question, answer, set-up, main figure and facts."""
     record = content.record
     blocks: list[Block] = [Heading(1, record.question)]
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
-    blocks.append(Paragraph(content.answer, "answer"))
+    blocks += [Paragraph(content.answer, "answer"), Paragraph(setup_line(content.analysis), "note")]
     if content.analysis.path and "waterfall" in figures:
         blocks.append(waterfall(content.analysis.path))
     elif "contrasts" in figures:

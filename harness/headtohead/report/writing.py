@@ -16,6 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import write_text
+from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
 from headtohead.report.content import ReportContent
@@ -103,6 +104,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
         write_text(paths.csv, _table(content.analysis))
+        write_text(folder / "answer.json", answer_file(content))
         write_text(paths.markdown, markdown_page(blocks))
         write_text(paths.html, page(content, blocks, figures))
     return paths

@@ -137,7 +137,7 @@ def _sentence_of(analysis: Analysis, contrast: Contrast) -> Callable[[Analysis, 
 def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
     """Return the scores of both sides of the largest effects, and the other effects by direction."""
     metric = readable(contrasts[0].metric)
-    clauses = []
+    clauses: list[str] = []
     for contrast in contrasts[:MOST_EFFECTS]:
         subject = "it" if clauses else metric
         clauses.append(f"{sides(analysis, contrast).instead()}, {subject} {_change(analysis, contrast)}")
@@ -188,7 +188,7 @@ def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
 
 def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
     """Return the effects that depend on another axis, by value of that axis."""
-    clauses = []
+    clauses: list[str] = []
     for contrast in contrasts:
         separate = separate_effects(analysis, contrast)
         assert separate is not None

@@ -29,9 +29,7 @@ def answer_file(content: ReportContent) -> str:
         "margin": None if margin is None else margin.value,
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: _finite(analysis.summaries[slug].mean) for slug in analysis.ranked},
-        "contrasts": [
-            _contrast(name, contrast) for name, family in families.items() for contrast in family.contrasts
-        ],
+        "contrasts": [_contrast(name, contrast) for name, family in families.items() for contrast in family.contrasts],
     }
     return json_text(answer, indent=2) + "\n"
 

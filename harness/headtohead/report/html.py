@@ -149,8 +149,14 @@ class _Renderer:
 
     def figure(self, figure: NamedFigure) -> Markup:
         caption = Markup("<figcaption>{}</figcaption>").format(figure.caption) if figure.caption else Markup()
-        look = _attributes(style="background: white; max-width: 960px; margin: 0" if self.inline else "")
-        return Markup("<figure{}>{}{}</figure>").format(look, self.svg(figure.name), caption)
+        if self.inline:
+            style = "background: white; max-width: 960px; margin: 0"
+            return Markup('<figure style="{}">{}{}</figure>').format(style, self.svg(figure.name), caption)
+        narrow = f"{figure.name}-narrow"
+        plot = Markup('<div class="plot{}">{}</div>').format(" wide" * (narrow in self.figures), self.svg(figure.name))
+        if narrow in self.figures:
+            plot += Markup('<div class="narrow">{}</div>').format(self.svg(narrow))
+        return Markup("<figure>{}{}</figure>").format(plot, caption)
 
     def svg(self, name: str) -> Markup:
         return Markup(themed(self.figures[name]))
@@ -159,7 +165,7 @@ class _Renderer:
         return Markup(
             '<div class="controls" id="choose" hidden></div>\n'
             '<noscript><p class="note">{}</p></noscript>\n'
-            '<div class="panels" id="panels">{}</div>\n'
+            '<div class="panels" id="panels"><div class="plot natural">{}</div></div>\n'
             '<script type="application/json" id="maps">{}</script>'
         ).format(block.figure.caption, self.svg(block.figure.name), _json(block.data))
 

@@ -24,10 +24,11 @@ def setup_line(analysis: Analysis) -> str:
     depth = f"{_values(fields['model.encoder_layers'])} + {_values(fields['model.decoder_layers'])} layers"
     batch = fields["train.batch_size"]
     size = f"{_values(fields['train.batch_tokens'])} tokens" if batch == [None] else f"{_values(batch)} pairs"
+    inner = _values([variant.d_ff for variant in analysis.frames.by_slug.values()])
     parts = [
         ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {pairs:,} training pairs" if pairs else ""),
         f"width {_values(fields['model.d_model'])}, {_values(fields['model.heads'])} heads, {depth}, feed-forward "
-        f"{_values([variant.d_ff for variant in analysis.frames.by_slug.values()])}, {_parameters(analysis)} parameters",
+        f"{inner}, {_parameters(analysis)} parameters",
         f"{_values(_steps(analysis))} steps of {size}",
         f"learning rate {learning_rate(analysis)}, schedule {_values(fields['train.schedule'])}",
         _seeds(analysis),

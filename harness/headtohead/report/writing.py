@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -44,6 +45,12 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "cost": cost_figure,
     "heads": heads_figure,
 }
+
+NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
+    "contrasts": partial(forest_figure, narrow=True),
+    "scores": partial(strip_figure, narrow=True),
+}
+"""Figures that pages on phones show instead; other figures scroll."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         write_text(paths.csv, _table(content.analysis))
         write_text(folder / "answer.json", answer_file(content))
         write_text(paths.markdown, markdown_page(blocks))
-        write_text(paths.html, page(content, blocks, figures))
+        write_text(paths.html, page(content, blocks, figures | draw_narrow(content, figures)))
     return paths
 
 
@@ -150,3 +157,9 @@ def draw(content: ReportContent) -> dict[str, str]:
     if content.gallery is not None:
         figures["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
     return figures
+
+
+def draw_narrow(content: ReportContent, names: Iterable[str]) -> dict[str, str]:
+    """Return the figures for phones of those that have one, as SVG by name with the suffix ``-narrow``."""
+    drawn = {f"{name}-narrow": NARROW_FIGURES[name](content.analysis) for name in names if name in NARROW_FIGURES}
+    return {name: style.to_svg(figure, salt=name) for name, figure in drawn.items() if figure is not None}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.study import analyse, main_contrasts, separate_effects
-from headtohead.report.answer import MOST_NAMES, answer, sides
+from headtohead.report.answer import answer, sides
 from headtohead.report.facts import facts
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
@@ -152,7 +152,7 @@ def test_a_factor_with_a_better_variant_shows_no_difference_on_average(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
     assert (
         "No difference on average could be shown between split-heads and qk-norm, but single settings range from "
-        "−0.024 to +0.024, and 1 setting is better or worse than the baseline."
+        "−0.024 to +0.024 exact match, and 1 setting is better or worse than the baseline."
     ) in text
 
 
@@ -252,12 +252,10 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
     text = answered(study(axes=axes, score=score, interactions=True))
     first = text.split("; ")[0]
-    opening = (
-        "The effect of independent-heads instead of split-heads depends on model.heads (p < 0.001): exact match +0.0"
-    )
+    opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with 2 "
     assert first.startswith(opening)
-    assert ") with 2, +0.0" in first
-    assert first.endswith(") with 4")
+    assert re.search(r"\) and \+0\.040 with 4 \(0\.040 to 0\.040\)\.$", first)
+    assert "the effect of model.heads" not in text
     assert "rises" not in text
     assert "depends on" not in answered(
         study(name="same", axes=axes, score=lambda a, s: score(a | {"model.heads": 2}, s), interactions=True)
@@ -325,7 +323,7 @@ def contradictions(analysis, text):
     if late != ("margin set after results existed" in text):
         found.append("late margin")
     dependent = [contrast for contrast in contrasts if contrast.paired and separate_effects(analysis, contrast)]
-    if text.count("The effect of") + text.count("; the effect of") != min(len(dependent), MOST_NAMES):
+    if ("he effect of " in text) != bool(dependent):
         found.append("interactions")
     unranked = any(contrast.paired is None for contrast in contrasts)
     if unranked != ("ot ranked" in text or "No a" in text):

@@ -24,7 +24,7 @@ from headtohead.analysis.study import (
 )
 from headtohead.report.shapley import path_answer
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
-from headtohead.storage.metrics import higher_is_better, label, readable, show, show_p
+from headtohead.storage.metrics import higher_is_better, label, readable, show
 from headtohead.storage.states import RESULTS
 
 MOST_EFFECTS = 3
@@ -187,19 +187,19 @@ def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
 
 
 def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
-    """Return the effects that depend on another axis, by value of that axis."""
-    clauses: list[str] = []
-    for contrast in contrasts:
-        separate = separate_effects(analysis, contrast)
-        assert separate is not None
-        clauses.append(f"{_effect_of(analysis, contrast)} {_separate(separate, contrast.metric)}")
+    """Return the effects that depend on another axis, by value of that axis; each interaction from one side only."""
+    found = [(contrast, effects) for contrast in contrasts if (effects := separate_effects(analysis, contrast))]
+    found.sort(key=lambda pair: -max(abs(effect.mean) for effect in pair[1].effects.values()))
+    kept: dict[tuple[str | None, str, str], list[str]] = {}
+    for contrast, separate in found:
+        if (separate.other_axis, contrast.axis, contrast.within) not in kept:
+            key = (contrast.axis, separate.other_axis, contrast.within)
+            change = sides(analysis, contrast).instead().removeprefix("with ")
+            kept.setdefault(key, []).append(f"the effect of {change} {_separate(separate, contrast.metric)}")
+    clauses = [clause for group in kept.values() for clause in group]
     more = len(clauses) - MOST_NAMES
     counted = [f"{_counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
     return "; ".join([*clauses[:MOST_NAMES], *counted]) + "."
-
-
-def _effect_of(analysis: Analysis, contrast: Contrast) -> str:
-    return f"the effect of {sides(analysis, contrast).instead().removeprefix('with ')}"
 
 
 def _separate(separate: SeparateEffects, metric: str) -> str:
@@ -208,16 +208,14 @@ def _separate(separate: SeparateEffects, metric: str) -> str:
     if len(effects) > MOST_NAMES:
         effects.sort(key=lambda effect: effect[1].mean)
         effects = [effects[0], effects[-1]]
-    texts = [
-        f"{show(effect.mean, metric, signed=True)} (95 % interval {show(effect.low, metric)} to "
-        f"{show(effect.high, metric)}) with {value}"
-        for value, effect in effects
-    ]
-    p = show_p(separate.holm_p)
-    return (
-        f"depends on {separate.other_axis} (p {p if p.startswith('<') else f'= {p}'}): {readable(metric)} "
-        f"{', '.join(texts)}"
-    )
+    texts = []
+    for value, effect in effects:
+        unit, interval = ("", "") if texts else (f" {readable(metric)}", "95 % interval ")
+        texts.append(
+            f"{show(effect.mean, metric, signed=True)}{unit} with {value} ({interval}{show(effect.low, metric)} to "
+            f"{show(effect.high, metric)})"
+        )
+    return f"depends on {separate.other_axis}: {_listed(texts, 'and')}"
 
 
 def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
@@ -232,7 +230,7 @@ def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
         settings = len(detected_settings(analysis, contrast))
         verb = "is" if settings == 1 else "are"
         found = f", and {_counted(settings, 'setting')} {verb} better or worse than the baseline" if settings else ""
-        texts.append(f"{average}, but single settings range from {_range(contrast)}{found}")
+        texts.append(f"{average}, but single settings range from {_range(contrast)} {readable(contrast.metric)}{found}")
     return "; ".join(texts) + "."
 
 

@@ -117,5 +117,5 @@ class ReportContent:
 
     def title(self, slug: str, *, coloured: bool = True) -> VariantTitle:
         """Return a variant's title, with its colour in the figures."""
-        colour = self.palette.colour(slug) if coloured else None
+        colour = self.palette.colour(slug) if coloured and self.palette.is_coloured else None
         return VariantTitle(self.analysis.frames.by_slug[slug].title, colour)

@@ -10,6 +10,7 @@ from headtohead.report.content import ReportContent
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
+from headtohead.report.figures.forest import drawn_contrasts, magnified_range
 from headtohead.report.published import published_blocks, published_summary
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
@@ -57,22 +58,24 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
 
 def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     """Return question, answer, set-up, main figure and facts."""
-    record = content.record
+    analysis, record = content.analysis, content.record
     blocks: list[Block] = [Heading(1, record.question)]
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
-    blocks += [Paragraph(content.answer, "answer"), Paragraph(setup_line(content.analysis), "note")]
-    if content.analysis.path and "waterfall" in figures:
-        blocks.append(waterfall(content.analysis.path))
+    blocks += [Paragraph(content.answer, "answer"), Paragraph(setup_line(analysis), "note")]
+    if analysis.path and "waterfall" in figures:
+        blocks.append(waterfall(analysis.path))
     elif "contrasts" in figures:
         averaged = ", averaged over the settings of the other axes" if content.answers_factors else ""
         caption = (
             f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected difference."
         )
+        if magnified_range(analysis, drawn_contrasts(analysis)):
+            caption += " Triangles: differences outside the magnified range."
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
-    claims = published_summary(content.analysis)
-    facts = [*content.facts, *provenance_differences(content.analysis.frames)]
+    claims = published_summary(analysis)
+    facts = [*content.facts, *provenance_differences(analysis.frames)]
     items: list[Text] = [claims] if claims and claims != content.answer else []
     items += [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
     if items:

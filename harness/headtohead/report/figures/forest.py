@@ -88,7 +88,8 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
-        return f"{contrast.left} against {contrast.right}{within}"
+        axis = f"{contrast.axis} " if "." in str(contrast.axis) else ""
+        return f"{axis}{contrast.left} against {contrast.right}{within}"
     return f"{analysis.frames.by_slug[contrast.left].title} against baseline"
 
 

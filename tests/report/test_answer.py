@@ -252,7 +252,7 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
     text = answered(study(axes=axes, score=score, interactions=True))
     first = text.split("; ")[0]
-    opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with 2 "
+    opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with"
     assert first.startswith(opening)
     assert re.search(r"\) and \+0\.040 with 4 \(0\.040 to 0\.040\)\.$", first)
     assert "the effect of model.heads" not in text

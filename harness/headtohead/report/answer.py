@@ -115,7 +115,18 @@ def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
     }
     for contrast in by_size:
         groups[_sentence_of(analysis, contrast)].append(contrast)
+    if _largest(analysis, groups[_dependent]) > _largest(analysis, groups[_detected]):
+        groups = {_dependent: groups[_dependent], **groups}
     return [_capital(sentence(analysis, group)) for sentence, group in groups.items() if group]
+
+
+def _largest(analysis: Analysis, contrasts: Sequence[Contrast]) -> float:
+    """Return the size of the largest effect, of effects that depend on another axis by its value."""
+    sizes = [abs(contrast.paired.mean) for contrast in contrasts if contrast.paired]
+    for contrast in contrasts:
+        if separate := separate_effects(analysis, contrast):
+            sizes += [abs(effect.mean) for effect in separate.effects.values()]
+    return max(sizes, default=0.0)
 
 
 def _sentence_of(analysis: Analysis, contrast: Contrast) -> Callable[[Analysis, list[Contrast]], str]:

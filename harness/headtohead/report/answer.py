@@ -54,7 +54,7 @@ def answer(analysis: Analysis) -> str:
 
 
 @dataclass(frozen=True)
-class Sides:
+class SideNames:
     """The names of the two sides of a contrast.
 
     ``axis`` is an axis name to print before the first value, or empty. ``within`` names axes that are constant.
@@ -80,23 +80,23 @@ class Sides:
         return value if self.axis in ("", *FAMILIES) else f"{self.axis} {value}"
 
 
-def sides(analysis: Analysis, contrast: Contrast) -> Sides:
+def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
     """Return the names of the sides of a contrast: the values in which they differ."""
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
-        return Sides(str(contrast.axis), contrast.left, contrast.right, within)
+        return SideNames(str(contrast.axis), contrast.left, contrast.right, within)
     by_slug = analysis.frames.by_slug
     variant, baseline = by_slug[contrast.left], by_slug[analysis.frames.baseline]
     changed = [axis for axis, value in variant.axes.items() if value != baseline.axes.get(axis)]
     if any(other.paired and other.kind == "factor" for other in analysis.factors.contrasts):
-        return Sides("", variant.title, "the baseline")
+        return SideNames("", variant.title, "the baseline")
     if len(changed) == 1:
         axis = changed[0]
-        return Sides(axis, label(variant.axes[axis]), label(baseline.axes.get(axis)))
+        return SideNames(axis, label(variant.axes[axis]), label(baseline.axes.get(axis)))
     if 1 < len(changed) < len(baseline.axes):
-        names = (Sides(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
-        return Sides("", " + ".join(names), "the baseline")
-    return Sides("", variant.title, baseline.title)
+        names = (SideNames(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
+        return SideNames("", " + ".join(names), "the baseline")
+    return SideNames("", variant.title, baseline.title)
 
 
 def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
@@ -219,7 +219,7 @@ def _separate(separate: SeparateEffects, metric: str) -> str:
     if len(effects) > MOST_NAMES:
         effects.sort(key=lambda effect: effect[1].mean)
         effects = [effects[0], effects[-1]]
-    texts = []
+    texts: list[str] = []
     for value, effect in effects:
         unit, interval = ("", "") if texts else (f" {readable(metric)}", "95 % interval ")
         texts.append(
@@ -313,7 +313,7 @@ def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
 
 def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
     """Return the names of both sides of each contrast, with the left sides of a common right side together."""
-    named: dict[tuple[str, str, str], tuple[Sides, list[str]]] = {}
+    named: dict[tuple[str, str, str], tuple[SideNames, list[str]]] = {}
     for contrast in contrasts:
         names = sides(analysis, contrast)
         key = (names.axis, names.right, names.within)

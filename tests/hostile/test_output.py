@@ -470,7 +470,7 @@ CASES = [
             check_markdown,
             "QUESTION DESCRIPTION TITLE SENTENCE REFERENCE REASON LICENCE CITATION DATA-NOTE PITFALL CONSEQUENCE",
         ),
-        ("answer.json", check_json, "QUESTION REASON"),
+        ("answer.json", check_json, "QUESTION"),
         ("results.csv", check_table, "REASON"),
         ("figures", check_page, "TITLE"),
         ("notebook", check_page, "TITLE REASON PITFALL"),

@@ -64,7 +64,7 @@ site: .venv/installed-dev
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
-	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,588 \
+	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,700 \
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
 
 clean:

@@ -211,7 +211,7 @@ def run(
     if set(outcome.states) <= states.RESULTS or allow_partial:
         save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        for line in written.short_answer:
+        for line in (written.answer, *written.cautions):
             log(line)
         log(f"report: {written.html}")
     log_end(planned, target, outcome)

@@ -193,7 +193,7 @@ def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
 def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: Path) -> None:
     paths = write_report(plant(falling(0.1)), tmp_path / "reports")
     text = paths.markdown.read_text(encoding="utf-8")
-    line = next(line for line in paths.short_answer if line.startswith("Still learning"))
+    line = next(line for line in paths.cautions if line.startswith("Still learning"))
     assert text.index(paths.answer) < text.index(line) < text.index("## ")
     assert line in paths.html.read_text(encoding="utf-8")
     record = json.loads(paths.json.read_text())

@@ -1,3 +1,4 @@
+import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -9,9 +10,10 @@ from headtohead.figures import style
 from headtohead.report.figures.buckets import bucket_scores, buckets_figure, end_of_training
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.curves import curves, curves_figure
-from headtohead.report.figures.forest import forest_figure
+from headtohead.report.figures.forest import drawn_contrasts, forest_figure, magnified_range
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.palette import Palette
+from headtohead.report.figures.panels import MOST_LINES
 from headtohead.report.figures.strip import MOST_ROWS, drawn_variants, strip_figure
 from headtohead.storage.frames import load_frames
 
@@ -125,9 +127,13 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
         ET.fromstring(style.to_svg(draw(analysis), "salt"))
 
 
+def panel_title(panel):
+    return panel.get_legend().get_title().get_text()
+
+
 def drawn_lines(figure, title):
     """Return the panel of this title, and the points of each of its lines by its name."""
-    (panel,) = (panel_axes for panel_axes in figure.axes if panel_axes.get_title("left").startswith(title))
+    (panel,) = (panel_axes for panel_axes in figure.axes if panel_title(panel_axes).startswith(title))
     points = {bars.get_label(): bars.lines[0].get_xydata() for bars in panel.containers}
     return panel, points
 
@@ -150,13 +156,13 @@ def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tm
     )
     figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by match")
-    assert panel.get_title("left") == "positional, by match\nat attention split-heads"
+    assert panel_title(panel) == "positional, by match\nat attention split-heads"
     for points in lines.values():
         assert points[:, 1] == pytest.approx([0.535, 0.535])
     panel, lines = drawn_lines(figure, "match, by attention")
-    assert panel.get_title("left") == "match, by attention"
+    assert panel_title(panel) == "match, by attention"
     assert lines["parameters"][:, 1] == pytest.approx([0.535, 0.735])
-    assert lines["none"][:, 1] == pytest.approx([0.535])
+    assert lines["none"][:, 1] == pytest.approx([0.535, math.nan], nan_ok=True)  # the line ends at the missing cell
 
 
 def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, tmp_path):
@@ -181,9 +187,10 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
     )
     figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by attention")
-    assert panel.get_title("left").endswith("at masking padding-causal")
-    assert {name: len(points) for name, points in lines.items()} == {"sinusoidal": 2, "rotary": 1}
-    assert all((points[:, 1] == 0.5).all() for points in lines.values())
+    assert panel_title(panel).endswith("at masking padding-causal")
+    scores = {name: points[:, 1].tolist() for name, points in lines.items()}
+    assert scores["sinusoidal"] == [0.5, 0.5]
+    assert scores["rotary"] == pytest.approx([0.5, math.nan], nan_ok=True)
 
 
 @pytest.mark.parametrize("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]])
@@ -243,3 +250,59 @@ def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analys
 
 def test_records_that_do_not_say_where_training_ends_have_no_line(analysis):
     assert end_of_training(analysis) is None
+
+
+def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large_one(analysis):
+    contrasts = drawn_contrasts(analysis)
+    means = [contrast.paired.mean for contrast in contrasts]
+    assert means == sorted(means, reverse=True)
+    low, high = magnified_range(analysis, contrasts)
+    figure = forest_figure(analysis)
+    full, magnified = figure.axes
+    assert full.get_xlim()[0] < means[-1] < low
+    assert magnified.get_xlim() == (low, high)
+    assert all(low < mean < high for mean in means[:-1])
+    (narrow,) = forest_figure(analysis, narrow=True).axes
+    assert narrow.get_xlim() == (low, high)
+
+
+def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
+    def score(axes, seed):
+        return 0.5 + 0.02 * ["a", "b", "c"].index(axes["attention"]) + 0.002 * math.sin(seed * len(str(axes)))
+
+    study = made.Study(axes={"attention": ["a", "b", "c"]}, one_at_a_time=True, maps=False, score=score)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    assert magnified_range(analysis, drawn_contrasts(analysis)) is None
+    assert len(forest_figure(analysis).axes) == 1
+
+
+def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
+    study = made.Study(axes={"attention": list("abcdefghi")}, seeds=(1, 2), maps=False, one_at_a_time=True)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    palette = Palette(analysis.frames)
+    assert not palette.is_coloured
+    assert len({palette.colour(slug) for slug in analysis.frames.by_slug}) == 1
+    for draw in (curves_figure, buckets_figure):
+        panels = [axes for axes in draw(analysis).axes if axes.get_visible()]
+        assert [axes.get_title("left") for axes in panels] == list("abcdefghi")
+        assert [len(axes.lines) for axes in panels] == [1] + [2] * 8  # the baseline, and each variant beside it
+
+
+def test_a_panel_has_at_most_as_many_lines_as_there_are_colours(made, tmp_path):
+    axes = {"positional": list("abcdefghi"), "attention": ["x", "y"]}
+    study = made.Study(axes=axes, seeds=(1, 2), maps=False)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    (panel,) = interaction_figure(analysis).axes
+    assert len(panel.containers) == 2
+    assert len(curves_figure(analysis).axes) == min(18, MOST_LINES)
+
+
+def test_legends_are_outside_of_the_data(analysis):
+    for figure in (interaction_figure(analysis), curves_figure(analysis)):
+        style.to_svg(figure, "salt")
+        renderer = figure._get_renderer()
+        legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()] + figure.legends
+        assert legends
+        for legend in legends:
+            box = legend.get_window_extent(renderer)
+            assert not any(box.overlaps(axes.get_window_extent(renderer).shrunk(0.99, 0.99)) for axes in figure.axes)

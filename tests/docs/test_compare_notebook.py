@@ -124,8 +124,8 @@ def test_attention_maps_are_pictures_with_tokens_as_labels(executed: Any, cell: 
     ("cell", "words"),
     [
         ("h2h.plan", ["3 variants × 3 seeds = 9", "(baseline)", "FLOPs/token", "words dropped"]),
-        ("study", ["exact match", "is worse by", "words dropped", "every variant", "<svg"]),
-        ("runs", ["is worse by", "future not masked", "9 runs; .columns", "test/token_accuracy"]),
+        ("study", ["exact match", "falls from", "words dropped", "every variant", "<svg"]),
+        ("runs", ["falls from", "future not masked", "9 runs; .columns", "test/token_accuracy"]),
         ("pd.DataFrame", ["mine", "sinusoidal", "none", "padding", "I love you"]),
     ],
 )

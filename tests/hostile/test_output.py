@@ -215,6 +215,9 @@ class Outputs:
     def report_md(self) -> str:
         return self._file("report.md")
 
+    def answer_json(self) -> str:
+        return self._file("answer.json")
+
     def results_csv(self) -> str:
         return self._file("results.csv")
 
@@ -467,6 +470,7 @@ CASES = [
             check_markdown,
             "QUESTION DESCRIPTION TITLE SENTENCE REFERENCE REASON LICENCE CITATION DATA-NOTE PITFALL CONSEQUENCE",
         ),
+        ("answer.json", check_json, "QUESTION"),
         ("results.csv", check_table, "REASON"),
         ("figures", check_page, "TITLE"),
         ("notebook", check_page, "TITLE REASON PITFALL"),

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.study import analyse
-from headtohead.report.answer import answer, short_answer
+from headtohead.analysis.study import analyse, main_contrasts, separate_effects
+from headtohead.report.answer import answer, sides
 from headtohead.report.facts import facts
+from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
 
 
@@ -18,48 +19,57 @@ def answered(folder, **options):
 
 @pytest.fixture
 def study(made, tmp_path):
-    def write(**changes):
-        return made.write_study(tmp_path, made.Study(maps=False, **changes))
+    def write(margin=None, since="2026-01-01T00:00:00Z", **changes):
+        folder = made.write_study(tmp_path, made.Study(maps=False, **changes))
+        if margin:
+            file = folder / "experiment.json"
+            record = json.loads(file.read_text())
+            record["margins"] = {record["metrics"]["primary"]: {"value": margin, "since": since}}
+            file.write_text(json.dumps(record))
+        return folder
 
     return write
 
 
-def test_the_answer_of_the_quickstart_is_one_sentence_by_axis(quickstart):
-    text = answered(quickstart)
-    assert text.startswith("Positional rotary is better than sinusoidal by 0.031 exact match (97.5 %")
-    assert "; positional none is worse than sinusoidal by 0.447 exact match (98.75 % interval 0.4" in text
-    assert ("; attention independent-heads against split-heads: inconclusive (+0.00") in text
-    assert text.endswith(".")
-    assert ". " not in text
+def test_the_answer_names_both_scores_of_each_effect_largest_first(quickstart):
+    assert answered(quickstart) == (
+        "Without positional encoding, exact match falls from 0.898 to 0.451; with causal instead of padding-causal, it "
+        "falls from 0.789 to 0.729; with rotary instead of sinusoidal, it rises from 0.898 to 0.929 (means over the "
+        "other axes). No difference could be shown between split-heads and independent-heads (the intervals allow "
+        "differences from −0.001 to +0.005 exact match)."
+    )
 
 
-def test_the_short_answer_has_a_line_per_axis_without_intervals(quickstart):
-    analysis = analyse(load_frames(quickstart))
-    question, *lines, note = short_answer(analysis)
-    assert question == analysis.frames.record.question
-    assert [line.split()[0] for line in lines] == ["positional", "attention", "masking"]
-    assert "rotary against sinusoidal: better by 0.031 exact match; none against sinusoidal: worse by 0.447" in lines[0]
-    assert lines[1].endswith("independent-heads against split-heads: inconclusive")
-    assert note.startswith("  Inconclusive: ")
-    assert "interval" not in "".join(lines)
+def test_equivalent_contrasts_are_one_sentence_with_the_margin(study):
+    text = answered(study(margin=0.05, one_at_a_time=True))
+    assert text.endswith(
+        "The differences between sinusoidal and rotary and between split-heads and independent-heads are smaller than "
+        "0.050 exact match."
+    )
+    assert "could be shown" not in text
 
 
-def test_without_factor_contrasts_the_short_answer_is_the_answer(study):
-    analysis = analyse(load_frames(study(one_at_a_time=True)))
-    assert short_answer(analysis) == (answer(analysis),)
+def test_a_margin_that_was_set_after_results_is_labelled(study):
+    text = answered(study(margin=0.03, since="2026-12-01T00:00:00Z"))
+    assert text.endswith("smaller than 0.030 exact match (margin set after results existed).")
 
 
-def test_effect_sizes_and_intervals_are_positive_for_either_sign_of_the_difference(quickstart):
-    text = answered(quickstart)
-    assert "by −" not in text
-    assert "interval −" not in text.replace("inconclusive (+0.002 exact match, 95 % interval −", "")
+def test_an_equivalent_average_with_large_effects_in_settings_is_stated(study):
+    def score(axes, seed):
+        effect = {0.003: 0.05, 0.001: -0.05}[axes["train.lr"]] * (axes["attention"] == "qk-norm")
+        return 0.5 + effect + 0.001 * math.sin(seed * (3 + len(axes["attention"]) + 1000 * axes["train.lr"]))
+
+    text = answered(study(margin=0.02, axes=QK, score=score))
+    assert (
+        "The average difference between split-heads and qk-norm is smaller than 0.020 exact match, but single" in text
+    )
+    assert "range from −0.05" in text
 
 
 def test_without_factors_variants_are_compared_with_the_baseline(study):
     text = answered(study(one_at_a_time=True))
-    assert text.startswith("Compared with the baseline, positional rotary is better by 0.030")
-    assert "positional none is worse by 0.4" in text
-    assert "split-heads" not in text  # Choices shared with the baseline are not repeated.
+    assert text.startswith("Without positional encoding, exact match falls from 0.927 to 0.482; with causal")
+    assert "over the other axes" not in text
 
 
 def test_an_unfinished_study_has_no_answer_and_no_ranking(made, tmp_path):
@@ -74,15 +84,14 @@ def test_an_unfinished_study_has_no_answer_and_no_ranking(made, tmp_path):
     text = answered(folder)
     assert text.startswith("No answer yet: 60 of 72 runs have a result")
     partial = answered(folder, allow_partial=True)
-    assert partial.startswith("On the finished seeds, positional rotary is better")
+    assert partial.startswith("On the finished seeds: Without positional encoding, exact match falls")
 
 
 def test_a_factor_without_a_verdict_is_named(study):
     text = answered(study(states={("rotary-split-heads-causal", 1): "DIVERGED"}))
-    assert text.startswith("Positional none is worse than sinusoidal")
-    assert text.endswith(
-        "not ranked: positional rotary against sinusoidal, attention independent-heads against "
-        "split-heads, masking causal against padding-causal "
+    assert text == (
+        "Without positional encoding, exact match falls from 0.898 to 0.451 (means over the other axes). Not ranked: "
+        "rotary against sinusoidal, independent-heads against split-heads and causal against padding-causal "
         "(rotary · split-heads · causal: 1 diverged of 6 seeds)."
     )
 
@@ -95,16 +104,17 @@ def test_equal_by_construction_is_stated_and_not_called_inconclusive(made, tmp_p
     assert text == "All variants are the same by construction."
 
 
-def test_a_single_seed_gives_no_verdict(study):
-    text = answered(study(seeds=(1,)))
-    assert "better" not in text
-    assert "worse" not in text
-    assert "too few seeds for a test" in text
+def test_a_single_seed_gives_scores_and_no_verdict(study):
+    text = answered(study(seeds=(1,), one_at_a_time=True, axes={"positional": ["sinusoidal", "rotary", "none"]}))
+    scores = r"exact match is 0\.4\d\d with none against 0\.9\d\d with sinusoidal and 0\.9\d\d with rotary against"
+    assert re.match(rf"Too few seeds for a test: {scores}", text)
 
 
 def test_a_single_variant_has_no_comparison(study):
     text = answered(study(axes={"positional": ["sinusoidal"]}))
-    assert text.startswith("The experiment has a single variant and no comparison: exact match 0.9")
+    assert re.fullmatch(
+        r"The experiment has a single variant and no comparison: exact match is 0\.9\d\d \(95 % interval .*\)\.", text
+    )
 
 
 def test_an_effect_with_opposite_signs_in_settings_is_stated(study):
@@ -122,8 +132,7 @@ def test_an_effect_with_opposite_signs_in_settings_is_stated(study):
             score=score,
         )
     )
-    assert "is better than sinusoidal by 0.111" in text
-    assert "but not in every setting (−0.089 to +0.311)" in text
+    assert "rises from 0.511 to 0.621, but not in every setting (−0.089 to +0.311)" in text
 
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
@@ -140,53 +149,29 @@ def crossing(gains, noise=0.001):
     return score
 
 
-def test_a_factor_with_a_better_variant_is_inconclusive_on_average(study):
+def test_a_factor_with_a_better_variant_shows_no_difference_on_average(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
-    clause = text.split("; ")[0]
-    assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average, ")
-    assert "−0.024 to +0.024 exact match in single settings" in clause
-    assert "qk-norm · 0.003 is better than the baseline by 0.024 exact match (97.5 % int" in clause
-    assert "no difference" not in clause
-
-
-def test_a_factor_with_effects_of_both_signs_is_inconclusive(made, tmp_path):
-    axes = {"train.lr": [0.002, 0.003, 0.001], "attention": ["split-heads", "qk-norm"]}
-    folder = made.write_study(
-        tmp_path,
-        made.Study(
-            axes=axes, seeds=range(4), maps=False, score=crossing({0.002: 0.0, 0.003: 0.1, 0.001: -0.1}, noise=0.002)
-        ),
-    )
-    text = answered(folder)
-    (clause,) = (item for item in text.split("; ") if "qk-norm against split-heads" in item)
-    assert "inconclusive on average, " in clause
-    assert clause.rstrip(".").endswith("−0.100 to +0.100 exact match in single settings")
+    assert (
+        "No difference on average could be shown between split-heads and qk-norm, but single settings range from "
+        "−0.024 to +0.024 exact match, and 1 setting is better or worse than the baseline."
+    ) in text
 
 
 def test_settings_that_cancel_in_every_seed_are_not_equal(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.25, 0.001: -0.25}, noise=0.0)))
-    assert text.startswith("Attention qk-norm against split-heads: equal on average, −0.250 to +0")
-    assert "scores the same" not in text
+    assert text.startswith(
+        "The averages of split-heads and qk-norm are equal, but single settings range from −0.250 to"
+    )
+    assert "equal in every seed" not in text
 
 
 def test_a_factor_without_a_difference_in_any_setting_has_no_difference(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
-    assert text.startswith("Attention qk-norm against split-heads: inconclusive (")
+    assert "No difference could be shown between split-heads and qk-norm" in text
+    assert "single settings" not in text
 
 
-def test_factors_with_differing_settings_are_counted_separately(study):
-    def score(axes, seed):
-        gain = crossing({0.003: 0.1, 0.001: -0.1})(axes, seed)
-        return gain - int(axes["positional"]) * 0.05 * (1 + 0.001 * seed)
-
-    text = answered(study(axes={"positional": list(range(7)), **QK}, score=score))
-    assert (
-        "of the other contrasts: 1 smaller difference detected, 1 contrast inconclusive on average, with "
-        "differences in single settings"
-    ) in text
-
-
-def test_many_contrasts_are_counted_and_the_largest_are_listed(study):
+def test_of_many_effects_the_largest_have_scores_and_the_others_are_named_together(study):
     text = answered(
         study(
             axes={"train.lr": [round(k / 100, 2) for k in range(1, 13)]},
@@ -194,15 +179,14 @@ def test_many_contrasts_are_counted_and_the_largest_are_listed(study):
             score=lambda axes, seed: 0.5 + axes["train.lr"] * (1 + 0.001 * seed),
         )
     )
-    assert text.count(" is better by ") == 5
-    assert "0.12 is better by" in text
-    assert "of the other contrasts: 6 smaller differences detected" in text
+    assert text.startswith("With train.lr 0.12 instead of 0.01, exact match rises from 0.510 to 0.620; ")
+    assert text.count(" it rises from ") == 2
+    assert text.endswith("; train.lr 0.09, 0.08, 0.07 and 5 more are better than 0.01 (by 0.010 to 0.080).")
 
 
 def test_a_lower_primary_metric_is_better(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
-    assert "positional none is worse than sinusoidal by 0.4" in text.lower()
-    assert "loss (95 % interval" in text
+    assert text == "Without positional encoding, loss rises from 0.114 to 0.519 (worse)."
 
 
 def test_variants_outside_the_factorial_are_listed_after_the_axes(made, tmp_path):
@@ -217,9 +201,11 @@ def test_variants_outside_the_factorial_are_listed_after_the_axes(made, tmp_path
     ]
     file.write_text(json.dumps(record))
     text = answered(folder)
-    assert text.startswith("Positional rotary (match none) is better than sinusoidal by 0.026")
-    assert "none · split-heads is worse than the baseline by 0.4" in text
-    assert "none · single is worse than the baseline by 0.4" in text
+    assert "with rotary instead of sinusoidal (match none), it rises from 0.933 to 0.959" in text
+    assert re.search(
+        r"ith none · split-heads instead of the baseline, (exact match|it) falls from 0\.933 to 0\.47", text
+    )
+    assert re.search(r"ith none · single instead of the baseline, (exact match|it) falls from 0\.933 to 0\.47", text)
     assert "rotary · split-heads" not in text
 
 
@@ -283,7 +269,6 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     for heads, effect in effects.items():
         mean = f"{effect.mean():+.3f}".replace("-", "−")
         assert re.search(rf"{re.escape(mean)} \(95 % interval \S+ to \S+\) with model\.heads {heads}", first)
-    assert "Inconclusive" not in "".join(short_answer(analysis))
 
 
 def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(study):
@@ -294,10 +279,100 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
     text = answered(study(axes=axes, score=score, interactions=True))
     first = text.split("; ")[0]
-    assert first.startswith("Attention independent-heads against split-heads: depends on model.heads (p < 0.001): ")
-    assert ") with model.heads 2, +0.0" in first
-    assert first.endswith(") with model.heads 4")
-    assert "on average" not in text
+    opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with"
+    assert first.startswith(opening)
+    assert re.search(r"\) and \+0\.040 with 4 \(0\.040 to 0\.040\)\.$", first)
+    assert "the effect of model.heads" not in text
+    assert "rises" not in text
     assert "depends on" not in answered(
         study(name="same", axes=axes, score=lambda a, s: score(a | {"model.heads": 2}, s), interactions=True)
     )
+
+
+def random_study(number):
+    """Return the changes of a study with random design, seeds, effects, noise, failures and margin."""
+    random = np.random.default_rng(number)
+    axes = {"positional": ["sinusoidal", "rotary", "none"], "attention": ["split-heads", "qk-norm"]}
+    axes |= {"model.heads": [2, 4]} if random.random() < 0.5 else {}
+    axes = {name: values[: random.integers(2, 4)] for name, values in axes.items()}
+    if random.random() < 0.3:
+        axes = dict([next(iter(axes.items()))])
+    seeds = range(int(random.choice([1, 2, 3, 6, 6, 6])))
+    sizes = random.choice([0.0, 0.01, 0.03, 0.3], size=50) * random.choice([-1, 1], size=50)
+    noise = random.choice([0.0, 0.002, 0.002, 0.01])
+    effects = dict(zip((value for values in axes.values() for value in values[1:]), sizes, strict=False))
+    crossed = random.random() < 0.4
+
+    def score(point, seed):
+        draw = np.random.default_rng([number, seed, *map(ord, "".join(map(str, point.values())))])
+        effect = sum(effects.get(value, 0.0) for value in point.values())
+        both = point.get("attention") == "qk-norm" and point.get("positional") == "rotary"
+        return float(np.clip(0.5 + effect + 0.1 * (crossed and both) + noise * draw.normal(), 0, 1))
+
+    slugs = [
+        "-".join(map(str, [values[1], *(v[0] for v in list(axes.values())[1:])])) for values in [axes["positional"]]
+    ]
+    failed = {(slugs[0], 0): "DIVERGED"} if random.random() < 0.2 and len(seeds) > 1 else {}
+    return {
+        "axes": axes,
+        "seeds": seeds,
+        "score": score,
+        "states": failed,
+        "one_at_a_time": bool(random.random() < 0.4),
+        "interactions": bool(random.random() < 0.5) and len(axes) > 1,
+        "margin": float(random.choice([0.005, 0.02])) if random.random() < 0.6 else None,
+        "since": str(random.choice(["2026-01-01T00:00:00Z", "2026-12-01T00:00:00Z"])),
+    }
+
+
+def contradictions(analysis, text):
+    """Return the claims of an answer that the verdicts do not support, from the text and the contrasts alone."""
+    contrasts = main_contrasts(analysis)
+    named = {}
+    for contrast in contrasts:
+        names = sides(analysis, contrast)
+        named[names.instead().partition(" ")[2]] = named[names.both()] = contrast
+    found = []
+    for change, verb in re.findall(r"[Ww]ith(?:out)? ([^,;.]+), (?:it|exact match) (rises|falls)", text):
+        contrast = named.get(change)
+        if contrast is None or not contrast.detected or (verb == "falls") != (contrast.verdict == WORSE):
+            found.append(f"{change} {verb}")
+    allowed = {"smaller than": (EQUIVALENT,), "difference could be shown": (INCONCLUSIVE,), "equal": ("identical",)}
+    for sentence in re.split(r"(?<=[.;])\s", text):
+        for claim, verdicts in allowed.items():
+            if claim in sentence:
+                for pair, contrast in named.items():
+                    if f"between {pair}" in sentence and contrast.verdict not in verdicts:
+                        found.append(f"{claim}: {pair}")
+                if not any(contrast.verdict in verdicts for contrast in contrasts):
+                    found.append(claim)
+    late = any(contrast.late_margin and contrast.verdict == EQUIVALENT for contrast in contrasts)
+    if late != ("margin set after results existed" in text):
+        found.append("late margin")
+    dependent = [contrast for contrast in contrasts if contrast.paired and separate_effects(analysis, contrast)]
+    if ("he effect of " in text) != bool(dependent):
+        found.append("interactions")
+    unranked = any(contrast.paired is None for contrast in contrasts)
+    if unranked != ("ot ranked" in text or "No a" in text):
+        found.append("unranked")
+    return found
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_no_claim_of_an_answer_contradicts_the_verdicts(study, number):
+    analysis = analyse(load_frames(study(**random_study(number))))
+    assert contradictions(analysis, answer(analysis)) == []
+
+
+def test_the_check_of_claims_finds_planted_claims(quickstart):
+    analysis = analyse(load_frames(quickstart))
+    text = answer(analysis)
+    planted = {
+        "rises from 0.898": text.replace("falls from 0.898", "rises from 0.898"),
+        "smaller": text.replace("No difference could be shown between", "The difference is smaller than 0.1 between"),
+        "new effect": "With independent-heads instead of split-heads, exact match rises from 0.1 to 0.2. " + text,
+    }
+    assert contradictions(analysis, text) == []
+    for name, claim in planted.items():
+        assert claim != text
+        assert contradictions(analysis, claim) != [], name

@@ -67,7 +67,7 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study:
     line = (
         "Not better than nearest-neighbour translation: rotary (57.9 against 60.0 BLEU), none (25.4 against 60.0 BLEU)."
     )
-    assert line in paths.short_answer
+    assert line in paths.cautions
     text = paths.markdown.read_text(encoding="utf-8")
     assert text.index(paths.answer) < text.index(line) < text.index("## ")
     record = json.loads(paths.json.read_text())

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import typing
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
+from headtohead.analysis.study import analyse
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
@@ -42,7 +44,9 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.html import html_page
 from headtohead.report.markdown import markdown_page
+from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_report
+from headtohead.storage.frames import load_frames
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -194,7 +198,7 @@ def test_layers_and_heads_are_numbered_from_0_and_each_page_says_so_once(report)
 
 def test_maps_show_without_scripts(report, quickstart):
     text = report.html.read_text(encoding="utf-8")
-    panels = re.search(r'<div class="panels" id="panels">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
+    panels = re.search(r'<div class="plot natural">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
     assert panels.count("<image ") == 12
     texts = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", panels))
     for variant in json.loads((quickstart / "experiment.json").read_text())["variants"]:
@@ -203,9 +207,7 @@ def test_maps_show_without_scripts(report, quickstart):
 
 
 def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
-    from headtohead.analysis.study import analyse
     from headtohead.report.translations import samples
-    from headtohead.storage.frames import load_frames
 
     chosen = samples(analyse(load_frames(quickstart)))
     assert len(chosen) == 8
@@ -316,7 +318,7 @@ def incomplete(messy, tmp_path_factory, no_figures):
 def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplete):
     text = words(Page(incomplete.html.read_text(encoding="utf-8")))
     assert "Incomplete: 2 of 11 variants are incomplete (57 of 60 runs have a result)" in text
-    assert text.index("Incomplete: ") < text.index("gainst the baseline, ")
+    assert text.index("Incomplete: ") < text.index("Without positional encoding, ")
     assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
 
 
@@ -440,7 +442,7 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
 def test_the_command_prints_the_answer_and_where_it_stands(again):
     folder, output = again
     lines = output.splitlines()
-    assert lines[0].startswith("Positional rotary is better than sinusoidal")
+    assert lines[0].startswith("Without positional encoding, exact match falls from 0.898 to 0.451")
     assert lines[1] == f"report:   {folder / 'index.html'}"
 
 
@@ -468,7 +470,7 @@ def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch
 
 def test_a_report_shows_itself_in_jupyter(report):
     shown = report._repr_html_()
-    assert "Positional rotary is better than sinusoidal" in shown
+    assert "Without positional encoding, exact match falls from 0.898 to 0.451" in shown
     assert shown.count("<svg ") == 2
 
 
@@ -620,3 +622,72 @@ def test_a_block_that_one_format_leaves_out_is_seen(block):
     kept = [other for other in EVERY_BLOCK if not isinstance(other, block)]
     page = html_page(EVERY_BLOCK, {"scores": "<svg></svg>", "maps": "<svg></svg>"}, title="", kicker="")
     assert words_of_page(page) != words_of_markdown(markdown_page(kept))
+
+
+def test_long_tables_are_folded_on_the_page_and_whole_in_both_formats():
+    rows = tuple(TableRow((TableCell(f"row {number}"),)) for number in range(143))
+    table = DataTable((Column("variant"),), rows)
+    page = html_page([table, replace(table, rows=rows[:24])], {}, title="", kicker="")
+    assert page.count('<details class="fold"><summary>143 rows</summary></details><div class="scroll">') == 1
+    assert page.count('class="fold"') == 1
+    assert ".fold:not([open]) + .scroll tbody tr:nth-child(n+21)" in page
+    assert page.count("<tr><td>row ") == 143 + 24
+    assert markdown_page([table]).startswith("143 rows\n\n|")
+
+
+def test_a_verdict_is_a_word_that_opens_its_tests(report):
+    text = report.html.read_text(encoding="utf-8")
+    verdict = '<details><summary><span class="verdict worse">worse</span></summary><span class="details">98.75 %: '
+    assert verdict in text
+    assert re.search(r"\| \*\*worse\*\* \(98\.75 %: −\d\.\d+ to −\d", report.markdown.read_text(encoding="utf-8"))
+
+
+def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(report, quickstart):
+    record = json.loads((quickstart / "experiment.json").read_text())
+    markdown = unescape(report.markdown.read_text(encoding="utf-8")).replace("\\", "")
+    answer, setup = markdown.split("\n\n")[1:3]
+    assert answer == f"**{report.answer}**"
+    assert setup == (
+        "Set-up: toy-grammar, English to French, 4,500 training pairs; width 16, 4 heads, 1 + 2 layers, feed-forward "
+        "64, 48.2 k to 68.0 k parameters; 900 steps of 2048 tokens; learning rate 0.003, set in the experiment file, "
+        "schedule constant; 6 seeds."
+    )
+    section = markdown.split("## Set-up")[1].split("## Data")[0]
+    for name in record["variants"][0]["config"]["train"]:
+        assert re.search(rf"[ :]{name} \S", section), name
+    for fact in ("seeds: 1, 2, 3, 4, 5, 6", "steps: 900", "encoder.name sinusoidal / rotary / none"):
+        assert fact in section
+    assert record["data"]["data_hash"] in markdown
+    assert record["command"] in markdown
+    assert record["versions"]["torch"] in markdown
+
+
+def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
+    folder = made.write_study(
+        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    )
+    file = folder / "experiment.json"
+    record = json.loads(file.read_text())
+    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": None} for rate in (0.001, 0.002, 0.004)]
+    tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
+    record["tuning"] = {
+        "experiment": "quickstart-tuning",
+        "fields": ["train.lr"],
+        "metric": "valid/loss",
+        "seeds": [1001],
+        "variants": {"sinusoidal": tuned, "none": tuned},
+    }
+    file.write_text(json.dumps(record))
+    line = setup_line(analyse(load_frames(folder)))
+    assert "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004, schedule" in line
+
+
+def test_answer_json_has_the_answer_and_every_test(report, quickstart):
+    found = json.loads((report.folder / "answer.json").read_text(encoding="utf-8"))
+    record = json.loads((quickstart / "experiment.json").read_text())
+    assert found["answer"] == report.answer
+    assert found["setup"].startswith("Set-up: ")
+    assert len(found["contrasts"]) == len(record["contrasts"])
+    worst = min(found["contrasts"], key=lambda contrast: contrast["difference"])
+    assert worst["verdict"] == "worse"
+    assert worst["interval"]["low"] < worst["difference"] < worst["interval"]["high"] < 0

@@ -190,7 +190,7 @@ def test_an_incomplete_path_has_no_answer_yet(study):
     folder = study(states=states)
     assert answered(folder).startswith("No answer yet: 9")
     partial = answered(folder, allow_partial=True)
-    assert partial.startswith("On the finished seeds, from start to end ")
+    assert partial.startswith("On the finished seeds: From start to end ")
 
 
 def test_choices_around_a_coalition_without_a_result_are_not_tested(study):

@@ -37,7 +37,7 @@ def command(
         paths = write_report(folder, root, allow_partial=allow_partial)
     else:
         paths = _from_store(experiment, store, root, allow_partial)
-    echo(paths.answer)
+    echo(paths.answer, *paths.cautions)
     echo(f"report:   {paths.html}")
     echo(f"markdown: {paths.markdown}")
     echo(f"table:    {paths.csv}")

@@ -24,6 +24,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 9.6
 """Width of the text column of a report in inches."""
+NARROW = 3.9
+"""Width of a figure for phones in inches; its text has about 11 pixels on a page of 400 pixels."""
 
 _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
@@ -128,6 +130,49 @@ def bare_left(axes: Axes) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+
+
+def row_figure(rows: int, *, narrow: bool = False, pitch: float = 0.34) -> Figure:
+    """Return an empty figure for a chart with a labelled row per variant; ``pitch`` is a row's height in inches."""
+    if narrow:
+        return Figure(figsize=(NARROW, 0.7 + 0.52 * rows), layout="constrained")
+    return Figure(figsize=(WIDTH, 0.85 + pitch * rows), layout="constrained")
+
+
+def name_rows(axes: Axes, names: Sequence[str], *, narrow: bool = False, bold: int | None = None) -> None:
+    """Label the rows 0, 1, … from top to bottom: left of the axes, or narrow above each row."""
+    axes.set_ylim(len(names) - 0.4, -0.85 if narrow else -0.6)
+    if not narrow:
+        axes.set_yticks(range(len(names)), shortened(names, 60))
+        if bold is not None:
+            axes.get_yticklabels()[bold].set_fontweight("bold")
+        return
+    axes.set_yticks([])
+    for row, name in enumerate(shortened(names, 34)):
+        axes.text(
+            0,
+            row - 0.3,
+            name,
+            transform=axes.get_yaxis_transform(),
+            va="bottom",
+            fontsize=8.5,
+            zorder=6,
+            fontweight="bold" if row == bold else "normal",
+        )
+
+
+def note_rows(axes: Axes, notes: Sequence[str], strong: Sequence[bool], *, narrow: bool = False) -> None:
+    """Print a note per row: right of the axes, or narrow above each row at its end; other notes are muted."""
+    for row, (note, is_strong) in enumerate(zip(notes, strong, strict=True)):
+        axes.annotate(
+            note,
+            (1, row - 0.3) if narrow else (1.005, row),
+            xycoords=axes.get_yaxis_transform(),
+            ha="right" if narrow else "left",
+            va="bottom" if narrow else "center",
+            fontsize=8.5,
+            color=INK if is_strong else MUTED,
+        )
 
 
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:

@@ -1,10 +1,16 @@
-"""The answer of a report: a sentence built from the verdicts of the main contrasts."""
+"""The answer of a report: plain sentences, written from the verdicts of the main contrasts.
+
+Each contrast is in one sentence, which depends on its verdict. "Rises" and "falls" require the verdict better or
+worse, "smaller than" the verdict equivalent; all other tested contrasts show no difference.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
 from headtohead.analysis.contrasts import OTHER_DATA, Contrast
 from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results
@@ -16,24 +22,23 @@ from headtohead.analysis.study import (
     separate_effects,
     settings_contradict,
 )
-from headtohead.report.cells import show_level
 from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
-from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME
-from headtohead.storage.metrics import readable, show, show_p
+from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
+from headtohead.storage.metrics import higher_is_better, label, readable, show
 from headtohead.storage.states import RESULTS
 
-MOST_CLAUSES = 6
-"""Maximum number of clauses of an answer."""
+MOST_EFFECTS = 3
+"""Maximum number of better or worse contrasts that have a clause of their own."""
 
-MOST_SETTINGS = 2
-"""Maximum number of settings with a detected difference that a clause names."""
+MOST_NAMES = 4
+"""Maximum number of values, pairs of values or single effects that a clause names."""
 
-MOST_EFFECTS = 4
-"""Maximum number of effects by value of another axis that a clause lists."""
+FAMILIES = ("positional", "attention", "masking", "recipe")
+"""Axes with values that need no axis name."""
 
-FEW_AXES = 2
-"""Maximum number of axes with which a variant is named by its title; with more, by its changes of the baseline."""
+WITHOUT = {"positional": "positional encoding"}
+"""Axes with a value ``none`` that is the absence of a component."""
 
 
 def answer(analysis: Analysis) -> str:
@@ -41,164 +46,147 @@ def answer(analysis: Analysis) -> str:
     contrasts = main_contrasts(analysis)
     if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
+    opening = "On the finished seeds: " if analysis.allow_partial and analysis.unranked else ""
     if analysis.path:
-        text = ("on the finished seeds, " if _partial(analysis) else "") + path_answer(analysis.path)
-        return text[0].upper() + text[1:]
+        return opening + _capital(path_answer(analysis.path))
     if grid := two_way_answer(analysis):
-        return ("On the finished seeds: " if _partial(analysis) else "") + grid
-    judged = [contrast for contrast in contrasts if contrast.paired is not None or contrast.verdict == SAME]
-    named = _named(judged)
-    clauses = [_clause(analysis, contrast) for contrast in named]
-    if len(named) < len(judged):
-        clauses.append(_rest(analysis, [contrast for contrast in judged if contrast not in named]))
-    if len(judged) < len(contrasts):
-        clauses.append(_unranked_clause(analysis, [contrast for contrast in contrasts if contrast not in judged]))
-    text = _opening(analysis, contrasts[0]) + "; ".join(clauses) + "."
-    return text[0].upper() + text[1:]
+        return opening + grid
+    if analysis.factors.contrasts and contrasts[0].kind != "factor":
+        opening += "No axis could be tested over all settings. "
+    return opening + " ".join(_sentences(analysis, contrasts))
 
 
-def _named(contrasts: list[Contrast]) -> list[Contrast]:
-    """Return the contrasts that the answer names: all, or the largest detected differences."""
-    if len(contrasts) <= MOST_CLAUSES:
-        return contrasts
-    detected = [contrast for contrast in contrasts if contrast.detected]
-    detected.sort(key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
-    largest = detected[: MOST_CLAUSES - 1]
-    return [contrast for contrast in contrasts if contrast in largest]
+@dataclass(frozen=True)
+class SideNames:
+    """The names of the two sides of a contrast.
+
+    ``axis`` is an axis name to print before the first value, or empty. ``within`` names axes that are constant.
+    """
+
+    axis: str
+    left: str
+    right: str
+    within: str = ""
+
+    def instead(self) -> str:
+        """Return the change from right to left, such as ``with rotary instead of sinusoidal``."""
+        if self.left == "none" and self.axis in WITHOUT:
+            return f"without {WITHOUT[self.axis]}{self.within}"
+        return f"with {self.named(self.left)} instead of {self.right}{self.within}"
+
+    def both(self, others: Sequence[str] = ()) -> str:
+        """Return the names of both sides; ``others`` are further left sides."""
+        return f"{self.named(self.right)} and {_listed([self.left, *others], 'or')}{self.within}"
+
+    def named(self, value: str) -> str:
+        """Return a value with the name of its axis, if it needs one."""
+        return value if self.axis in ("", *FAMILIES) else f"{self.axis} {value}"
 
 
-def _rest(analysis: Analysis, contrasts: list[Contrast]) -> str:
-    """Return the numbers of the contrasts that the answer does not name."""
-    detected = sum(contrast.detected for contrast in contrasts)
-    mixed = [contrast for contrast in contrasts if settings_contradict(analysis, contrast)]
-    others = Counter(contrast.verdict for contrast in contrasts if not contrast.detected and contrast not in mixed)
-    parts = []
-    if detected:
-        parts.append(f"{_counted(detected, 'smaller difference')} detected")
-    if mixed:
-        parts.append(f"{_counted(len(mixed), 'contrast')} inconclusive on average, with differences in single settings")
-    parts += [f"{_counted(number, 'contrast')} {verdict}" for verdict, number in others.items()]
-    return "of the other contrasts: " + ", ".join(parts)
-
-
-def _unranked_clause(analysis: Analysis, unranked: list[Contrast]) -> str:
-    """Return the contrasts without a test, and the reason of the first."""
-    names = [_name(analysis, contrast) + _against(analysis, contrast) for contrast in unranked]
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    reason = (unranked[0].reason or "").removeprefix("not ranked: ")
-    return f"not ranked: {listed} ({reason})"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _opening(analysis: Analysis, first: Contrast) -> str:
-    partial = "on the finished seeds, " if _partial(analysis) else ""
-    if first.kind == "factor":
-        return partial
-    variant = analysis.frames.by_slug[analysis.frames.baseline]
-    baseline = f" {variant.title}" if len(variant.axes) <= FEW_AXES else ""
-    no_factors = "no axis could be tested over all settings; " if analysis.factors.contrasts else ""
-    return f"{partial}{no_factors}compared with the baseline{baseline}, "
-
-
-def _partial(analysis: Analysis) -> bool:
-    return bool(analysis.allow_partial and analysis.unranked)
-
-
-def _clause(analysis: Analysis, contrast: Contrast) -> str:
-    name = _name(analysis, contrast)
-    if contrast.paired is None:
-        return f"{name}{_against(analysis, contrast)} is {SAME}"
-    if separate := separate_effects(analysis, contrast):
-        return f"{name}{_against(analysis, contrast)}: {_separate(separate, contrast.metric)}"
-    if contrast.detected:
-        verdict = f"{name} is {contrast.verdict}{_than(analysis, contrast)} by {_amount(contrast)}"
-        return verdict + _direction_warning(contrast, analysis)
-    sides = name + _against(analysis, contrast)
-    if settings_contradict(analysis, contrast):
-        return f"{sides}: {_mixed(analysis, contrast)}"
-    if contrast.verdict == IDENTICAL:
-        return f"{sides}: equal scores in every seed"
-    mean = f"{show(contrast.paired.mean, contrast.metric, signed=True)} {readable(contrast.metric)}"
-    if contrast.verdict == NO_VERDICT:
-        return f"{sides}: a difference of {mean}, too few seeds for a test"
-    return f"{sides}: {contrast.verdict_text} ({mean}, {_test(contrast)})"
-
-
-def _name(analysis: Analysis, contrast: Contrast) -> str:
+def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
+    """Return the names of the sides of a contrast: the values in which they differ."""
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
-        return f"{contrast.axis} {contrast.left}{within}"
-    return _changes(analysis, contrast.left)
-
-
-def _changes(analysis: Analysis, slug: str) -> str:
-    """Return the axis values in which a variant differs from the baseline, or its title if there are few axes."""
+        return SideNames(str(contrast.axis), contrast.left, contrast.right, within)
     by_slug = analysis.frames.by_slug
-    variant, baseline = by_slug[slug], by_slug[analysis.frames.baseline].axes
-    changed = [axis for axis, value in variant.axes.items() if value != baseline.get(axis)]
-    if len(baseline) <= FEW_AXES or len(changed) == len(baseline):
-        return variant.title
-    return " and ".join(f"{axis} {variant.axes[axis]}" for axis in changed)
+    variant, baseline = by_slug[contrast.left], by_slug[analysis.frames.baseline]
+    changed = [axis for axis, value in variant.axes.items() if value != baseline.axes.get(axis)]
+    if any(other.paired and other.kind == "factor" for other in analysis.factors.contrasts):
+        return SideNames("", variant.title, "the baseline")
+    if len(changed) == 1:
+        axis = changed[0]
+        return SideNames(axis, label(variant.axes[axis]), label(baseline.axes.get(axis)))
+    if 1 < len(changed) < len(baseline.axes):
+        names = (SideNames(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
+        return SideNames("", " + ".join(names), "the baseline")
+    return SideNames("", variant.title, baseline.title)
 
 
-def _separate(separate: SeparateEffects, metric: str) -> str:
-    """Return the effects by value of another axis: all, or if there are many the smallest and the largest."""
-    effects = list(separate.effects.items())
-    if len(effects) > MOST_EFFECTS:
-        effects.sort(key=lambda effect: effect[1].mean)
-        effects = [effects[0], effects[-1]]
-    texts = [
-        f"{show(effect.mean, metric, signed=True)} (95 % interval {show(effect.low, metric)} to "
-        f"{show(effect.high, metric)}) with {separate.other_axis} {value}"
-        for value, effect in effects
-    ]
-    return f"depends on {separate.other_axis} (p {_p(separate.holm_p)}): {readable(metric)} {', '.join(texts)}"
+def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
+    """Return a sentence for each kind of verdict, large effects first."""
+    by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
+    groups: dict[Callable[[Analysis, list[Contrast]], str], list[Contrast]] = {
+        _detected: [],
+        _dependent: [],
+        _mixed: [],
+        _equivalent: [],
+        _inconclusive: [],
+        _identical: [],
+        _same: [],
+        _untested: [],
+        _unranked: [],
+    }
+    for contrast in by_size:
+        groups[_sentence_of(analysis, contrast)].append(contrast)
+    if _largest(analysis, groups[_dependent]) > _largest(analysis, groups[_detected]):
+        groups = {_dependent: groups[_dependent], **groups}
+    return [_capital(sentence(analysis, group)) for sentence, group in groups.items() if group]
 
 
-def _p(p: float) -> str:
-    return show_p(p) if p < 0.0005 else f"= {show_p(p)}"
+def _largest(analysis: Analysis, contrasts: Sequence[Contrast]) -> float:
+    """Return the size of the largest effect, of effects that depend on another axis by its value."""
+    sizes = [abs(contrast.paired.mean) for contrast in contrasts if contrast.paired]
+    for contrast in contrasts:
+        if separate := separate_effects(analysis, contrast):
+            sizes += [abs(effect.mean) for effect in separate.effects.values()]
+    return max(sizes, default=0.0)
 
 
-def _than(analysis: Analysis, contrast: Contrast) -> str:
-    return f" than {_right(contrast)}" if _names_right(analysis, contrast) else ""
+def _sentence_of(analysis: Analysis, contrast: Contrast) -> Callable[[Analysis, list[Contrast]], str]:
+    if contrast.verdict == SAME:
+        return _same
+    if contrast.paired is None:
+        return _unranked
+    if separate_effects(analysis, contrast):
+        return _dependent
+    if contrast.detected:
+        return _detected
+    if settings_contradict(analysis, contrast) or _exceeds_margin(contrast):
+        return _mixed
+    return {EQUIVALENT: _equivalent, INCONCLUSIVE: _inconclusive, IDENTICAL: _identical}.get(
+        contrast.verdict, _untested
+    )
 
 
-def _against(analysis: Analysis, contrast: Contrast) -> str:
-    return f" against {_right(contrast)}" if _names_right(analysis, contrast) else ""
+def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    """Return the scores of both sides of the largest effects, and the other effects by direction."""
+    metric = readable(contrasts[0].metric)
+    clauses: list[str] = []
+    for contrast in contrasts[:MOST_EFFECTS]:
+        subject = "it" if clauses else metric
+        clauses.append(f"{sides(analysis, contrast).instead()}, {subject} {_change(analysis, contrast)}")
+    rest: dict[tuple[str, str], list[Contrast]] = {}
+    for contrast in contrasts[MOST_EFFECTS:]:
+        names = sides(analysis, contrast)
+        rest.setdefault((names.axis, f"{contrast.verdict} than {names.right}{names.within}"), []).append(contrast)
+    for (_, verdict), group in rest.items():
+        sizes = [abs(contrast.paired.mean) for contrast in group if contrast.paired]
+        size = " to ".join(dict.fromkeys(show(end, group[0].metric) for end in (min(sizes), max(sizes))))
+        first, *others = (sides(analysis, contrast) for contrast in group)
+        values = _listed([first.named(first.left), *(names.left for names in others)], "and")
+        clauses.append(f"{values} {'are' if others else 'is'} {verdict} (by {size})")
+    averaged = " (means over the other axes)" if any(len(contrast.pairs) > 1 for contrast in contrasts) else ""
+    return "; ".join(clauses) + averaged + "."
 
 
-def _right(contrast: Contrast) -> str:
-    return contrast.right if contrast.kind == "factor" else "the baseline"
+def _change(analysis: Analysis, contrast: Contrast) -> str:
+    assert contrast.paired is not None
+    metric, mean = contrast.metric, contrast.paired.mean
+    left, right = (show(score, metric) for score in scores_of_sides(analysis, contrast))
+    verb = "rises" if mean > 0 else "falls"
+    change = f"by {show(abs(mean), metric)} at {right}" if left == right else f"from {right} to {left}"
+    note = "" if higher_is_better(metric) else f" ({contrast.verdict})"
+    return f"{verb} {change}{note}{_direction_warning(contrast, analysis)}"
 
 
-def _names_right(analysis: Analysis, contrast: Contrast) -> bool:
-    """Return whether a clause names its right side; it does not if the opening of the answer names the baseline."""
-    return contrast.kind == "factor" or main_contrasts(analysis)[0].kind == "factor"
+def scores_of_sides(analysis: Analysis, contrast: Contrast) -> tuple[float, float]:
+    """Return the mean scores of the left and of the right side, over the pairs and seeds of a contrast."""
 
+    def mean(slugs: Iterable[str]) -> float:
+        scores = [analysis.frames.scores(slug, contrast.metric) for slug in slugs]
+        return fmean(by_seed[seed] for by_seed in scores for seed in contrast.seeds)
 
-def _amount(contrast: Contrast) -> str:
-    paired, metric = contrast.paired, contrast.metric
-    assert paired is not None
-    size = f"{show(abs(paired.mean), metric)} {readable(metric)}"
-    if paired.kind == "constant":
-        return f"{size} in every seed"
-    return f"{size} ({_test(contrast, absolute=True)})"
-
-
-def _test(contrast: Contrast, *, absolute: bool = False) -> str:
-    """Return the interval and p of the test that the verdict rests on, adjusted by Holm."""
-    judgement, metric = contrast.judgement, contrast.metric
-    interval, p = judgement.interval, judgement.holm_p
-    if contrast.verdict == EQUIVALENT and judgement.equivalence:
-        interval, p = judgement.equivalence.interval, judgement.equivalence.holm_p
-    assert interval is not None
-    low, high = interval.low, interval.high
-    if absolute and interval.high < 0:
-        low, high = -high, -low
-    return f"{show_level(interval)} interval {show(low, metric)} to {show(high, metric)}, p {_p(p)}"
+    return mean(left for left, _ in contrast.pairs), mean(right for _, right in contrast.pairs)
 
 
 def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
@@ -209,27 +197,149 @@ def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
     opposite = -low if contrast.paired.mean > 0 else high
     if math.isnan(analysis.baseline_sd) or opposite <= analysis.baseline_sd:
         return ""
+    return f", but not in every setting ({_range(contrast)})"
+
+
+def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    """Return the effects that depend on another axis, by value of that axis; each interaction from one side only."""
+    found = [(contrast, effects) for contrast in contrasts if (effects := separate_effects(analysis, contrast))]
+    found.sort(key=lambda pair: -max(abs(effect.mean) for effect in pair[1].effects.values()))
+    kept: dict[tuple[str | None, str, str], list[str]] = {}
+    for contrast, separate in found:
+        if (separate.other_axis, contrast.axis, contrast.within) not in kept:
+            key = (contrast.axis, separate.other_axis, contrast.within)
+            change = sides(analysis, contrast).instead().removeprefix("with ")
+            kept.setdefault(key, []).append(f"the effect of {change} {_separate(separate, contrast.metric)}")
+    clauses = [clause for group in kept.values() for clause in group]
+    more = len(clauses) - MOST_NAMES
+    counted = [f"{_counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
+    return "; ".join([*clauses[:MOST_NAMES], *counted]) + "."
+
+
+def _separate(separate: SeparateEffects, metric: str) -> str:
+    """Return the effects by value of another axis: all, or if there are many the smallest and the largest."""
+    effects = list(separate.effects.items())
+    if len(effects) > MOST_NAMES:
+        effects.sort(key=lambda effect: effect[1].mean)
+        effects = [effects[0], effects[-1]]
+    texts: list[str] = []
+    for value, effect in effects:
+        unit, interval = ("", "") if texts else (f" {readable(metric)}", "95 % interval ")
+        texts.append(
+            f"{show(effect.mean, metric, signed=True)}{unit} with {value} ({interval}{show(effect.low, metric)} to "
+            f"{show(effect.high, metric)})"
+        )
+    return f"depends on {separate.other_axis}: {_listed(texts, 'and')}"
+
+
+def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    """Return contrasts whose average shows no difference, or a small one, while single settings differ."""
+    texts = []
+    for contrast in contrasts:
+        both = sides(analysis, contrast).both()
+        average = {
+            EQUIVALENT: f"the average difference between {both} is smaller than {_margin(contrast)}",
+            IDENTICAL: f"the averages of {both} are equal",
+        }.get(contrast.verdict, f"no difference on average could be shown between {both}")
+        settings = len(detected_settings(analysis, contrast))
+        verb = "is" if settings == 1 else "are"
+        found = f", and {_counted(settings, 'setting')} {verb} better or worse than the baseline" if settings else ""
+        texts.append(f"{average}, but single settings range from {_range(contrast)} {readable(contrast.metric)}{found}")
+    return "; ".join(texts) + "."
+
+
+def _exceeds_margin(contrast: Contrast) -> bool:
+    """Return whether an average is equivalent although the difference in a single setting exceeds the margin."""
+    test = contrast.judgement.equivalence
+    if contrast.verdict != EQUIVALENT or test is None or contrast.spread is None:
+        return False
+    return max(abs(end) for end in contrast.spread) > test.margin
+
+
+def _range(contrast: Contrast) -> str:
+    """Return the smallest and the largest difference among the averaged settings."""
+    low, high = contrast.spread or (math.nan, math.nan)
+    return f"{show(low, contrast.metric, signed=True)} to {show(high, contrast.metric, signed=True)}"
+
+
+def _equivalent(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    plural = len(contrasts) > 1
     return (
-        f", but not in every setting ({show(low, contrast.metric, signed=True)} to "
-        f"{show(high, contrast.metric, signed=True)})"
+        f"the difference{'s' * plural} {_between(analysis, contrasts)} {'are' if plural else 'is'} smaller than "
+        f"{_margin(contrasts[0])}."
     )
 
 
-def _mixed(analysis: Analysis, contrast: Contrast) -> str:
-    """Return the result of a factor contrast with an inconclusive average and different settings."""
-    average = "equal" if contrast.verdict == IDENTICAL else "inconclusive"
-    parts = [f"{average} on average"]
-    if contrast.spread:
-        low, high = (show(end, contrast.metric, signed=True) for end in contrast.spread)
-        parts.append(f"{low} to {high} {readable(contrast.metric)} in single settings")
-    detected = detected_settings(analysis, contrast)
-    parts += [
-        f"{_changes(analysis, setting.left)} is {setting.verdict} than the baseline by {_amount(setting)}"
-        for setting in detected[:MOST_SETTINGS]
-    ]
-    if more := detected[MOST_SETTINGS:]:
-        parts.append(f"{_counted(len(more), 'more setting')} better or worse than the baseline")
-    return ", ".join(parts)
+def _margin(contrast: Contrast) -> str:
+    test = contrast.judgement.equivalence
+    if test is None:
+        return ""
+    return f"{show(test.margin, contrast.metric)} {readable(contrast.metric)}{contrast.margin_note}"
+
+
+def _inconclusive(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    intervals = [contrast.judgement.interval for contrast in contrasts if contrast.judgement.interval]
+    metric = contrasts[0].metric
+    low = show(min(interval.low for interval in intervals), metric, signed=True)
+    high = show(max(interval.high for interval in intervals), metric, signed=True)
+    return (
+        f"no difference could be shown {_between(analysis, contrasts)} (the intervals allow differences from {low} to "
+        f"{high} {readable(metric)})."
+    )
+
+
+def _identical(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    return f"the scores are equal in every seed {_between(analysis, contrasts)}."
+
+
+def _same(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    return f"there is no difference by construction {_between(analysis, contrasts)}."
+
+
+def _untested(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    """Return the scores of both sides of contrasts with too few seeds for a test."""
+    texts = []
+    for contrast in contrasts:
+        left, right = (show(score, contrast.metric) for score in scores_of_sides(analysis, contrast))
+        names = sides(analysis, contrast)
+        texts.append(f"{left} with {names.named(names.left)} against {right} with {names.right}{names.within}")
+    return f"too few seeds for a test: {readable(contrasts[0].metric)} is {_listed(texts, 'and')}."
+
+
+def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
+    """Return the contrasts without scores, and the reason of the first."""
+    reason = (contrasts[0].reason or "").removeprefix("not ranked: ")
+    named = [sides(analysis, contrast) for contrast in contrasts]
+    texts = [f"{names.named(names.left)} against {names.right}{names.within}" for names in named]
+    return f"not ranked: {_listed(texts, 'and')} ({reason})."
+
+
+def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+    """Return the names of both sides of each contrast, with the left sides of a common right side together."""
+    named: dict[tuple[str, str, str], tuple[SideNames, list[str]]] = {}
+    for contrast in contrasts:
+        names = sides(analysis, contrast)
+        key = (names.axis, names.right, names.within)
+        if key in named:
+            named[key][1].append(names.left)
+        else:
+            named[key] = names, []
+    return _listed([f"between {first.both(others)}" for first, others in named.values()], "and")
+
+
+def _listed(names: Sequence[str], conjunction: str) -> str:
+    """Return names as a list, shortened after ``MOST_NAMES``."""
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
+    return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def published_counts(results: Sequence[ClaimResult]) -> str:
@@ -259,9 +369,10 @@ def _nothing_to_compare(analysis: Analysis) -> str:
         if any(result.difference for result in results):
             return published_counts(results)
         summary = analysis.summaries[analysis.frames.baseline]
+        interval = f" (95 % interval {show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)})"
         return (
-            f"The experiment has a single variant and no comparison: {readable(analysis.metric)} "
-            f"{show(summary.mean, analysis.metric)}."
+            f"The experiment has a single variant and no comparison: {readable(analysis.metric)} is "
+            f"{show(summary.mean, analysis.metric)}{interval if math.isfinite(summary.low) else ''}."
         )
     if {contrast.verdict for contrast in main_contrasts(analysis)} == {SAME}:
         return "All variants are the same by construction."
@@ -285,40 +396,3 @@ def _separate_scores(analysis: Analysis) -> str:
         f"The variants use different data sets and are not ranked; "
         f"{readable(analysis.metric)} of each variant: {'; '.join(scores)}."
     )
-
-
-def short_answer(analysis: Analysis) -> tuple[str, ...]:
-    """Return the lines of the answer for a terminal: one line per axis, without intervals.
-
-    An experiment without factor contrasts, or with a two-way table, has the answer of its report.
-    """
-    contrasts = main_contrasts(analysis)
-    if (
-        two_way_answer(analysis)
-        or any(contrast.kind != "factor" for contrast in contrasts)
-        or all(contrast.paired is None for contrast in contrasts)
-    ):
-        return (answer(analysis),)
-    by_axis: dict[str, list[str]] = {}
-    for contrast in contrasts:
-        by_axis.setdefault(str(contrast.axis), []).append(_short_clause(analysis, contrast))
-    width = max(map(len, by_axis))
-    lines = [f"  {axis:{width}}  {'; '.join(clauses)}" for axis, clauses in by_axis.items()]
-    if any(clause.endswith(INCONCLUSIVE) for clauses in by_axis.values() for clause in clauses):
-        lines.append("  Inconclusive: these runs do not show which is better. The report has intervals and tests.")
-    return (analysis.frames.record.question, *lines)
-
-
-def _short_clause(analysis: Analysis, contrast: Contrast) -> str:
-    sides = f"{contrast.left} against {contrast.right}" + (f" ({contrast.within})" if contrast.within else "")
-    if contrast.paired is None:
-        return f"{sides}: {contrast.reason or contrast.verdict}"
-    if separate := separate_effects(analysis, contrast):
-        return f"{sides}: depends on {separate.other_axis}"
-    if contrast.detected:
-        size = f"{show(abs(contrast.paired.mean), contrast.metric)} {readable(contrast.metric)}"
-        varies = ", depending on the other axes" if _direction_warning(contrast, analysis) else ""
-        return f"{sides}: {contrast.verdict} by {size}{varies}"
-    if settings_contradict(analysis, contrast):
-        return f"{sides}: depends on the other axes"
-    return f"{sides}: {'too few seeds for a test' if contrast.verdict == NO_VERDICT else contrast.verdict_text}"

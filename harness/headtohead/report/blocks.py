@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+FOLDED_ROWS = 24
+"""Largest number of rows of a table that is not folded."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -103,10 +106,10 @@ class Column:
 
 @dataclass(frozen=True)
 class CellNote:
-    """An addition to a cell's text, such as the interval of a mean."""
+    """An addition to a cell's text, such as the interval of a mean; a page hides ``details`` until they are opened."""
 
     text: Text
-    role: Literal["interval", "interval wrap", "pitfalls"] = "interval"
+    role: Literal["interval", "interval wrap", "pitfalls", "details"] = "interval"
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,11 @@ class DataTable:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     grid: bool = False
+
+    @property
+    def folded(self) -> str:
+        """The number of rows as text if a page shows only the first rows until the reader opens the table."""
+        return f"{len(self.rows)} rows" if len(self.rows) > FOLDED_ROWS and not self.grid else ""
 
 
 @dataclass(frozen=True)

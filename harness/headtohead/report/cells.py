@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import CellNote, Column, TableCell, VerdictLabel
@@ -34,14 +33,10 @@ def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -
 
 
 def difference_cell(contrast: Contrast | None) -> TableCell:
-    """Return the difference of a contrast with its 95 % interval and that of its Holm step, or a blank cell."""
+    """Return the difference of a contrast with its 95 % interval, or a blank cell."""
     if contrast is None or contrast.paired is None:
         return blank(contrast.reason or contrast.verdict if contrast else "")
-    cell = paired_cell(contrast.paired, contrast.metric)
-    step = contrast.judgement.interval
-    if step is None or step.level == CONFIDENCE:
-        return cell
-    return replace(cell, notes=(*cell.notes, CellNote(f"{show_interval(step, contrast.metric)}")))
+    return paired_cell(contrast.paired, contrast.metric)
 
 
 def show_interval(interval: Interval, metric: str) -> str:
@@ -76,12 +71,15 @@ def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tup
 
 
 def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> TableCell:
-    """Return the verdict of a contrast, with its reason as a note."""
+    """Return the verdict of a contrast, with its reason and the intervals of its tests as details."""
     if contrast is None:
         return TableCell(VerdictLabel("–", "none"))
     label = VerdictLabel(contrast.verdict_name, contrast.verdict if contrast.detected else "none")
     notes = [contrast.reason] if contrast.reason and with_reason else []
-    if test := contrast.judgement.equivalence:
-        criterion = f"within {show(test.margin, contrast.metric)}{contrast.margin_note}"
-        notes.append(f"{criterion}: p {show_p(test.holm_p)}, {show_interval(test.interval, contrast.metric)}")
-    return TableCell(label, tuple(CellNote(note, "interval wrap") for note in notes))
+    judgement, metric = contrast.judgement, contrast.metric
+    if judgement.interval and judgement.interval.level != CONFIDENCE:
+        notes.append(show_interval(judgement.interval, metric))
+    if test := judgement.equivalence:
+        criterion = f"within {show(test.margin, metric)}{contrast.margin_note}"
+        notes.append(f"{criterion}: p {show_p(test.holm_p)}, {show_interval(test.interval, metric)}")
+    return TableCell(label, tuple(CellNote(note, "details") for note in notes))

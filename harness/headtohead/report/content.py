@@ -44,10 +44,10 @@ class ReportContent:
         return answer(self.analysis)
 
     @cached_property
-    def cautions(self) -> list[str]:
+    def cautions(self) -> tuple[str, ...]:
         """Short sentences that limit what the answer shows, printed beside it."""
         lines = [neighbour_line(self.analysis), still_learning_line(self.analysis)]
-        return [line for line in lines if line]
+        return tuple(line for line in lines if line)
 
     @cached_property
     def palette(self) -> Palette:
@@ -125,5 +125,5 @@ class ReportContent:
 
     def title(self, slug: str, *, coloured: bool = True) -> VariantTitle:
         """Return a variant's title, with its colour in the figures."""
-        colour = self.palette.colour(slug) if coloured else None
+        colour = self.palette.colour(slug) if coloured and self.palette.is_coloured else None
         return VariantTitle(self.analysis.frames.by_slug[slug].title, colour)

@@ -11,10 +11,12 @@ from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
+from headtohead.report.figures.forest import drawn_contrasts, magnified_range
 from headtohead.report.published import published_blocks, published_summary
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
+from headtohead.report.setup import setup_blocks, setup_line
 from headtohead.report.shapley import path_blocks, waterfall
 from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
@@ -38,9 +40,10 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *path_blocks(analysis, figures),
         *two_way_blocks(analysis),
         *published_blocks(analysis),
+        *(factor_blocks(content, figures) if content.answers_factors else ()),
         *variant_blocks(content, figures),
         *reference_blocks(analysis),
-        *factor_blocks(content, figures),
+        *(() if content.answers_factors else factor_blocks(content, figures)),
         *uncertainty_blocks(analysis),
         *unpadded_blocks(content),
         *_figure_sections(content, figures),
@@ -49,6 +52,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *pitfall_blocks(content),
         *tuning_blocks(analysis),
         *run_blocks(content),
+        *setup_blocks(analysis),
         *data_blocks(content),
         *statistics_blocks(content),
         *reproduction_blocks(content),
@@ -56,24 +60,27 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
 
 
 def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return question, answer, main figure and facts."""
-    record = content.record
+    """Return question, answer, set-up, main figure and facts."""
+    analysis, record = content.analysis, content.record
     blocks: list[Block] = [Heading(1, record.question)]
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
     blocks += [Paragraph(Span(caution, "alarm")) for caution in content.cautions]
-    if content.analysis.path and "waterfall" in figures:
-        blocks.append(waterfall(content.analysis.path))
+    blocks.append(Paragraph(setup_line(analysis), "note"))
+    if analysis.path and "waterfall" in figures:
+        blocks.append(waterfall(analysis.path))
     elif "contrasts" in figures:
         averaged = ", averaged over the settings of the other axes" if content.answers_factors else ""
         caption = (
             f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected difference."
         )
+        if magnified_range(analysis, drawn_contrasts(analysis)):
+            caption += " Triangles: differences outside the magnified range."
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
-    claims = published_summary(content.analysis)
-    facts = [*content.facts, *provenance_differences(content.analysis.frames)]
+    claims = published_summary(analysis)
+    facts = [*content.facts, *provenance_differences(analysis.frames)]
     items: list[Text] = [claims] if claims and claims != content.answer else []
     items += [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
     if items:

@@ -31,12 +31,14 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
         Column("settings"),
         *verdict_columns(family.tested, "contrasts"),
     )
-    rows = tuple(_row(contrast, unpadded.get(contrast.name)) for contrast in family.contrasts)
+    ordered = sorted(family.contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
+    rows = tuple(_row(contrast, unpadded.get(contrast.name)) for contrast in ordered)
     blocks: list[Block] = [
         Heading(2, "Axis by axis", "factors", "Axis by axis"),
         Paragraph(
-            "Two values of an axis, averaged within each seed over the settings of the other axes. The range is the "
-            "smallest and the largest difference among these settings.",
+            "Two values of an axis, averaged within each seed over the settings of the other axes, largest difference "
+            "first. The range is the smallest and the largest difference among these settings. A verdict opens the "
+            "interval at its Holm step and notes.",
             "note",
         ),
         DataTable(columns, rows),

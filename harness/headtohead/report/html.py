@@ -149,8 +149,14 @@ class _Renderer:
 
     def figure(self, figure: NamedFigure) -> Markup:
         caption = Markup("<figcaption>{}</figcaption>").format(figure.caption) if figure.caption else Markup()
-        look = _attributes(style="background: white; max-width: 960px; margin: 0" if self.inline else "")
-        return Markup("<figure{}>{}{}</figure>").format(look, self.svg(figure.name), caption)
+        if self.inline:
+            style = "background: white; max-width: 960px; margin: 0"
+            return Markup('<figure style="{}">{}{}</figure>').format(style, self.svg(figure.name), caption)
+        narrow = f"{figure.name}-narrow"
+        plot = Markup('<div class="plot{}">{}</div>').format(" wide" * (narrow in self.figures), self.svg(figure.name))
+        if narrow in self.figures:
+            plot += Markup('<div class="narrow">{}</div>').format(self.svg(narrow))
+        return Markup("<figure>{}{}</figure>").format(plot, caption)
 
     def svg(self, name: str) -> Markup:
         return Markup(themed(self.figures[name]))
@@ -159,7 +165,7 @@ class _Renderer:
         return Markup(
             '<div class="controls" id="choose" hidden></div>\n'
             '<noscript><p class="note">{}</p></noscript>\n'
-            '<div class="panels" id="panels">{}</div>\n'
+            '<div class="panels" id="panels"><div class="plot natural">{}</div></div>\n'
             '<script type="application/json" id="maps">{}</script>'
         ).format(block.figure.caption, self.svg(block.figure.name), _json(block.data))
 
@@ -167,7 +173,8 @@ class _Renderer:
         head = Markup().join(self.heading(column) for column in table.columns)
         body = Markup("\n").join(self.row(row, table.columns) for row in table.rows)
         attributes = _attributes(**{"class": "grid" * table.grid})
-        return Markup(
+        fold = Markup('<details class="fold"><summary>{}</summary></details>').format(table.folded)
+        return (fold if table.folded else Markup()) + Markup(
             '<div class="scroll"><table{}>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody></table></div>'
         ).format(attributes, head, body)
 
@@ -183,9 +190,15 @@ class _Renderer:
         return Markup("<tr{}>{}</tr>").format(kind, Markup().join(cells))
 
     def cell(self, cell: TableCell, column: Column) -> Markup:
-        notes = (Markup('<span class="{}">{}</span>').format(note.role, _text(note.text)) for note in cell.notes)
         attributes = self.look(column, cell.tooltip, cell.shade)
-        return Markup("<td{}>{}{}</td>").format(attributes, _text(cell.text), Markup().join(notes))
+        notes = Markup().join(
+            Markup('<span class="{}">{}</span>').format(note.role, _text(note.text)) for note in cell.notes
+        )
+        if any(note.role == "details" for note in cell.notes):
+            content = Markup("<details><summary>{}</summary>{}</details>").format(_text(cell.text), notes)
+        else:
+            content = _text(cell.text) + notes
+        return Markup("<td{}>{}</td>").format(attributes, content)
 
     def look(self, column: Column, tooltip: str, shade: int = 0) -> Markup:
         style = f"text-align: {column.align}" if self.inline else f"--shade: {shade}%" if shade else ""

@@ -99,7 +99,8 @@ def _table(table: DataTable) -> str:
         ":---:" if table.grid else "---" if column.align == "left" else "---:" for column in table.columns[1:]
     )
     rule = f"|{'|'.join(['---', *alignments])}|"
-    return "\n".join([header, rule, *(_row(row, len(table.columns)) for row in table.rows)])
+    count = [table.folded, ""] if table.folded else []
+    return "\n".join([*count, header, rule, *(_row(row, len(table.columns)) for row in table.rows)])
 
 
 def _row(row: TableRow, columns: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -15,9 +16,8 @@ from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import write_json, write_text
-from headtohead.report.answer import short_answer
-from headtohead.report.answer_record import answer_record
+from headtohead.files import write_text
+from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
 from headtohead.report.content import ReportContent
@@ -46,6 +46,12 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "heads": heads_figure,
 }
 
+NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
+    "contrasts": partial(forest_figure, narrow=True),
+    "scores": partial(strip_figure, narrow=True),
+}
+"""Figures that pages on phones show instead; other figures scroll."""
+
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
@@ -57,7 +63,7 @@ class ReportPaths(os.PathLike[str]):
     csv: Path
     json: Path
     answer: str
-    short_answer: tuple[str, ...]
+    cautions: tuple[str, ...]
 
     def __fspath__(self) -> str:
         return str(self.html)
@@ -106,7 +112,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         folder / "results.csv",
         folder / "answer.json",
         content.answer,
-        (*short_answer(content.analysis), *content.cautions),
+        content.cautions,
     )
     with _writing_to(folder):
         for old in (folder / "figures").glob("*.svg"):
@@ -115,9 +121,9 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
         write_text(paths.csv, _table(content.analysis))
-        write_json(paths.json, answer_record(content))
+        write_text(paths.json, answer_file(content))
         write_text(paths.markdown, markdown_page(blocks))
-        write_text(paths.html, page(content, blocks, figures))
+        write_text(paths.html, page(content, blocks, figures | draw_narrow(content, figures)))
     return paths
 
 
@@ -164,3 +170,9 @@ def draw(content: ReportContent) -> dict[str, str]:
     if content.gallery is not None:
         figures["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
     return figures
+
+
+def draw_narrow(content: ReportContent, names: Iterable[str]) -> dict[str, str]:
+    """Return the figures for phones of those that have one, as SVG by name with the suffix ``-narrow``."""
+    drawn = {f"{name}-narrow": NARROW_FIGURES[name](content.analysis) for name in names if name in NARROW_FIGURES}
+    return {name: style.to_svg(figure, salt=name) for name, figure in drawn.items() if figure is not None}

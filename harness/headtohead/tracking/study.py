@@ -30,7 +30,7 @@ NOTE_TAG = "mlflow.note.content"
 # Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 INDEX_TAGS = {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}
-REPORT_FILES = ("index.html", "report.md", "results.csv")
+REPORT_FILES = ("index.html", "report.md", "answer.json", "results.csv")
 
 
 def open_study(store: Store, study: TrackedStudy) -> Destination:

@@ -41,8 +41,8 @@ def cost_figure(analysis: Analysis) -> Figure | None:
                     (point,) = axes.plot(
                         cost,
                         analysis.summaries[slug].mean,
-                        palette.marker(slug),
-                        color=palette.colour(slug),
+                        palette.marker(slug) if palette.is_coloured else "o",
+                        color=_colour(analysis, palette, slug),
                         markersize=7,
                         alpha=0.85,
                         markeredgecolor=style.PAPER,
@@ -69,12 +69,22 @@ def _count(value: float, _: int) -> str:
     return short if exact else f"{value:,.0f}"
 
 
+def _colour(analysis: Analysis, palette: Palette, slug: str) -> str:
+    is_highlighted = not palette.is_coloured and slug == analysis.frames.baseline
+    return style.PALETTE[1] if is_highlighted else palette.colour(slug)
+
+
 def _legend(figure: Figure, palette: Palette, slugs: list[str]) -> None:
+    if not palette.is_coloured:
+        names = {"baseline": style.PALETTE[1], "other variants": style.PALETTE[0]}
+        points = [Line2D([], [], color=colour, marker="o", linestyle="") for colour in names.values()]
+        figure.legend(points, list(names), loc="outside upper left", ncols=2)
+        return
     colours = palette.legend(slugs)
     used = {palette.panel(slug): palette.marker(slug) for slug in slugs}
     markers = {panel: used[panel] for panel in palette.panels if panel and panel in used}
     handles = [Line2D([], [], color=colour, marker="o", linestyle="") for colour in colours.values()]
     handles += [Line2D([], [], color=style.MUTED, marker=marker, linestyle="") for marker in markers.values()]
-    names = [*colours, *markers]
-    if len(names) <= 14:
-        figure.legend(handles, style.shortened(names), loc="outside upper left", ncols=4)
+    labels = [*colours, *markers]
+    if len(labels) <= 14:
+        figure.legend(handles, style.shortened(labels), loc="outside upper left", ncols=4)

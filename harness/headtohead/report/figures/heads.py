@@ -34,7 +34,7 @@ def heads_figure(analysis: Analysis) -> Figure | None:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("increase in loss, nats per token")
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        axes.legend(handles.values(), handles.keys(), loc="upper right", frameon=False)
+        figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=2)
     return figure
 
 

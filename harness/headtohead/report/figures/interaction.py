@@ -20,7 +20,7 @@ from headtohead.storage.metrics import label, readable
 MOST_PANELS = 6
 MOST_NAMES = 2
 """Maximum number of settings that a panel's title names."""
-MOST_LINES = 16
+MOST_LINES = len(style.PALETTE)
 """Maximum number of lines of a panel, and of horizontal tick labels."""
 
 
@@ -59,16 +59,12 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
     coloured = lines == palette.colour_axis
     for line, value in enumerate(rows):
         shift = (line - (len(rows) - 1) / 2) * 0.06
-        cells = [
-            (x + shift, summarise(panel.scores[other, value]))
-            for x, other in enumerate(columns)
-            if (other, value) in panel.scores
-        ]
-        cells = [(x, summary) for x, summary in cells if summary.n]
+        # The mean of a missing cell is NaN, which interrupts the line.
+        cells = [summarise(panel.scores.get((other, value), [])) for other in columns]
         axes.errorbar(
-            [x for x, _ in cells],
-            [summary.mean for _, summary in cells],
-            yerr=[summary.high - summary.mean if summary.n > 1 else 0.0 for _, summary in cells],
+            [x + shift for x in range(len(columns))],
+            [summary.mean for summary in cells],
+            yerr=[summary.high - summary.mean if summary.n > 1 else 0.0 for summary in cells],
             fmt=f"{style.MARKERS[line % 8]}-" if coloured else f"{style.MARKERS[line % 8]}--",
             color=palette.value_colour(value) if coloured else (style.INK, style.MUTED)[line % 2],
             linewidth=1.4,
@@ -77,12 +73,13 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
         )
     axes.set_xticks(range(len(columns)), columns)
     if len(columns) > MOST_LINES:
-        axes.tick_params(axis="x", rotation=90, labelsize=7)
+        axes.tick_params(axis="x", rotation=90, labelsize=7.5)
     axes.set_xlim(-0.4, len(columns) - 0.6)
     axes.set_xlabel(across)
-    axes.set_title(f"{lines}, by {across}" + (f"\n{panel.note}" if panel.note else ""))
     axes.yaxis.set_major_locator(MaxNLocator(6))
-    axes.legend(loc="best")
+    title = f"{lines}, by {across}" + (f"\n{panel.note}" if panel.note else "")
+    legend = axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, title=title, alignment="left")
+    legend.get_title().set_fontweight("bold")
 
 
 def _sorted(values: Sequence[str]) -> list[str]:

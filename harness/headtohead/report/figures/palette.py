@@ -16,7 +16,8 @@ class Palette:
     """Colours and markers of an experiment's variants, the same in every figure.
 
     In a grid, the colour encodes the axis with the most values among those with no more values than there
-    are colours; the marker encodes the other axes. Without a grid, every variant has its own colour.
+    are colours; the marker encodes the other axes. Without a grid, every variant has its own colour. If there are
+    more values than colours, all variants have the same colour (`is_coloured`).
     """
 
     frames: Frames
@@ -44,16 +45,24 @@ class Palette:
         """Whether the design combines values of different axes, so that it has factor contrasts."""
         return any(contrast.kind == "factor" for contrast in self.frames.record.contrasts)
 
+    @cached_property
+    def is_coloured(self) -> bool:
+        """Whether there are at most as many values as colours."""
+        values = self.frames.by_slug if self.colour_axis is None else self.values[self.colour_axis]
+        return len(values) <= len(PALETTE)
+
     def colour(self, slug: str) -> str:
         """Return the variant's colour."""
+        if not self.is_coloured:
+            return PALETTE[0]
         if self.colour_axis is None:
-            return PALETTE[list(self.frames.by_slug).index(slug) % len(PALETTE)]
+            return PALETTE[list(self.frames.by_slug).index(slug)]
         return self.value_colour(label(self.frames.by_slug[slug].axes.get(self.colour_axis)))
 
     def value_colour(self, value: str) -> str:
         """Return the colour of a value of the colour axis."""
         assert self.colour_axis is not None
-        return PALETTE[self.values[self.colour_axis].index(value) % len(PALETTE)]
+        return PALETTE[self.values[self.colour_axis].index(value)] if self.is_coloured else PALETTE[0]
 
     def legend(self, slugs: Sequence[str]) -> dict[str, str]:
         """Return the colour by legend label for these variants, in the order of the design."""

@@ -20,26 +20,52 @@ MOST_LINES = 24
 def panels_figure(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes, str, str], None]) -> Figure:
     """Create the panels and a common legend, and call ``draw(axes, slug, colour)`` for each variant.
 
-    With more than ``MOST_PANELS`` settings, all variants are in a single panel.
+    With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a panel of its own in
+    which the baseline is grey.
     """
     palette = Palette(analysis.frames)
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
-    is_single = len(names) > MOST_PANELS
-    names = [""] if is_single else names
+    if not palette.is_coloured or len(names) > MOST_PANELS:
+        return _facets(analysis, slugs, draw)
     columns = min(len(names), 4)
-    rows = math.ceil(len(names) / columns)
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTH, 0.7 + 2.5 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        figure, grid = _grid(len(names), columns, 2.5)
         for axes, name in zip(grid, names, strict=False):
             axes.set_title(_wrapped(name, columns))
             for slug in slugs:
-                if is_single or palette.panel(slug) == name:
+                if palette.panel(slug) == name:
                     draw(axes, slug, palette.colour(slug))
-        for axes in grid[len(names) :]:
-            axes.set_visible(False)
         _legend(figure, palette, slugs)
     return figure
+
+
+def _facets(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes, str, str], None]) -> Figure:
+    """Draw each variant in a panel of its own, with the baseline for comparison."""
+    baseline = analysis.frames.baseline
+    with style.drawing():
+        figure, grid = _grid(len(slugs), 6, 1.5)
+        titles = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 26)
+        for axes, slug, title in zip(grid, slugs, titles, strict=False):
+            axes.set_title(title, fontsize=7.5)
+            axes.tick_params(labelsize=7.5)
+            if baseline in slugs:
+                draw(axes, baseline, style.MUTED)
+            if slug != baseline:
+                draw(axes, slug, style.PALETTE[0])
+        lines = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}
+        handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in lines.values()]
+        figure.legend(handles, list(lines), loc="outside upper left", ncols=2)
+    return figure
+
+
+def _grid(count: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure with panels of ``height`` inches, and its visible panels."""
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(style.WIDTH, 0.7 + height * rows), layout="constrained")
+    grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, grid[:count]
 
 
 def _wrapped(name: str, columns: int) -> str:

@@ -17,22 +17,21 @@ MOST_ROWS = 48
 """Maximum number of rows; with more variants, the best and the baseline are drawn."""
 
 
-def strip_figure(analysis: Analysis) -> Figure:
+def strip_figure(analysis: Analysis, *, narrow: bool = False) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
     slugs = drawn_variants(analysis)
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTH, 1.0 + 0.27 * len(slugs)), layout="constrained")
+        figure = style.row_figure(len(slugs), narrow=narrow, pitch=0.27)
         axes = figure.add_subplot()
         style.bare_left(axes)
         _baseline_band(axes, analysis)
         for row, slug in enumerate(slugs):
             _row(figure, axes, analysis, slug, row)
-        _upper_bound(axes, analysis, len(slugs))
+        _upper_bound(axes, analysis)
         names = [analysis.frames.by_slug[slug].title for slug in slugs]
-        axes.set_yticks(range(len(slugs)), style.shortened(names))
-        for slug, text in zip(slugs, axes.get_yticklabels(), strict=True):
-            text.set_fontweight("bold" if slug == analysis.frames.baseline else "normal")
-        axes.set_ylim(len(slugs) - 0.4, -0.8)
+        baseline = analysis.frames.baseline
+        style.name_rows(axes, names, narrow=narrow, bold=slugs.index(baseline) if baseline in slugs else None)
+        style.note_rows(axes, [_note(analysis, slug) for slug in slugs], [False] * len(slugs), narrow=narrow)
         axes.set_xlabel(readable(analysis.metric))
         draw_reference_points(axes, analysis)
     return figure
@@ -68,11 +67,6 @@ def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
         style.tip(figure, point, f"{title}, seed {seed}: {show(score, analysis.metric)}")
     summary = analysis.summaries[slug]
     if withheld or not summary.n:
-        reason = analysis.withheld.get(slug, "no score")
-        note = axes.annotate(
-            "not ranked", (1.005, row), xycoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=style.MUTED
-        )
-        style.tip(figure, note, f"{title}: {reason}")
         return
     if math.isfinite(summary.low):
         (bar,) = axes.plot(
@@ -92,6 +86,12 @@ def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
     axes.plot(summary.mean, row, "|", color=style.INK, markersize=13, markeredgewidth=1.8, zorder=4)
 
 
+def _note(analysis: Analysis, slug: str) -> str:
+    """Return the mean of a variant, or that it is not ranked."""
+    summary = analysis.summaries[slug]
+    return "not ranked" if slug in analysis.withheld or not summary.n else show(summary.mean, analysis.metric)
+
+
 def analysis_colour(analysis: Analysis, slug: str) -> str:
     """Return a variant's colour in the figures of an experiment."""
     return Palette(analysis.frames).colour(slug)
@@ -107,16 +107,17 @@ def _baseline_band(axes: Axes, analysis: Analysis) -> None:
             )
 
 
-def _upper_bound(axes: Axes, analysis: Analysis, rows: int) -> None:
+def _upper_bound(axes: Axes, analysis: Analysis) -> None:
+    """Draw the bag-of-words upper bound as a line with its name above the axes."""
     if analysis.upper_bound is None:
         return
     axes.axvline(analysis.upper_bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
     axes.annotate(
         f"bag-of-words upper bound {analysis.upper_bound:.3f}",
-        (analysis.upper_bound, -0.62),
-        xytext=(4, 0),
-        textcoords="offset points",
+        (analysis.upper_bound, 1.01),
+        xycoords=axes.get_xaxis_transform(),
         fontsize=8,
-        va="center",
+        ha="center",
+        va="bottom",
         color=style.INK,
     )

@@ -1,0 +1,66 @@
+"""``answer.json``: the answer, the set-up and the tests of a report for programs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from headtohead.analysis.contrasts import Contrast
+from headtohead.escaping import json_text
+from headtohead.report.content import ReportContent
+from headtohead.report.convergence import convergence_record, number
+from headtohead.report.published import published_record
+from headtohead.report.reference_points import reference_record
+from headtohead.report.setup import setup_line
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval
+
+FORMAT = "headtohead-answer/1"
+"""Name and version of the format."""
+
+
+def answer_file(content: ReportContent) -> str:
+    """Return the text of ``answer.json``."""
+    analysis, record = content.analysis, content.record
+    families = {"variants": analysis.variants, "factors": analysis.factors, "interactions": analysis.interactions}
+    if analysis.path:
+        families["choices"] = analysis.path.family
+    margin = record.margins.get(analysis.metric)
+    answer = {
+        "format": FORMAT,
+        "experiment": record.name,
+        "question": record.question,
+        "answer": content.answer,
+        "cautions": list(content.cautions),
+        "setup": setup_line(analysis),
+        "facts": content.facts,
+        "metric": analysis.metric,
+        "margin": None if margin is None else margin.value,
+        "incomplete": dict(analysis.incomplete),
+        "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
+        "contrasts": [_contrast(name, contrast) for name, family in families.items() for contrast in family.contrasts],
+        "training": convergence_record(analysis),
+        "reference_points": reference_record(analysis),
+        "published_claims": published_record(analysis),
+    }
+    return json_text(answer, indent=2) + "\n"
+
+
+def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
+    paired, judgement = contrast.paired, contrast.judgement
+    return {
+        "family": family,
+        "name": contrast.name,
+        "verdict": contrast.verdict,
+        "reason": contrast.reason,
+        "difference": paired and number(paired.mean),
+        "interval": paired and _interval(Interval(CONFIDENCE, paired.low, paired.high)),
+        "holm_interval": _interval(judgement.interval),
+        "holm_p": number(judgement.holm_p),
+        "seeds": list(contrast.seeds),
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    if interval is None or not math.isfinite(interval.low):
+        return None
+    return {"level": interval.level, "low": interval.low, "high": interval.high}

@@ -1,0 +1,78 @@
+"""A report on a page of 400 pixels, measured in a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+
+import pytest
+
+from headtohead.report import write_report
+
+WIDTH = 400
+SMALLEST = 9
+"""Smallest size of text in figures, in pixels of the page."""
+
+MEASURE = """
+var sizes = [];
+document.querySelectorAll("svg text").forEach(function (text) {
+  if (!text.getClientRects().length) return;
+  var matrix = text.getScreenCTM();
+  var scale = Math.hypot(matrix.a, matrix.b);
+  sizes.push([parseFloat(getComputedStyle(text).fontSize) * scale, text.textContent]);
+});
+sizes.sort(function (a, b) { return a[0] - b[0]; });
+var found = { page: document.documentElement.scrollWidth, window: innerWidth, texts: sizes.length, smallest: sizes[0] };
+parent.postMessage(JSON.stringify(found), "*");
+"""
+FRAME = f"""<title></title><script>onmessage = function (event) {{ document.title = event.data; }}</script>
+<iframe src="page.html" width="{WIDTH}" height="900" style="border: 0"></iframe>"""
+"""A browser window has at least 500 pixels, a frame can be narrower."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def page(quickstart, tmp_path_factory):
+    return write_report(quickstart, tmp_path_factory.mktemp("reports")).html.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Return a function that lays a page out on a phone and measures it, with a script in the page itself."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium")
+
+    def measure(page):
+        allowed = re.sub(r'(Content-Security-Policy" content=")[^"]*', r"\1default-src * 'unsafe-inline'", page)
+        script = f"<script>{MEASURE}</script></body>"
+        (tmp_path / "page.html").write_text(allowed.replace("</body>", script), encoding="utf-8")
+        (tmp_path / "frame.html").write_text(FRAME, encoding="utf-8")
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        command += ["--virtual-time-budget=3000", "--dump-dom", f"file://{tmp_path}/frame.html"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        title = re.search(r"<title>(.*?)</title>", done.stdout)
+        assert title is not None
+        found = json.loads(unescape(title[1]))
+        assert found["window"] == WIDTH
+        return found
+
+    return measure
+
+
+def test_text_in_figures_is_legible_on_a_phone(page, measured):
+    found = measured(page)
+    assert found["texts"] > 200
+    assert found["smallest"][0] >= SMALLEST, found["smallest"]
+
+
+def test_a_page_on_a_phone_does_not_scroll_sideways(page, measured):
+    assert measured(page)["page"] <= WIDTH
+
+
+def test_figures_that_shrink_with_the_page_are_not_legible(page, measured):
+    shrunk = page.replace("min-width: 840px;", "")
+    assert shrunk != page
+    assert measured(shrunk)["smallest"][0] < SMALLEST

@@ -297,7 +297,7 @@ def short_answer(analysis: Analysis) -> tuple[str, ...]:
         by_axis.setdefault(str(contrast.axis), []).append(_short_clause(analysis, contrast))
     width = max(map(len, by_axis))
     lines = [f"  {axis:{width}}  {'; '.join(clauses)}" for axis, clauses in by_axis.items()]
-    if any(clause.endswith(INCONCLUSIVE) for clauses in by_axis.values() for clause in clauses):
+    if any(contrast.verdict == INCONCLUSIVE for contrast in contrasts):
         lines.append("  Inconclusive: these runs do not show which is better. The report has intervals and tests.")
     return (analysis.frames.record.question, *lines)
 

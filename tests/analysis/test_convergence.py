@@ -14,8 +14,8 @@ import pytest
 
 from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
 from headtohead.analysis.study import Analysis, analyse
-from headtohead.report import write_report
 from headtohead.report.convergence import convergence_fact, still_learning_line
+from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
 from headtohead.training.optimise import learning_rate

@@ -1,6 +1,5 @@
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -264,11 +263,14 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     (interaction,) = analysis.interactions.contrasts
     assert interaction.judgement.holm_p == pytest.approx(stats.ttest_1samp(effects[4] - effects[2], 0).pvalue)
     assert interaction.verdict_name == "significant"
-    first = answer(analysis).split("; ")[0]
-    assert first.startswith("Attention independent-heads against split-heads: depends on model.heads (p = 0.004): ")
+    (contrast,) = (found for found in analysis.factors.contrasts if found.axis == "attention")
+    separate = separate_effects(analysis, contrast)
+    assert separate.other_axis == "model.heads"
+    text = answer(analysis)
     for heads, effect in effects.items():
-        mean = f"{effect.mean():+.3f}".replace("-", "−")
-        assert re.search(rf"{re.escape(mean)} \(95 % interval \S+ to \S+\) with model\.heads {heads}", first)
+        found = separate.effects[str(heads)]
+        assert (found.mean, found.sd) == pytest.approx((effect.mean(), effect.std(ddof=1)))
+        assert f"{effect.mean():+.3f}".replace("-", "−") in text
 
 
 def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(study):

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from headtohead.report import write_report
+from headtohead.report.writing import write_report
 
 WIDTH = 400
 SMALLEST = 9

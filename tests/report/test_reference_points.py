@@ -13,9 +13,9 @@ import pytest
 from headtohead.analysis.study import analyse
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report import write_report
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.reference_points import neighbour_line
+from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config

@@ -645,8 +645,9 @@ def test_a_verdict_is_a_word_that_opens_its_tests(report):
 def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(report, quickstart):
     record = json.loads((quickstart / "experiment.json").read_text())
     markdown = unescape(report.markdown.read_text(encoding="utf-8")).replace("\\", "")
-    answer, setup = markdown.split("\n\n")[1:3]
+    answer, caution, setup = markdown.split("\n\n")[1:4]
     assert answer == f"**{report.answer}**"
+    assert caution == f"**{report.cautions[0]}**"
     assert setup == (
         "Set-up: toy-grammar, English to French, 4,500 training pairs; width 16, 4 heads, 1 + 2 layers, feed-forward "
         "64, 48.2 k to 68.0 k parameters; 900 steps of 2048 tokens; learning rate 0.003, set in the experiment file, "

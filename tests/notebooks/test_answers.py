@@ -171,6 +171,21 @@ def test_the_choice_with_the_largest_share_of_a_path_is_named_with_its_interval(
     assert found.sentence.endswith("2 of the 4 choices are inconclusive.")
 
 
+def test_choices_of_a_path_that_work_only_together_are_named_together(
+    paths: ModuleType, tmp_path: Path, cache: Path
+) -> None:
+    names = ("model.norm", "model.activation", "train.lr", "model.bias", "model.init")
+
+    def score(applied: frozenset[str], seed: int) -> float:
+        wobble = 0.002 * math.sin(11 * seed + sum(map(ord, "".join(sorted(applied)))))
+        return 0.2 + 0.4 * ({"model.norm", "train.lr"} <= applied) + 0.05 * ("model.bias" in applied) + wobble
+
+    folder = paths.write_path(tmp_path, paths.PathStudy(names, score, seeds=SEEDS), cache)
+    found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
+    assert "; most of it is due to model.norm and train.lr, which work only together, +0." in found.sentence
+    assert "next: model.bias +0.05" in found.sentence
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda value: value.name)
 def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
     """Every value of a comparison is an axis value of the experiment."""

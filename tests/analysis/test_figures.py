@@ -7,10 +7,11 @@ import pytest
 
 from headtohead.analysis.study import analyse
 from headtohead.figures import style
+from headtohead.figures.forest import magnified_range
 from headtohead.report.figures.buckets import bucket_scores, buckets_figure, end_of_training
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.curves import curves, curves_figure
-from headtohead.report.figures.forest import drawn_contrasts, forest_figure, magnified_range
+from headtohead.report.figures.forest import drawn_contrasts, forest_figure, forest_rows
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.palette import Palette
 from headtohead.report.figures.panels import MOST_LINES
@@ -256,7 +257,7 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     contrasts = drawn_contrasts(analysis)
     means = [contrast.paired.mean for contrast in contrasts]
     assert means == sorted(means, reverse=True)
-    low, high = magnified_range(analysis, contrasts)
+    low, high = magnified_range(forest_rows(analysis))
     figure = forest_figure(analysis)
     full, magnified = figure.axes
     assert full.get_xlim()[0] < means[-1] < low
@@ -272,7 +273,7 @@ def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
 
     study = made.Study(axes={"attention": ["a", "b", "c"]}, one_at_a_time=True, maps=False, score=score)
     analysis = analyse(load_frames(made.write_study(tmp_path, study)))
-    assert magnified_range(analysis, drawn_contrasts(analysis)) is None
+    assert magnified_range(forest_rows(analysis)) is None
     assert len(forest_figure(analysis).axes) == 1
 
 

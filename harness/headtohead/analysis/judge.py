@@ -36,12 +36,13 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class JudgedVariant:
-    """A variant against the baseline."""
+    """A variant against the baseline; ``by_seed`` has the differences of paired seeds."""
 
     variant: str
     summary: Summary
     difference: Difference
     judgement: Judgement
+    by_seed: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,13 @@ def judge(
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
     limits = span(metric)
     judged = [
-        JudgedVariant(variant, summarise(list(scores[variant].values()), span=limits), difference, judgement)
+        JudgedVariant(
+            variant,
+            summarise(list(scores[variant].values()), span=limits),
+            difference,
+            judgement,
+            {seed: scores[variant][seed] - against[seed] for seed in against} if is_paired else {},
+        )
         for variant, difference, judgement in zip(others, differences, judgements, strict=True)
     ]
     judged.sort(key=lambda found: -abs(found.difference.mean))
@@ -275,6 +282,8 @@ def _refuse_copies(variant: str, by_seed: Mapping[str, Sequence[tuple[float, flo
     """Refuse a run that was copied under another seed: equal histories of several steps."""
     first: dict[tuple[tuple[float, float], ...], str] = {}
     for seed, history in by_seed.items():
+        if len(history) < 2:
+            continue
         curve = tuple(sorted((step, value) for step, value, _ in history))
         if len({value for _, value in curve}) < 2:
             continue

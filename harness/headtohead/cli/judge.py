@@ -51,6 +51,9 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.option("--seed", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
+@click.option(
+    "--figure", type=click.Path(path_type=Path), metavar="FILE", help="Draw the differences: .svg, .pdf or .png."
+)
 @format_option("json: the answer as JSON.", "json", "markdown")
 def command(
     source: str,
@@ -66,6 +69,7 @@ def command(
     seed: str,
     experiment: str | None,
     answer: Path | None,
+    figure: Path | None,
     form: str,
 ) -> None:
     """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
@@ -98,6 +102,10 @@ def command(
         from headtohead.files import write_json
 
         write_json(answer, record)
+    if figure is not None:
+        from headtohead.report.figures.judge import write_figure
+
+        write_figure(judged, figure)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
     if form == "json":

@@ -109,6 +109,14 @@ def to_png(figure: Figure, dots_per_inch: int = 144) -> bytes:
     return buffer.getvalue()
 
 
+def to_pdf(figure: Figure) -> bytes:
+    """Return the figure as a PDF on white; equal figures give equal bytes."""
+    with matplotlib.rc_context({**_RC, "pdf.fonttype": 42}):  # text stays text
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="pdf", facecolor=PAPER, metadata={"CreationDate": None, "Producer": None})
+    return buffer.getvalue()
+
+
 def themed(svg: str) -> str:
     """Return the SVG with its colours as CSS variables, for a page that may be dark."""
     names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}

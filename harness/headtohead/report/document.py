@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headtohead.figures.forest import magnified_range
 from headtohead.report.attention import attention_blocks
 from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span, Text
 from headtohead.report.content import ReportContent
@@ -11,7 +12,7 @@ from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
-from headtohead.report.figures.forest import drawn_contrasts, magnified_range
+from headtohead.report.figures.forest import forest_rows
 from headtohead.report.published import published_blocks, published_summary
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
@@ -66,7 +67,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
-    blocks += [Paragraph(Span(caution, "alarm")) for caution in content.cautions]
+    blocks += [Paragraph(Span(caution, "strong")) for caution in content.cautions]
     blocks.append(Paragraph(setup_line(analysis), "note"))
     if analysis.path and "waterfall" in figures:
         blocks.append(waterfall(analysis.path))
@@ -75,7 +76,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
         caption = (
             f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected difference."
         )
-        if magnified_range(analysis, drawn_contrasts(analysis)):
+        if magnified_range(forest_rows(analysis)):
             caption += " Triangles: differences outside the magnified range."
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 
@@ -56,9 +57,12 @@ def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypat
     (code,) = blocks("docs/how-to/own-data.md", "python")
     (phrases,) = blocks("docs/how-to/own-data.md", "text")
     (tmp_path / "phrasebook.py").write_text(code, encoding="utf-8")
-    (tmp_path / "phrases.tsv").write_text(phrases, encoding="utf-8")
-    sizes = ["--set", "file=phrases.tsv", "--set", "valid=1", "--set", "test=1"]
-    for dataset in (["phrasebook", "--plugin", "phrasebook.py"], ["tatoeba", "--set", "pair=eng-fra"]):
-        shown = CliRunner().invoke(main, ["data", "stats", *dataset, *sizes])
+    (tmp_path / "phrases.csv").write_text(phrases, encoding="utf-8")
+    rows = list(csv.reader(phrases.splitlines()))[1:]
+    (tmp_path / "phrases.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    plugin = ["phrasebook", "--plugin", "phrasebook.py", "--set", "file=phrases.tsv"]
+    table = ["pairs", "--set", "file=phrases.csv", "--set", "columns=[English, French]"]
+    for dataset in (plugin, table):
+        shown = CliRunner().invoke(main, ["data", "stats", *dataset, "--set", "valid=1", "--set", "test=1"])
         assert shown.exit_code == 0, shown.output
         assert "3: train 1, valid 1, test 1" in shown.output

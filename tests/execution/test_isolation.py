@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -440,9 +441,11 @@ def test_a_missing_gpu_is_one_line(study: Study) -> None:
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_answer_has_a_line_per_axis_on_a_terminal(study: Study) -> None:
+def test_the_answer_of_the_report_is_printed_before_its_path(study: Study) -> None:
     design = [{"product": {"positional": ["sinusoidal", "none"], "masking": ["padding-causal", "causal"]}}]
     study.write(baseline={"positional": "sinusoidal", "masking": "padding-causal"}, design=design, seeds=2)
     lines = study.run().stdout.splitlines()
-    start = next(index for index, line in enumerate(lines) if line.endswith("?"))
-    assert [line.split()[0] for line in lines[start + 1 : start + 3]] == ["positional", "masking"]
+    report = next(index for index, line in enumerate(lines) if line.startswith("report: "))
+    answer = json.loads((study.folder / "reports" / "tiny" / "answer.json").read_text())
+    assert lines[report - 1 - len(answer["cautions"]) : report] == [answer["answer"], *answer["cautions"]]
+    assert "sinusoidal" in answer["answer"]

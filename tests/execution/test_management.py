@@ -88,7 +88,7 @@ def test_clean_lists_and_removes_only_with_yes(cluttered, h2h_here, tmp_path):
     done = h2h_here(cluttered.file.parent, "clean", "--yes", *cache)
     assert done.stdout.splitlines()[-1].startswith("removed 3 folders, ")
     failed = cluttered.directories()
-    assert tree(cluttered.experiment) == {path.name for path in failed} | {"experiment.json"}
+    assert tree(cluttered.experiment) == {path.name for path in failed} | {"experiment.json", "reference_points.json"}
     assert list((cluttered.experiment / ".archived").iterdir()) == []
     assert h2h_here(cluttered.file.parent, "clean", *cache).stdout == "nothing to remove\n"
 

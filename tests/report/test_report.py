@@ -647,7 +647,7 @@ def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(rep
     markdown = unescape(report.markdown.read_text(encoding="utf-8")).replace("\\", "")
     answer, caution, setup = markdown.split("\n\n")[1:4]
     assert answer == f"**{report.answer}**"
-    assert caution == f"**{report.cautions[0]}**"
+    assert caution == report.cautions[0]
     assert setup == (
         "Set-up: toy-grammar, English to French, 4,500 training pairs; width 16, 4 heads, 1 + 2 layers, feed-forward "
         "64, 48.2 k to 68.0 k parameters; 900 steps of 2048 tokens; learning rate 0.003, set in the experiment file, "

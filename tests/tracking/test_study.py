@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from headtohead.report import write_report
+from headtohead.report.writing import write_report
 from headtohead.tracking import view
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG

@@ -67,7 +67,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
-    blocks += [Paragraph(Span(caution, "strong")) for caution in content.cautions]
+    blocks += [Paragraph(caution) for caution in content.cautions]
     blocks.append(Paragraph(setup_line(analysis), "note"))
     if analysis.path and "waterfall" in figures:
         blocks.append(waterfall(analysis.path))

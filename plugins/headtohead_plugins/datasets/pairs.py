@@ -17,7 +17,7 @@ from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimp
 from headtohead import Options as BaseOptions
 from headtohead.data import file_sha256, hash_pairs, read_lines
 
-Column = int | str
+Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]
 FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
@@ -71,8 +71,6 @@ class Options(BaseOptions):
         for files in (self.file, self.valid_file, self.test_file):
             if len(files) > 2:
                 raise ValueError(f"expected one file or [source file, target file], got {len(files)} files")
-        if self.columns and any(isinstance(column, int) and column < 1 for column in self.columns):
-            raise ValueError("columns are numbered from 1")
         return self
 
 

@@ -138,7 +138,7 @@ def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
         ({"file": ["a", "b", "c"]}, "expected one file or"),
         ({"hub": "a", "test_file": "b"}, "valid_file and test_file belong to file"),
         ({"file": "a", "revision": "b"}, "configuration and revision belong to hub"),
-        ({"file": "a", "columns": [0, 1]}, "columns are numbered from 1"),
+        ({"file": "a", "columns": [0, 1]}, "greater than or equal to 1|at least 1"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str, read: Read) -> None:

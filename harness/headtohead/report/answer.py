@@ -42,11 +42,13 @@ WITHOUT = {"positional": "positional encoding"}
 
 
 def answer(analysis: Analysis) -> str:
-    """Return the answer to the experiment's question, or why there is none."""
+    """Return the answer to the experiment's question, or why there is none; published claims come first."""
     contrasts = main_contrasts(analysis)
     if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.unranked else ""
+    if claims := claim_results(analysis.frames, allow_partial=analysis.allow_partial):
+        opening += f"{published_counts(claims)} "
     if analysis.path:
         return opening + _capital(path_answer(analysis.path))
     if grid := two_way_answer(analysis):

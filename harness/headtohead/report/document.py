@@ -13,7 +13,7 @@ from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
 from headtohead.report.figures.forest import forest_rows
-from headtohead.report.published import published_blocks, published_summary
+from headtohead.report.published import published_blocks
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
@@ -80,10 +80,8 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
             caption += " Triangles: differences outside the magnified range."
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
-    claims = published_summary(analysis)
     facts = [*content.facts, *provenance_differences(analysis.frames)]
-    items: list[Text] = [claims] if claims and claims != content.answer else []
-    items += [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
+    items: list[Text] = [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
     if items:
         blocks.append(BulletList(tuple(items)))
     if record.description:

@@ -8,7 +8,6 @@ from typing import Any
 
 from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results, setup_value, shared_runs
 from headtohead.analysis.study import Analysis
-from headtohead.report.answer import published_counts
 from headtohead.report.blocks import (
     Block,
     BulletList,
@@ -29,12 +28,6 @@ from headtohead.storage.metrics import readable, show, show_count
 from headtohead.storage.records import ClaimRecord, PublishedRecord
 
 VERDICT_KINDS = {"agrees": "better", "disagrees": "worse", OPPOSITE: "worse"}
-
-
-def published_summary(analysis: Analysis) -> str | None:
-    """Return a sentence with the number of claims by verdict, or None without claims."""
-    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
-    return published_counts(results) if results else None
 
 
 def published_blocks(analysis: Analysis) -> list[Block]:

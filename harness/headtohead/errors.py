@@ -17,7 +17,8 @@ _LIMITS = {
     "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
     r"annot allocate memory",
     "raise ulimit -n": r"Too many open files",
-    "raise ulimit -u": r"can't start new thread|BlockingIOError: .*Resource temporarily unavailable",
+    "raise ulimit -u, or ulimit -v for the memory of a thread": r"can't start new thread|"
+    r"BlockingIOError: .*Resource temporarily unavailable",
 }
 """Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove."""
 

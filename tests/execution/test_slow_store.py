@@ -83,7 +83,8 @@ def lines_of_a_run(
     watcher = _Watcher()
     api.run("tiny.yaml", workers=1, watcher=watcher, log=lambda line: messages.append((time.monotonic(), line)))
     messages.append((time.monotonic(), "end"))
-    return [(moment - watcher.ended_at, line) for moment, line in messages]
+    report = next(number for number, (_, line) in enumerate(messages) if line.startswith("report: "))
+    return [(moment - watcher.ended_at, line) for moment, line in messages[report - 1 :]]
 
 
 class _Watcher(api._Silent):

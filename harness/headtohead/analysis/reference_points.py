@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import ReferenceScores
-from headtohead.storage.reference_points import read_reference_points
 
 NAMES = {
     "vocabulary_bound": "vocabulary upper bound",
@@ -46,13 +45,13 @@ class NeighbourComparison:
 
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
-    return _of_variant(frames, slug, read_reference_points(frames.directory))
+    return _of_variant(frames, slug, frames.reference_points)
 
 
 def neighbour_comparisons(analysis: Analysis) -> list[NeighbourComparison]:
     """Compare every ranked variant with the nearest neighbour on its data."""
     frames = analysis.frames
-    known = read_reference_points(frames.directory)
+    known = frames.reference_points
     metric = translation_metric(analysis)
     found = []
     for slug in analysis.ranked:

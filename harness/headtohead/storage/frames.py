@@ -27,11 +27,13 @@ from headtohead.storage.records import (
     ExperimentRecord,
     PlannedRunRecord,
     PluginRecord,
+    ReferenceScores,
     RunRecord,
     VariantRecord,
     Versions,
     read_record,
 )
+from headtohead.storage.reference_points import read_reference_points
 from headtohead.storage.run_directory import RunDirectory
 
 RUN_COLUMNS = (
@@ -109,6 +111,11 @@ class Frames:
     def baseline(self) -> str:
         """The slug of the baseline."""
         return self.record.baseline
+
+    @cached_property
+    def reference_points(self) -> tuple[ReferenceScores, ...]:
+        """The reference points of the experiment by data set; empty if they were not computed."""
+        return read_reference_points(self.directory)
 
     @cached_property
     def by_slug(self) -> dict[str, VariantRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from xml.sax.saxutils import escape
@@ -147,13 +147,13 @@ def row_figure(rows: int, *, narrow: bool = False, pitch: float = 0.34) -> Figur
     return Figure(figsize=(WIDTH, 0.85 + pitch * rows), layout="constrained")
 
 
-def name_rows(axes: Axes, names: Sequence[str], *, narrow: bool = False, bold: int | None = None) -> None:
+def name_rows(axes: Axes, names: Sequence[str], *, narrow: bool = False, bold: Collection[int] = ()) -> None:
     """Label the rows 0, 1, … from top to bottom: left of the axes, or narrow above each row."""
     axes.set_ylim(len(names) - 0.4, -0.85 if narrow else -0.6)
     if not narrow:
         axes.set_yticks(range(len(names)), shortened(names, 60))
-        if bold is not None:
-            axes.get_yticklabels()[bold].set_fontweight("bold")
+        for row in bold:
+            axes.get_yticklabels()[row].set_fontweight("bold")
         return
     axes.set_yticks([])
     for row, name in enumerate(shortened(names, 34)):
@@ -165,7 +165,7 @@ def name_rows(axes: Axes, names: Sequence[str], *, narrow: bool = False, bold: i
             va="bottom",
             fontsize=8.5,
             zorder=6,
-            fontweight="bold" if row == bold else "normal",
+            fontweight="bold" if row in bold else "normal",
         )
 
 

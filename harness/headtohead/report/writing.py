@@ -47,6 +47,7 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
 }
 
 NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
+    "waterfall": partial(waterfall_figure, narrow=True),
     "contrasts": partial(forest_figure, narrow=True),
     "scores": partial(strip_figure, narrow=True),
 }

@@ -27,26 +27,28 @@ class Bar:
     value: ShapleyValue | None = None
 
 
-def waterfall_figure(analysis: Analysis) -> Figure | None:
+def waterfall_figure(analysis: Analysis, *, narrow: bool = False) -> Figure | None:
     """Draw the Shapley values of a path, largest first; None without a path or a known total difference."""
     path = analysis.path
     if path is None or path.total.paired is None or not path.known:
         return None
     bars = list(_bars(analysis, path))
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTH, 1.0 + 0.31 * (len(bars) + 2)), layout="constrained")
+        figure = style.row_figure(len(bars) + 2, narrow=narrow, pitch=0.31)
         axes = figure.add_subplot()
         style.bare_left(axes)
         _end(figure, axes, analysis, path.start, 0)
         for row, bar in enumerate(bars, 1):
             _bar(figure, axes, analysis.metric, bar, row)
         _end(figure, axes, analysis, path.end, len(bars) + 1)
-        _connect(axes, bars)
+        if not narrow:  # the names of a phone stand between the rows
+            _connect(axes, bars)
         names = [path.names[0], *(bar.name for bar in bars), path.names[1]]
-        axes.set_yticks(range(len(names)), style.shortened(names, 46))
-        for label in (axes.get_yticklabels()[0], axes.get_yticklabels()[-1]):
-            label.set_fontweight("bold")
-        axes.set_ylim(len(names) - 0.4, -0.6)
+        style.name_rows(axes, names, narrow=narrow, bold=(0, len(bars) + 1))
+        changes = [_note(bar, analysis.metric, narrow=narrow) for bar in bars]
+        ends = [show(analysis.summaries[slug].mean, analysis.metric) for slug in (path.start, path.end)]
+        detected = [bar.value is not None and bar.value.contrast.detected for bar in bars]
+        style.note_rows(axes, [ends[0], *changes, ends[1]], [True, *detected, True], narrow=narrow)
         axes.set_xlabel(readable(analysis.metric))
     return figure
 
@@ -69,7 +71,6 @@ def _end(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
         )
     (point,) = axes.plot(summary.mean, row, "D", color=style.INK, markersize=6, zorder=4)
     style.tip(figure, point, f"{analysis.frames.by_slug[slug].title}: {show(summary.mean, analysis.metric)}")
-    _note(axes, row, show(summary.mean, analysis.metric), bold=True)
 
 
 def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
@@ -79,10 +80,8 @@ def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
     (patch,) = axes.barh(
         row, bar.end - bar.start, left=bar.start, height=0.56, color=colour, alpha=0.85 if detected else 0.45, zorder=2
     )
-    change = show(bar.end - bar.start, metric, signed=True)
-    style.tip(figure, patch, f"{bar.name}: {change}")
+    style.tip(figure, patch, f"{bar.name}: {show(bar.end - bar.start, metric, signed=True)}")
     if value is None:
-        _note(axes, row, f"{change}  not tested")
         return
     for number, permutation_change in enumerate(value.by_permutation, 1):
         (dot,) = axes.plot(
@@ -107,7 +106,6 @@ def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
             solid_capstyle="butt",
             zorder=4,
         )
-    _note(axes, row, f"{change}  {value.contrast.verdict}", muted=not detected)
 
 
 def _connect(axes: Axes, bars: list[Bar]) -> None:
@@ -117,13 +115,9 @@ def _connect(axes: Axes, bars: list[Bar]) -> None:
         axes.plot([level, level], [row + 0.28, row + 0.72], color=style.MUTED, linewidth=0.8, zorder=1)
 
 
-def _note(axes: Axes, row: int, text: str, *, bold: bool = False, muted: bool = False) -> None:
-    axes.annotate(
-        text[:60],
-        (1.005, row),
-        xycoords=axes.get_yaxis_transform(),
-        va="center",
-        fontsize=8.5,
-        fontweight="bold" if bold else "normal",
-        color=style.MUTED if muted else style.INK,
-    )
+def _note(bar: Bar, metric: str, *, narrow: bool) -> str:
+    """Return the change and its verdict; a phone has room for the change alone."""
+    change = show(bar.end - bar.start, metric, signed=True)
+    if bar.value is None:
+        return f"{change}  not tested"
+    return change if narrow else f"{change}  {bar.value.contrast.verdict}"

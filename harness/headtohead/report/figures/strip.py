@@ -30,7 +30,7 @@ def strip_figure(analysis: Analysis, *, narrow: bool = False) -> Figure:
         _upper_bound(axes, analysis)
         names = [analysis.frames.by_slug[slug].title for slug in slugs]
         baseline = analysis.frames.baseline
-        style.name_rows(axes, names, narrow=narrow, bold=slugs.index(baseline) if baseline in slugs else None)
+        style.name_rows(axes, names, narrow=narrow, bold=[slugs.index(baseline)] if baseline in slugs else [])
         style.note_rows(axes, [_note(analysis, slug) for slug in slugs], [False] * len(slugs), narrow=narrow)
         axes.set_xlabel(readable(analysis.metric))
         draw_reference_points(axes, analysis)

@@ -50,6 +50,10 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     assert "| training seed, draw of the data and its test sentences |" in report
     assert "| draw of the data |" not in report
     assert "| valid/loss |" in report
+    points = files.read_json(study.experiment / "reference_points.json")["data"]
+    assert {entry["data_hash"] for entry in points} == set(load_frames(study.experiment).runs["data_hash"])
+    assert len(points) == 2
+    assert "Reference points: nearest-neighbour translation has" in report
 
 
 def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> None:

@@ -26,7 +26,8 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
     """
     record = ExperimentDirectory.read(experiment_dir).record
     known = read_reference_points(experiment_dir)
-    configs = [RunConfig.model_validate(variant.config) for variant in record.variants]
+    variants = [RunConfig.model_validate(variant.config) for variant in record.variants]
+    configs = [config.for_seed(seed) for config in variants for seed in record.seeds]
     wanted = {
         (config.data.model_dump_json(), config.evaluate.test_limit): config
         for config in configs

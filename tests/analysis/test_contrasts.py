@@ -2,12 +2,14 @@ import itertools
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 import scipy.stats
 
 from headtohead.analysis.contrasts import OTHER_DATA, families, incomplete
 from headtohead.analysis.study import analyse, upper_bound_verdicts
+from headtohead.statistics import paired_tests
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import data_config
 
@@ -133,6 +135,23 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.pairs) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"
+
+
+def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
+    def score(axes, seed):
+        return 0.5 + {"sinusoidal": 0.0, "rotary": 0.01, "none": 0.02, "alibi": 0.01}[axes["positional"]] * (1 + seed % 3)
+
+    study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]}, score=score, maps=False)
+    without = families(load_frames(made.write_study(tmp_path / "without", study)), METRIC).variants
+    study = replace(study, equal_to={"alibi": "rotary"})
+    family = families(load_frames(made.write_study(tmp_path / "with", study)), METRIC).variants
+    assert (without.tested, family.tested) == (3, 2)
+    found = by_name(family)
+    rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
+    assert alibi.judgement == rotary.judgement
+    assert alibi.reason == "the same runs as rotary − baseline, counted once in the correction"
+    p_values = [found[name].paired.p for name in ("rotary − baseline", "none − baseline")]
+    assert [rotary.judgement.holm_p, found["none − baseline"].judgement.holm_p] == paired_tests.holm(p_values)
 
 
 def test_a_lower_loss_is_better(quickstart):

@@ -327,6 +327,12 @@ def test_pairs_equal_by_construction_are_not_tested(plan):
     assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1)]
 
 
+def test_contrasts_of_the_same_runs_are_counted_once(plan):
+    found = plan("design: [{product: {masking.decoder: [padding-causal, causal], positional: [sinusoidal, none]}}]")
+    # none and none with a causal mask have the same runs; the axis of masks has no setting that differs.
+    assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1), ("factor", 1)]
+
+
 def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
     assert len({variant.data_hash for variant in found.variants}) == 2

@@ -150,7 +150,8 @@ def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Fam
         families[declared.kind].append(_tested(frames, contrast, allow_partial) if is_tested else contrast)
     margin = frames.record.margins.get(metric)
     late = is_late(frames, margin) if margin else False
-    return Families(*(_family(family, margin.value if margin else None, late) for family in families.values()))
+    value = margin.value if margin else None
+    return Families(*(_family(frames, family, value, late) for family in families.values()))
 
 
 def is_late(frames: Frames, margin: MarginRecord) -> bool:
@@ -377,16 +378,33 @@ def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
     return "; ".join(texts[:2]) + more
 
 
-def _family(contrasts: Sequence[Contrast], margin: float | None, late_margin: bool) -> Family:
-    """Judge contrasts as a family."""
+def _family(frames: Frames, contrasts: Sequence[Contrast], margin: float | None, late_margin: bool) -> Family:
+    """Judge contrasts as a family; contrasts of the same trained runs are a single test with a single verdict."""
     better = bool(contrasts) and higher_is_better(contrasts[0].metric)
-    judgements = judge([contrast.difference for contrast in contrasts], margin=margin, higher_is_better=better)
-    judged = tuple(
-        contrast if contrast.verdict == SAME else _judged(contrast, judgement, late_margin)
-        for contrast, judgement in zip(contrasts, judgements, strict=True)
-    )
-    tested = [len(contrast.seeds) for contrast in contrasts if _has_p(contrast)]
-    return Family(judged, len(tested), min(tested, default=0))
+    first: dict[tuple[tuple[str, str], ...], Contrast] = {}
+    for contrast in contrasts:
+        first.setdefault(_trained_pairs(frames, contrast), contrast)
+    unique = list(first.values())
+    judgements = judge([contrast.difference for contrast in unique], margin=margin, higher_is_better=better)
+    judgement_of = dict(zip(first, judgements, strict=True))
+    judged = []
+    for contrast in contrasts:
+        pairs = _trained_pairs(frames, contrast)
+        if contrast.verdict == SAME:
+            judged.append(contrast)
+            continue
+        judged.append(_judged(contrast, judgement_of[pairs], late_margin))
+        if first[pairs] is not contrast:
+            note = f"the same runs as {first[pairs].name}, counted once in the correction"
+            judged[-1] = replace(judged[-1], reason="; ".join(filter(None, [judged[-1].reason, note])))
+    tested = [len(contrast.seeds) for contrast in unique if _has_p(contrast)]
+    return Family(tuple(judged), len(tested), min(tested, default=0))
+
+
+def _trained_pairs(frames: Frames, contrast: Contrast) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a contrast with the slugs whose runs they use; contrasts without pairs are all different."""
+    pairs = tuple((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs)
+    return pairs or ((contrast.name, ""),)
 
 
 def _has_p(contrast: Contrast) -> bool:

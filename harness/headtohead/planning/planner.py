@@ -404,7 +404,10 @@ class _Results:
 def _power(
     contrasts: Sequence[ContrastRecord], equal: Mapping[str, Equal], seeds: int, results: _Results, metric: str
 ) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts; contrasts of equal variants are not tested and not counted."""
+    """Return the power of each family of contrasts.
+
+    Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
+    """
     scores = results.scores(metric)
 
     def trained(slug: str) -> str:
@@ -413,8 +416,10 @@ def _power(
     powers = []
     for family in ("variant", "factor", "interaction", "choice"):
         tested = []
-        for contrast in (contrast for contrast in contrasts if contrast.kind == family):
-            sides = [(trained(left), trained(right)) for left, right in contrast.pairs]
+        of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
+        for sides in dict.fromkeys(
+            tuple((trained(left), trained(right)) for left, right in pairs) for pairs in of_family
+        ):
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
                 # Pairs of equal variants enter a Shapley value as zeros.

@@ -139,7 +139,9 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
 
 def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
     def score(axes, seed):
-        return 0.5 + {"sinusoidal": 0.0, "rotary": 0.01, "none": 0.02, "alibi": 0.01}[axes["positional"]] * (1 + seed % 3)
+        return 0.5 + {"sinusoidal": 0.0, "rotary": 0.01, "none": 0.02, "alibi": 0.01}[axes["positional"]] * (
+            1 + seed % 3
+        )
 
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]}, score=score, maps=False)
     without = families(load_frames(made.write_study(tmp_path / "without", study)), METRIC).variants

@@ -158,7 +158,20 @@ def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -
     line = still_learning_line(analysis_of(folder))
     assert line is not None
     assert line.startswith("Still learning: the validation loss fell by 3.8 to 4.0 % over the last fifth of the steps")
-    assert line.endswith("the gap of rotary against the baseline equals about 140 steps of the baseline.")
+    assert line.endswith("needs about 140 steps to lower its loss by the difference of rotary against the baseline.")
+
+
+def test_a_gap_in_which_the_better_score_has_the_higher_loss_is_not_named(plant: Any) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 + (0.07 if variant == "rotary" else 0.0)
+
+    folder = plant(loss, scores={"rotary": 0.6})
+    found = convergence(analysis_of(folder))
+    assert [gap.agrees for gap in found.gaps] == [False]
+    assert found.smallest_gap is None
+    line = still_learning_line(analysis_of(folder))
+    assert line is not None
+    assert line.endswith("over the last fifth of the steps.")
 
 
 def test_gaps_larger_than_the_training_are_not_extrapolated(plant: Any) -> None:

@@ -17,9 +17,9 @@ def test_a_margin_that_is_changed_after_results_existed_is_labelled(study: Study
 
     study.write(margin=0.02, seeds=1)
     hashes = {path.name for path in study.directories()}
-    assert "is 0.020 exact match, set before the first result" in report()
+    assert "is 0.020 exact match, set before these runs" in report()
     since = files.read_json(study.experiment / "experiment.json")["margins"]["test/exact_match"]["since"]
-    assert "is 0.020 exact match, set before the first result" in report()
+    assert "is 0.020 exact match, set before these runs" in report()
     study.write(margin=0.05, seeds=1)
     assert f"is 0.050 exact match; it was set after results existed, on {since[:8]}" in report()
     study.write(margin=0.02, seeds=1)

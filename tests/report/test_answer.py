@@ -35,8 +35,8 @@ def test_the_answer_names_both_scores_of_each_effect_largest_first(quickstart):
     assert answered(quickstart) == (
         "Without positional encoding, exact match falls from 0.898 to 0.451; with causal instead of padding-causal, it "
         "falls from 0.789 to 0.729; with rotary instead of sinusoidal, it rises from 0.898 to 0.929 (means over the "
-        "other axes). No difference could be shown between split-heads and independent-heads (the intervals allow "
-        "differences from −0.001 to +0.005 exact match)."
+        "other axes). No difference in exact match could be shown between split-heads and independent-heads (interval "
+        "−0.001 to +0.005)."
     )
 
 
@@ -110,6 +110,28 @@ def test_a_single_seed_gives_scores_and_no_verdict(study):
     assert re.match(rf"Too few seeds for a test: {scores}", text)
 
 
+def test_differences_without_variance_are_not_called_too_few_seeds(study):
+    score = {"sinusoidal": 1.0, "none": 0.0625, "shape": 0.125}
+    axes = {"positional": list(score)}
+    text = answered(study(axes=axes, one_at_a_time=True, score=lambda axes, seed: score[axes["positional"]]))
+    assert text == (
+        "Exact match is 0.062 with none against 1.000 with sinusoidal and 0.125 with shape against 1.000 with "
+        "sinusoidal; the differences are the same in every seed."
+    )
+
+
+def test_a_better_score_within_the_margin_is_stated(study):
+    def score(axes, seed):
+        return 0.5 + 0.02 * (axes["positional"] == "rotary") + 0.005 * math.sin(9.0 * seed + len(axes["positional"]))
+
+    changes = {"axes": {"positional": ["sinusoidal", "rotary"]}, "one_at_a_time": True, "score": score}
+    text = answered(study(**changes, margin=0.022))
+    assert re.fullmatch(
+        r"With rotary instead of sinusoidal, exact match rises .*, less than the margin of 0\.022\.", text
+    )
+    assert "margin" not in answered(study(**changes, name="small", margin=0.01))
+
+
 def test_a_single_variant_has_no_comparison(study):
     text = answered(study(axes={"positional": ["sinusoidal"]}))
     assert re.fullmatch(
@@ -167,7 +189,7 @@ def test_settings_that_cancel_in_every_seed_are_not_equal(study):
 
 def test_a_factor_without_a_difference_in_any_setting_has_no_difference(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
-    assert "No difference could be shown between split-heads and qk-norm" in text
+    assert "No difference in exact match could be shown between split-heads and qk-norm" in text
     assert "single settings" not in text
 
 
@@ -340,7 +362,7 @@ def contradictions(analysis, text):
         contrast = named.get(change)
         if contrast is None or not contrast.detected or (verb == "falls") != (contrast.verdict == WORSE):
             found.append(f"{change} {verb}")
-    allowed = {"smaller than": (EQUIVALENT,), "difference could be shown": (INCONCLUSIVE,), "equal": ("identical",)}
+    allowed = {"smaller than": (EQUIVALENT,), "could be shown": (INCONCLUSIVE,), "equal": ("identical",)}
     for sentence in re.split(r"(?<=[.;])\s", text):
         for claim, verdicts in allowed.items():
             if claim in sentence:
@@ -372,7 +394,9 @@ def test_the_check_of_claims_finds_planted_claims(quickstart):
     text = answer(analysis)
     planted = {
         "rises from 0.898": text.replace("falls from 0.898", "rises from 0.898"),
-        "smaller": text.replace("No difference could be shown between", "The difference is smaller than 0.1 between"),
+        "smaller": text.replace(
+            "No difference in exact match could be shown between", "The difference is smaller than 0.1 between"
+        ),
         "new effect": "With independent-heads instead of split-heads, exact match rises from 0.1 to 0.2. " + text,
     }
     assert contradictions(analysis, text) == []

@@ -20,6 +20,7 @@ from headtohead.analysis.study import Analysis, main_contrasts
 from headtohead.schema.run_config import DECAYS_TO_ZERO
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import higher_is_better
 
 LOSS = "valid/loss"
 LAST_PART = 0.2
@@ -79,6 +80,13 @@ class StepGap:
     difference: float
     steps: float
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the side with the better score does not have the higher validation loss."""
+        assert self.contrast.paired is not None
+        gain = self.contrast.paired.mean * (1 if higher_is_better(self.contrast.metric) else -1)
+        return gain * self.difference <= 0
+
 
 @dataclass(frozen=True)
 class Convergence:
@@ -99,11 +107,15 @@ class Convergence:
 
     @property
     def smallest_gap(self) -> StepGap | None:
-        """The smallest gap of a detected contrast; without detected contrasts the largest gap; None without gaps."""
-        detected = [gap for gap in self.gaps if gap.contrast.detected]
+        """The smallest gap of a detected contrast, without detected contrasts the largest gap, or None.
+
+        A contrast in which the better score has the higher loss is left out: more steps would not explain its score.
+        """
+        gaps = [gap for gap in self.gaps if gap.agrees]
+        detected = [gap for gap in gaps if gap.contrast.detected]
         if detected:
             return min(detected, key=lambda gap: gap.steps)
-        return max(self.gaps, key=lambda gap: gap.steps, default=None)
+        return max(gaps, key=lambda gap: gap.steps, default=None)
 
 
 def convergence(analysis: Analysis) -> Convergence:
@@ -161,7 +173,10 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     large = fall > MIN_FALL_NATS and fall > MIN_FALL_FRACTION * loss
     noisy = large and fall <= STANDARD_ERRORS * error
     verdict: TrendVerdict = NOT_JUDGED if noisy else STILL_LEARNING if large else LEVELLED_OFF
-    return LossTrend(verdict, "the fall differs too much over seeds" if noisy else None, n, loss, fall, steps, error)
+    reason = "the fall differs too much over seeds" if noisy else None
+    if verdict == LEVELLED_OFF and fall > MIN_FALL_FRACTION * loss:
+        reason = f"the fall is at most {MIN_FALL_NATS} nats"
+    return LossTrend(verdict, reason, n, loss, fall, steps, error)
 
 
 def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:

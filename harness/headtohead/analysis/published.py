@@ -84,7 +84,8 @@ class ClaimResult:
         published, measured = self.published_difference, self.difference
         if published is None or measured is None or math.isnan(measured.low):
             return None
-        return bool(measured.low <= published <= measured.high)
+        rounding = 1e-6  # of the published difference
+        return bool(measured.low - rounding <= published <= measured.high + rounding)
 
 
 def claim_results(frames: Frames, *, allow_partial: bool = False) -> tuple[ClaimResult, ...]:

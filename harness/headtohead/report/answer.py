@@ -37,8 +37,8 @@ MOST_NAMES = 4
 FAMILIES = ("positional", "attention", "masking", "recipe")
 """Axes with values that need no axis name."""
 
-WITHOUT = {"positional": "positional encoding"}
-"""Axes with a value ``none`` that is the absence of a component."""
+WITHOUT = {"positional": "positional encoding", "match": "matched parameters"}
+"""Axes with a value ``none`` that is the absence of something."""
 
 
 def answer(analysis: Analysis) -> str:
@@ -72,13 +72,22 @@ class SideNames:
 
     def instead(self) -> str:
         """Return the change from right to left, such as ``with rotary instead of sinusoidal``."""
-        if self.left == "none" and self.axis in WITHOUT:
-            return f"without {WITHOUT[self.axis]}{self.within}"
-        return f"with {self.named(self.left)} instead of {self.right}{self.within}"
+        change = self.change()
+        return change.replace("no ", "without ", 1) if self._is_absence else f"with {change}"
 
-    def both(self, others: Sequence[str] = ()) -> str:
-        """Return the names of both sides; ``others`` are further left sides."""
-        return f"{self.named(self.right)} and {_listed([self.left, *others], 'or')}{self.within}"
+    def change(self) -> str:
+        """Return the change from right to left as a noun, such as ``rotary instead of sinusoidal``."""
+        if self._is_absence:
+            return f"no {WITHOUT[self.axis]}{self.within}"
+        return f"{self.named(self.left)} instead of {self.right}{self.within}"
+
+    @property
+    def _is_absence(self) -> bool:
+        return self.left == "none" and self.axis in WITHOUT
+
+    def both(self) -> str:
+        """Return the names of both sides."""
+        return f"{self.named(self.right)} and {self.left}{self.within}"
 
     def named(self, value: str) -> str:
         """Return a value with the name of its axis, if it needs one."""
@@ -88,8 +97,8 @@ class SideNames:
 def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
     """Return the names of the sides of a contrast: the values in which they differ."""
     if contrast.kind == "factor":
-        within = f" ({contrast.within})" if contrast.within else ""
-        return SideNames(str(contrast.axis), contrast.left, contrast.right, within)
+        condition = contrast.within or _own_condition(analysis, contrast)
+        return SideNames(str(contrast.axis), contrast.left, contrast.right, f" ({condition})" if condition else "")
     by_slug = analysis.frames.by_slug
     variant, baseline = by_slug[contrast.left], by_slug[analysis.frames.baseline]
     changed = [axis for axis, value in variant.axes.items() if value != baseline.axes.get(axis)]
@@ -102,6 +111,23 @@ def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
         names = (SideNames(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
         return SideNames("", " + ".join(names), "the baseline")
     return SideNames("", variant.title, baseline.title)
+
+
+def _own_condition(analysis: Analysis, contrast: Contrast) -> str:
+    """Return the values of the axes that are constant in a factor contrast and not in another of the same values."""
+    key = (contrast.axis, contrast.left, contrast.right)
+    if all((other.axis, other.left, other.right) != key or not other.within for other in analysis.factors.contrasts):
+        return ""
+    variants = [analysis.frames.by_slug[slug].axes for pair in contrast.pairs for slug in pair]
+    everywhere = [variant.axes for variant in analysis.frames.by_slug.values()]
+    constant = {
+        axis: value
+        for axis, value in variants[0].items()
+        if axis != contrast.axis
+        and all(axes.get(axis) == value for axes in variants)
+        and any(axes.get(axis) != value for axes in everywhere)
+    }
+    return ", ".join(f"{axis} {label(value)}" for axis, value in constant.items())
 
 
 def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
@@ -178,6 +204,9 @@ def _change(analysis: Analysis, contrast: Contrast) -> str:
     verb = "rises" if mean > 0 else "falls"
     change = f"by {show(abs(mean), metric)} at {right}" if left == right else f"from {right} to {left}"
     note = "" if higher_is_better(metric) else f" ({contrast.verdict})"
+    margin = analysis.frames.record.margins.get(metric)
+    if margin is not None and abs(mean) < margin.value:
+        note += f", less than the margin of {show(margin.value, metric)}"
     return f"{verb} {change}{note}{_direction_warning(contrast, analysis)}"
 
 
@@ -210,7 +239,7 @@ def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
     for contrast, separate in found:
         if (separate.other_axis, contrast.axis, contrast.within) not in kept:
             key = (contrast.axis, separate.other_axis, contrast.within)
-            change = sides(analysis, contrast).instead().removeprefix("with ")
+            change = sides(analysis, contrast).change()
             kept.setdefault(key, []).append(f"the effect of {change} {_separate(separate, contrast.metric)}")
     clauses = [clause for group in kept.values() for clause in group]
     more = len(clauses) - MOST_NAMES
@@ -280,14 +309,16 @@ def _margin(contrast: Contrast) -> str:
 
 
 def _inconclusive(analysis: Analysis, contrasts: list[Contrast]) -> str:
-    intervals = [contrast.judgement.interval for contrast in contrasts if contrast.judgement.interval]
-    metric = contrasts[0].metric
-    low = show(min(interval.low for interval in intervals), metric, signed=True)
-    high = show(max(interval.high for interval in intervals), metric, signed=True)
-    return (
-        f"no difference could be shown {_between(analysis, contrasts)} (the intervals allow differences from {low} to "
-        f"{high} {readable(metric)})."
-    )
+    metric = readable(contrasts[0].metric)
+    return f"no difference in {metric} could be shown {_between(analysis, contrasts, _interval)}."
+
+
+def _interval(contrast: Contrast) -> str:
+    interval = contrast.judgement.interval
+    if interval is None:
+        return ""
+    low, high = (show(end, contrast.metric, signed=True) for end in (interval.low, interval.high))
+    return f" (interval {low} to {high})"
 
 
 def _identical(analysis: Analysis, contrasts: list[Contrast]) -> str:
@@ -299,13 +330,16 @@ def _same(analysis: Analysis, contrasts: list[Contrast]) -> str:
 
 
 def _untested(analysis: Analysis, contrasts: list[Contrast]) -> str:
-    """Return the scores of both sides of contrasts with too few seeds for a test."""
+    """Return the scores of both sides of contrasts with too few seeds for a test, or without variance."""
     texts = []
     for contrast in contrasts:
         left, right = (show(score, contrast.metric) for score in scores_of_sides(analysis, contrast))
         names = sides(analysis, contrast)
         texts.append(f"{left} with {names.named(names.left)} against {right} with {names.right}{names.within}")
-    return f"too few seeds for a test: {readable(contrasts[0].metric)} is {_listed(texts, 'and')}."
+    scores = f"{readable(contrasts[0].metric)} is {_listed(texts, 'and')}"
+    if all(contrast.paired is not None and contrast.paired.kind == "constant" for contrast in contrasts):
+        return f"{scores}; the differences are the same in every seed."
+    return f"too few seeds for a test: {scores}."
 
 
 def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
@@ -316,17 +350,20 @@ def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
     return f"not ranked: {_listed(texts, 'and')} ({reason})."
 
 
-def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
-    """Return the names of both sides of each contrast, with the left sides of a common right side together."""
-    named: dict[tuple[str, str, str], tuple[SideNames, list[str]]] = {}
+def _between(
+    analysis: Analysis, contrasts: Sequence[Contrast], note: Callable[[Contrast], str] = lambda contrast: ""
+) -> str:
+    """Return the names of both sides of each contrast, with the left sides of a common right side together.
+
+    ``note`` returns a text that follows the left side of a contrast.
+    """
+    named: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
     for contrast in contrasts:
         names = sides(analysis, contrast)
-        key = (names.axis, names.right, names.within)
-        if key in named:
-            named[key][1].append(names.left)
-        else:
-            named[key] = names, []
-    return _listed([f"between {first.both(others)}" for first, others in named.values()], "and")
+        _, lefts = named.setdefault((names.axis, names.right, names.within), (names.named(names.right), []))
+        lefts.append(f"{names.left}{note(contrast)}")
+    texts = [f"between {right} and {_listed(lefts, 'or')}{within}" for (*_, within), (right, lefts) in named.items()]
+    return _listed(texts, "and")
 
 
 def _listed(names: Sequence[str], conjunction: str) -> str:

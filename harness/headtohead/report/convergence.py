@@ -36,10 +36,13 @@ def still_learning_line(analysis: Analysis) -> str | None:
     of = f" of {len(names)} of {len(found.trends)} variants" if len(names) < len(found.trends) else ""
     text = (
         f"Still learning: the validation loss{of} fell by {low if low == high else f'{low} to {high}'} % over the last "
+        "fifth of the steps"
     )
-    text += "fifth of the steps"
     if gap := found.smallest_gap:
-        text += f"; the gap of {gap_name(gap)} equals {gap_steps(gap, found)} of the baseline"
+        text += (
+            f". At this rate, the baseline needs {gap_steps(gap, found)} to lower its loss by the difference of "
+            f"{gap_name(gap)}"
+        )
     return text + "."
 
 
@@ -61,7 +64,8 @@ def gap_name(gap: StepGap) -> str:
     """Return the two sides of a gap."""
     contrast = gap.contrast
     if contrast.kind == "factor":
-        return f"{contrast.left} against {contrast.right}"
+        within = f" ({contrast.within})" if contrast.within else ""
+        return f"{contrast.axis} {contrast.left} against {contrast.right}{within}"
     return contrast.name.replace(" − ", " against the ") if contrast.kind == "variant" else contrast.name
 
 

@@ -160,7 +160,7 @@ def _margin_facts(analysis: Analysis) -> list[str]:
     if margin is None:
         return []
     late = is_late(analysis.frames, margin)
-    origin = f"; it was set after results existed, on {margin.since[:10]}" if late else ", set before the first result"
+    origin = f"; it was set after results existed, on {margin.since[:10]}" if late else ", set before these runs"
     value = f"{metrics.show(margin.value, analysis.metric)} {metrics.readable(analysis.metric)}"
     return [f"The margin, the smallest difference that matters, is {value}{origin}."]
 

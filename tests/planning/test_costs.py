@@ -95,8 +95,8 @@ def test_the_summary_has_the_smallest_sign_flip_p_and_the_seeds_needed():
     assert found.seeds_needed == 9
     assert found.summary == (
         "11 variant contrasts on 6 seeds: MDE 2.51 sd of the paired difference, for the median "
-        "contrast 0.050 (80% power, Holm at 0.05); the sign-flip test, printed for comparison, needs 9 seeds to reach 0.05 "
-        "after Holm (smallest p now: 0.34)"
+        "contrast 0.050 (80% power, Holm at 0.05); the sign-flip test, printed for comparison, needs 9 seeds to reach "
+        "0.05 after Holm (smallest p now: 0.34)"
     )
 
 

@@ -43,8 +43,8 @@ class Power:
         if self.floor <= ALPHA:
             return mde
         return (
-            f"{mde}; the sign-flip test, printed for comparison, needs {self.seeds_needed} seeds to reach {ALPHA} after "
-            f"Holm (smallest p now: {self.floor:.2g})"
+            f"{mde}; the sign-flip test, printed for comparison, needs {self.seeds_needed} seeds to reach {ALPHA} "
+            f"after Holm (smallest p now: {self.floor:.2g})"
         )
 
 

@@ -30,7 +30,7 @@ install: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m "not slow"
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow

@@ -220,6 +220,7 @@ def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, side
     assert looks.adjusted(level, sides) <= alpha < looks.adjusted(level * 1.01, sides)
 
 
+@pytest.mark.slow
 def test_the_normal_limit_is_pococks_boundary() -> None:
     # Pocock (1977), table 1: nominal levels of 2, 4 and 5 looks at 5 %.
     for number, nominal in ((2, 0.0294), (4, 0.0182), (5, 0.0158)):

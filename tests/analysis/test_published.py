@@ -285,6 +285,7 @@ def test_an_experiment_without_claims_has_no_findings(quickstart: Path) -> None:
     assert claim_results(load_frames(quickstart)) == ()
 
 
+@pytest.mark.slow
 def test_verdicts_have_at_most_the_stated_error_rate(plant: Plant) -> None:
     """2,000 simulated studies of eight seeds with differences at the threshold of each rule: at most 5 % have a
     verdict.

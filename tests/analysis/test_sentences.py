@@ -54,6 +54,7 @@ def test_both_scores_equal_sacrebleu_and_p_is_deterministic():
     assert 0.05 < p < 1
 
 
+@pytest.mark.slow
 def test_equal_models_differ_significantly_in_at_most_five_per_cent(monkeypatch):
     monkeypatch.setattr(sentences, "TRIALS", 199)
     generator = np.random.default_rng(5)

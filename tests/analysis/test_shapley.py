@@ -471,6 +471,7 @@ def test_over_all_coalitions_the_effect_of_a_pair_is_its_banzhaf_index():
     assert effect.mean == pytest.approx(index, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_additive_studies_rarely_have_an_effect_of_a_pair():
     effects = dict(zip("abcdefg", (1.0, -0.5, 0.3, 0.0, 2.0, 0.1, -1.0), strict=True))
     wrong = 0

@@ -32,6 +32,7 @@ def test_the_page_has_few_false_verdicts_and_designs_with_enough_power(looks: Mo
         assert round(100 * (1 - float(mean) / int(fixed))) == pytest.approx(int(fewer), abs=1)
 
 
+@pytest.mark.slow
 def test_looks_without_the_correction_find_false_differences(looks: ModuleType) -> None:
     def rate(plan: Looks | None) -> float:
         return float(

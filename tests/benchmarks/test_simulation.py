@@ -37,6 +37,7 @@ def test_the_page_has_every_rate_within_its_stated_range(simulation: ModuleType)
             assert (label.startswith("for comparison"), stated) == (True, "–")
 
 
+@pytest.mark.slow
 def test_few_null_studies_and_few_studies_at_the_margin_have_a_wrong_verdict(simulation: ModuleType) -> None:
     for rate in simulation.wrong_verdicts(np.random.default_rng(1), 1000, 4, 6):
         assert 0.02 < rate.rate < 0.075, rate.label
@@ -72,12 +73,14 @@ def test_without_sentence_variance_satterthwaites_interval_is_that_over_seeds(si
     assert simulation.satterthwaite_half_width(by_sentence) == pytest.approx((alone.high - alone.low) / 2)
 
 
+@pytest.mark.slow
 def test_intervals_over_seeds_and_permutations_cover_the_shapley_value(simulation: ModuleType) -> None:
     both, over_seeds = simulation.shapley_coverage(np.random.default_rng(1), 400, 6, reverses=False)
     assert both.is_within
     assert over_seeds.rate < 0.85
 
 
+@pytest.mark.slow
 def test_the_best_of_many_equal_variants_is_rarely_called_worse(simulation: ModuleType) -> None:
     for rate in simulation.best_rates(np.random.default_rng(1), 300, 12, 6):
         assert rate.rate < 0.08, rate.label

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 
 from headtohead import files
@@ -70,6 +71,7 @@ def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> No
     assert drawn == scores()
 
 
+@pytest.mark.slow
 def test_tatoeba_is_drawn_anew(study: Study, real: Callable[[str], Path]) -> None:
     file = real("eng-spa.manythings-2019-07-21.2col.tsv.xz")
     data = {"dataset": "tatoeba", "options": {"pair": "eng-spa", "file": str(file)}, "limit": 2000, "max_words": 8}

@@ -102,6 +102,7 @@ def text_of(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
+@pytest.mark.slow
 def test_without_any_run_every_notebook_has_its_section_and_missing_runs_are_named(write: Write) -> None:
     page = write()
     for notebook in NOTEBOOKS:

@@ -85,6 +85,7 @@ def tatoeba(recipe, spanish):
     return recipe("tatoeba-en-es", f"data.file={spanish}")
 
 
+@pytest.mark.slow
 def test_the_leak_of_a_split_by_rows_equals_a_plain_count(tatoeba, rows, facts) -> None:
     seen, leak = facts("nothing held out", tatoeba)
     assert seen.numbers == {"test": len(rows), "trained_on": len(rows)}

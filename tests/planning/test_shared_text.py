@@ -17,6 +17,7 @@ RECORDS = st.lists(st.dictionaries(st.text(), VALUES | LONG_VALUES), max_size=4)
 INDENTS = st.sampled_from([1, 1, 1, 0, 2, None])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(RECORDS, INDENTS, st.booleans())
 def test_a_layout_gives_the_result_of_the_library(records, indent, ascii_only):

@@ -57,6 +57,9 @@ def test_the_notebook_sample_folds_as_printed() -> None:
     assert ascii_fold("¿Hola @ cómo estás? 123") == "hola como estas"
 
 
+pytestmark = pytest.mark.slow  # files of 100,000 rows and more
+
+
 @pytest.fixture(scope="module")
 def corpus(real: Callable, module_cache: Path) -> Callable[[str, str], Texts]:
     """Return the raw texts of a file; each file is read once."""

@@ -206,6 +206,7 @@ def test_the_oracle_translates_correctly(english: str, french: str) -> None:
     assert Translator(english).sentence() == french
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_no_source_has_two_translations_at_any_seed(corpus: Callable, seeds: int) -> None:
     seen: dict[str, str] = {}

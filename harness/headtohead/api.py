@@ -89,7 +89,7 @@ def plan(
         HeadToHeadError: If the file, the data or a plugin is invalid.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    return make_plan(loaded, current(), runs_folder(experiment, runs), fresh=fresh)
+    return make_plan(loaded, loaded.load_plugins(), runs_folder(experiment, runs), fresh=fresh)
 
 
 def run(
@@ -145,10 +145,10 @@ def run(
         HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
             seeds would replace results of the experiment.
     """
-    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
+    registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     kind = find_device(device, chosen_launcher)
-    registry, root = current(), runs_folder(experiment, runs)
     if repair and fresh:
         raise HeadToHeadError("--fresh trains every run anew; leave out --repair")
     experiments = [loaded.name, f"{loaded.name}-{SWEEP_LABEL}"] if repair else []

@@ -150,5 +150,5 @@ def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) ->
         # The baseline does not depend on the design.
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "published": None}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
-    design = expand(loaded, registry)
+    design = expand(loaded, loaded.load_plugins())
     return design.variant(design.baseline).config.for_seed(loaded.seeds[0]).data

@@ -65,7 +65,7 @@ plugin_option: Decorator = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Load a plugin file.",
+    help="Load a plugin file, or all plugin files of a folder.",
 )
 launcher_options: Decorator = click.option(
     "--launcher-option",

@@ -182,6 +182,11 @@ class ExperimentFile(Section):
 
     question: str = Field(description="the question in one sentence")
     description: str | None = Field(None, description="Markdown text for the report and MLflow")
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="plugins to load: Python files and folders, relative to this file, and import names of installed "
+        "modules",
+    )
     base: dict[str, Any] = Field(default_factory=dict, description="configuration of all variants")
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="variant that others are compared with, merged over base"

@@ -10,7 +10,7 @@ from headtohead.config.loading import read_override
 from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered, Registry, plugin_files
 from headtohead.schema.run_config import RunConfig
 
 FAMILIES = ("positional", "attention", "masking", "recipe")
@@ -40,13 +40,13 @@ def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Register
     """Return the entries with invariants that plugin files register.
 
     Args:
-        files: Paths of the loaded plugin files.
+        files: Paths of the loaded plugin files and folders.
         registry: The registry into which they were loaded.
 
     Raises:
         HeadToHeadError: If the files register no such entry.
     """
-    modules = {str(path) for path in files}
+    modules = {str(file) for path in files for file in plugin_files(path)}
     entries = [entry for entry in registry.all() if entry.module in modules and entry.family in FAMILIES]
     if not entries:
         raise HeadToHeadError(

@@ -411,14 +411,14 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     powers = []
-    for family in ("variant", "factor", "interaction", "choice"):
+    for family in ("variant", "factor", "interaction", "declared", "choice"):
         tested = []
         for contrast in (contrast for contrast in contrasts if contrast.kind == family):
             sides = [(trained(left), trained(right)) for left, right in contrast.pairs]
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
                 # Pairs of equal variants enter a Shapley value as zeros.
-                tested.append(_averaged(distinct if family in ("variant", "factor") else sides, scores))
+                tested.append(_averaged(distinct if family in ("variant", "factor", "declared") else sides, scores))
         if tested:
             averages = {
                 f"{number}{side}": values

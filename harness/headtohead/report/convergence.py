@@ -62,7 +62,9 @@ def gap_name(gap: StepGap) -> str:
     contrast = gap.contrast
     if contrast.kind == "factor":
         return f"{contrast.left} against {contrast.right}"
-    return contrast.name.replace(" − ", " against the ") if contrast.kind == "variant" else contrast.name
+    if contrast.kind == "variant":
+        return contrast.name.replace(" − baseline", " against the baseline").replace(" − ", " against ")
+    return contrast.name
 
 
 def gap_steps(gap: StepGap, found: Convergence) -> str:

@@ -95,6 +95,16 @@ class ExclusionRule(Section):
     reason: str = Field(description="reason, printed in plan and report")
 
 
+class DeclaredContrast(Section):
+    """Two variants of the design that are compared; other axes are as in the baseline."""
+
+    variant: dict[str, Any] = Field(description="axis values of the variant")
+    against: dict[str, Any] | None = Field(
+        None, description="axis values of the variant that it is compared with; default: the baseline"
+    )
+    name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
+
+
 class PathDesign(Section):
     """Two configurations and their differences, which the report attributes by Shapley values."""
 
@@ -193,6 +203,11 @@ class ExperimentFile(Section):
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
+    contrasts: list[DeclaredContrast] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="differences that the experiment tests; the answer is about them",
+    )
     seeds: Annotated[Seed | list[Seed], BeforeValidator(_seeds)] = Field(
         6, description="number of replicates n (seeds 1 to n), or a list of seeds"
     )

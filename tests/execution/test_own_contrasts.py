@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ def folder(
     tmp_path_factory: pytest.TempPathFactory,
     h2h_here: Callable[..., Any],
     no_figures: Callable[[], AbstractContextManager[None]],
-) -> Iterator[Path]:
+) -> Path:
     folder = tmp_path_factory.mktemp("two-datasets")
     (folder / "two.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
     with no_figures():
         done = h2h_here(folder, "run", "two.yaml", "--no-tracking", H2H_CACHE=str(folder / "cache"))
     assert done.returncode == 0, done.stderr
-    yield folder
+    return folder
 
 
 def test_every_contrast_is_a_paired_test_on_the_same_data(folder: Path) -> None:

@@ -163,6 +163,7 @@ class Worker:
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
+        self._write_progress()
         self._finish()
         with self._writing():
             self.folder.resume_points.clear()
@@ -207,13 +208,20 @@ class Worker:
         moment = time.monotonic()
         if moment - self.last_progress >= PROGRESS_SECONDS or step == steps:
             self.last_progress = moment
-            with self._writing():
-                self.folder.write_progress(
-                    step=step,
-                    steps=steps,
-                    phase="training" if step < steps else "scoring",
-                    seconds=self.training.progress.train_seconds,
-                )
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        """Write step and phase, and the mean training loss of the members at the last evaluation."""
+        progress, steps = self.training.progress, self.training.steps
+        losses = [metrics["train/loss"] for metrics in self.last_metrics.values() if "train/loss" in metrics]
+        with self._writing():
+            self.folder.write_progress(
+                step=progress.step,
+                steps=steps,
+                phase="training" if progress.step < steps else "scoring",
+                seconds=progress.train_seconds,
+                loss=sum(losses) / len(losses) if losses else None,
+            )
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         index, run = evaluation.member, self.runs[evaluation.member]

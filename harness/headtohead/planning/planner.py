@@ -56,6 +56,7 @@ def make_plan(
     fresh: bool = False,
     ignored: Collection[str] = (),
     ready: Callable[[], object] = lambda: None,
+    adapt: Callable[[Design], Design] = lambda design: design,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -67,6 +68,7 @@ def make_plan(
         fresh: Ignore existing runs.
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         ready: Called after the design is expanded without an error, before costs are counted.
+        adapt: Changes the expanded design.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
@@ -74,7 +76,7 @@ def make_plan(
     """
     prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
     existing = None if fresh else ExistingRuns(runs_root, ignored)
-    design = expand(loaded, registry, prepared.find_incompatibility)
+    design = adapt(expand(loaded, registry, prepared.find_incompatibility))
     ready()
     tuning = None
     if loaded.file.tune is not None:

@@ -6,6 +6,7 @@ run directories.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import time
@@ -43,6 +44,9 @@ EQUAL_FAILURES = 3
 
 LARGEST_NUM_MICROBATCHES = 64
 BUSY_SECONDS = 1.0
+
+
+log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
@@ -377,6 +381,7 @@ class _Execution:
         workers, _ = share_machine(self.machine, len(folders))
         plugins = worker_plugins()
         jobs = [Job(folder.path, self.machine.device, self.records[folder.path].threads, plugins) for folder in folders]
+        log.info("training %d stacks, %d at a time", len(jobs), workers)
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:
@@ -393,6 +398,7 @@ class _Execution:
 
     def _ended(self, ended: Exit) -> str | None:
         folder = StackFolder(ended.job.stack)
+        log.info("stack %s ended with exit code %d", folder.path.name, ended.code)
         with layout_lock(self.experiment):
             if not folder.exists:
                 self.next_round.append(folder)

@@ -6,6 +6,7 @@ It does not import mlflow.
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import time
 import traceback
@@ -36,6 +37,8 @@ from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
 
 
 def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
@@ -77,6 +80,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
 
 def _report(error: Exception) -> int:
     """Log an error and return its exit code, which must be correct even if the log cannot be written."""
+    log.info("the worker ends with an error", exc_info=error)
     if isinstance(error, HeadToHeadError):
         # The parent reads the message from the log.
         return exits.INPUT if _log(str(error)) else exits.DISK
@@ -160,11 +164,15 @@ class Worker:
                 self.hooks.on_run_start(run=run.path)
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
+        choice, members = self.training.choice, len(self.runs)
+        log.info("%s: training %d runs on %s with %s", self.record.variant, members, self.device, choice.name)
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
         self._write_progress()
+        log.info("%s: trained %d steps, scoring the test part", self.record.variant, self.training.progress.step)
         self._finish()
+        log.info("%s: results written", self.record.variant)
         with self._writing():
             self.folder.resume_points.clear()
 
@@ -183,6 +191,7 @@ class Worker:
         except Exception as error:
             if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
                 raise
+            log.info("%s raised an error", self.runs[index].path.name, exc_info=True)
             _log("".join(traceback.format_exception(error)))
             self.training.retire(index, "raised")
             reason = current().describe(error)
@@ -194,6 +203,7 @@ class Worker:
     def _on_fall_back(self, reason: str) -> None:
         """Add a fallback or a damaged resume point to the log and the stack's notes, which results include."""
         _log(reason)
+        log.info("%s: %s", self.record.variant, reason)
         with self._writing():
             self.folder.note(reason)
 
@@ -230,6 +240,7 @@ class Worker:
                 name: value for name, value in evaluation.metrics.items() if value == value and abs(value) < 1e300
             }
             run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
+            log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
             self.last_metrics[index] = finite
             if self.training.progress.members[index].ended == "diverged":
                 run.set_state(

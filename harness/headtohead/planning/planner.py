@@ -6,6 +6,7 @@ Planning writes only to the cache of prepared data.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,6 +46,8 @@ from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 
 _FEW_LAYERS = 8
+
+log = logging.getLogger(__name__)
 
 
 def make_plan(
@@ -149,6 +152,7 @@ def _plan(
         prepared=prepared.by_hash,
         draws=draws,
     )
+    log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
     plan = replace(plan, estimate=results.estimate(plan.remaining))
     return replace(plan, notes=_notes(plan, matched.notes))
 

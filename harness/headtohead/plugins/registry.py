@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import linecache
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,6 +111,8 @@ FAMILY_BASES = {
 
 ENTRY_POINT_GROUP = "headtohead"
 
+log = logging.getLogger(__name__)
+
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 _LONGEST_NAME = 60
@@ -205,6 +208,7 @@ class Registry:
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries."""
         self.add(_load_source(path, source), str(path), "file", "-")
+        log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
         self.files[path.resolve()] = source
 
     def add_module(self, name: str) -> None:

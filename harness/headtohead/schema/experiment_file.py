@@ -95,7 +95,7 @@ class ExclusionRule(Section):
     reason: str = Field(description="reason, printed in plan and report")
 
 
-class DeclaredContrast(Section):
+class ContrastDeclaration(Section):
     """Two variants of the design that are compared; other axes are as in the baseline."""
 
     variant: dict[str, Any] = Field(description="axis values of the variant")
@@ -203,7 +203,7 @@ class ExperimentFile(Section):
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
-    contrasts: list[DeclaredContrast] = Field(
+    contrasts: list[ContrastDeclaration] = Field(
         default_factory=list,
         max_length=1000,
         description="differences that the experiment tests; the answer is about them",

@@ -376,6 +376,14 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
     assert {contrast.axis for contrast in contrasts if contrast.kind != "variant"} == {"positional"}
 
 
+def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(design):
+    found = design("design: [{product: {data: [toy-grammar, copy], positional: [sinusoidal, rotary]}}]")
+    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
+    assert (interaction.axis, interaction.other_axis) == ("positional", "data")
+    for left, right in interaction.pairs:
+        assert found.variant(left).config.data == found.variant(right).config.data
+
+
 def test_a_block_without_the_axis_data_has_the_label_of_the_baseline(design):
     found = design(TWO_DATASETS + "  - one_at_a_time: {model.layers: [2]}\n")
     assert found.variant("sinusoidal-toy-grammar-size-400-layers-2").axes["data"] == "toy-grammar(size=400)"

@@ -19,8 +19,9 @@ from headtohead.execution.imported_run import check_name, refuse_existing, write
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, reset_failed
+from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, final_states, reset_failed
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
+from headtohead.execution.trial import try_out
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
+__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "trial", "write_report"]
 
+
+_REST = "the same command without --only trains them, --allow-partial writes a report without them"
 
 register(Plan, LoadedRun, SentenceMaps)
 
@@ -89,7 +92,7 @@ def plan(
         HeadToHeadError: If the file, the data or a plugin is invalid.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    return make_plan(loaded, current(), runs_folder(experiment, runs), fresh=fresh)
+    return make_plan(loaded, loaded.load_plugins(), runs_folder(experiment, runs), fresh=fresh)
 
 
 def run(
@@ -110,7 +113,9 @@ def run(
     fresh: bool = False,
     retry: bool = False,
     repair: bool = False,
+    only: Sequence[str] = (),
     tracking: bool = True,
+    report: bool = True,
     allow_partial: bool = False,
     watcher: Watcher | None = None,
     command: str | None = None,
@@ -135,6 +140,8 @@ def run(
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
+        only: Slugs of the variants to train; default: all. The report is written when all variants have results.
+        report: Write the report.
         tracking: Log to MLflow while training.
         allow_partial: Write the report even if runs are missing.
         watcher: Receives progress events.
@@ -145,15 +152,18 @@ def run(
         HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
             seeds would replace results of the experiment.
     """
-    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
+    registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     kind = find_device(device, chosen_launcher)
-    registry, root = current(), runs_folder(experiment, runs)
     if repair and fresh:
         raise HeadToHeadError("--fresh trains every run anew; leave out --repair")
+    if only and fresh:
+        raise HeadToHeadError("--fresh trains every run anew; leave out --only")
     experiments = [loaded.name, f"{loaded.name}-{SWEEP_LABEL}"] if repair else []
     ignored = {reference for name in experiments for reference in move_damaged_runs(inside(root, name), log)}
     planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
+    planned = planned.limited_to(only)
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
     machine = Machine(chosen_launcher, kind, workers, threads, timeout)
@@ -197,7 +207,7 @@ def run(
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         outcome = train(sweep)
-        planned = make_plan(loaded, registry, root, ignored=ignored)
+        planned = make_plan(loaded, registry, root, ignored=ignored).limited_to(only)
         if planned.tuning is None or not planned.tuning.is_done:
             log_end(sweep, sweep.name, outcome)
             _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
@@ -208,16 +218,59 @@ def run(
         log(f"note: {note}")
     outcome = train(planned)
     written = None
-    if set(outcome.states) <= states.RESULTS or allow_partial:
+    complete = set(outcome.states) <= states.RESULTS
+    if report and (complete or allow_partial):
         save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
         for line in (written.answer, *written.cautions):
             log(line)
         log(f"report: {written.html}")
+    elif not report:
+        log(f"no report was written; {next_command('report', target, root)} writes it")
+    if only and not complete:
+        outcome.states = final_states(planned, planned.selected)
+        log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     log_end(planned, target, outcome)
     _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
     answer = written.answer if written is not None else None
     return Result(planned.directory, outcome.states, written, answer)
+
+
+def trial(
+    experiment: Path | str,
+    *,
+    only: Sequence[str] = (),
+    steps: int = 20,
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+    max_runs: int = MAX_RUNS,
+    runs: Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    log: Callable[[str], object] = print,
+) -> Path:
+    """Train the first seed of each variant for a few steps in this process, and return the folder of the trial.
+
+    Nothing is logged to MLflow and no report is written. The folder ``.try/<experiment>`` in the runs folder is
+    replaced. A debugger works in plugins, and their errors are raised.
+
+    Args:
+        experiment: The experiment file.
+        only: Slugs of the variants to try; default: all.
+        steps: Training steps of each variant.
+        overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
+        name: Label of a separate experiment named ``<file>-<name>``.
+        max_runs: Maximum number of runs.
+        runs: Folder of run directories.
+        device: auto, cpu or cuda.
+        threads: CPU threads.
+        log: Receives lines with the loss and the speed.
+    """
+    loaded = load_file(experiment, overrides, None, max_runs, name)
+    registry, launcher = loaded.load_plugins(), make_launcher("local", {})
+    machine = Machine(launcher, find_device(device, launcher), threads=threads)
+    root = runs_folder(experiment, runs)
+    return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
 
 
 def _finish_shipping(
@@ -298,7 +351,7 @@ def import_checkpoint(
 
 def with_failed_reset(planned: Plan) -> Plan:
     """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
-    chosen = [run for run in planned.runs if run.state in states.RETRYABLE and not run.reused_from]
+    chosen = [run for run in planned.selected if run.state in states.RETRYABLE and not run.reused_from]
     reset_failed(planned, chosen)
     runs = tuple(replace(run, state=states.PLANNED) if run in chosen else run for run in planned.runs)
     return replace(planned, runs=runs)

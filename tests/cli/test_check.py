@@ -211,8 +211,71 @@ def test_a_file_that_registers_nothing_to_check_is_one_line(h2h, plugin):
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
         2,
-        f"h2h: {path} registers nothing to check; h2h check takes positional, attention, masking and recipe entries\n",
+        f"h2h: {path} registers nothing to check; h2h check takes positional, attention, masking, recipe and dataset "
+        "entries\n",
     )
+
+
+DATASET = """
+import itertools
+from headtohead import Corpus, Dataset, Pair, hookimpl
+
+calls = itertools.count()
+
+class Letters(Dataset):
+    splits = ("grouped", "length")
+
+    @classmethod
+    def load(cls, options, split, cache):
+        next(calls)
+        parts = ("train", "valid", "test") if split == "length" else (None,)
+        pairs = [Pair(f"a {n}", f"b {n}", group=f"g{n}", split=parts[n % len(parts)]) for n in range(30)]
+        return Corpus(pairs, "CC0", "nobody", ("a", "b"))
+
+@hookimpl
+def register_datasets():
+    return {"letters": Letters}
+"""
+
+FAULTS = {
+    "same-pairs": ('f"a {n}"', 'f"a {n} {next(calls)}"'),
+    "texts": ('f"b {n}"', '"b\\tc"'),
+    "parts": ("else (None,)", 'else ("test",)'),
+    "groups": ('f"g{n}"', '"g"'),
+    "prepared": ('("train", "valid", "test") if', '("train", "valid", "train") if'),
+    "data-hash": ('("a", "b"))', '("a", "b"), data_hash="0" * 64)'),
+    "cache-key": (
+        'splits = ("grouped", "length")',
+        'splits = ("grouped", "length")\n    cache_key = classmethod(lambda *arguments: str(next(calls)))',
+    ),
+}
+
+
+def test_a_sound_dataset_has_no_violation(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(DATASET))
+    assert code == 0, output
+    assert output.startswith("dataset/letters\n")
+    assert [line.split()[1] for line in output.splitlines()[2:]] == ["holds"] * 7
+
+
+@pytest.mark.parametrize("invariant", FAULTS)
+def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invariant):
+    correct, fault = FAULTS[invariant]
+    assert correct in DATASET
+    code, output = h2h(
+        "check", "dataset/letters", "--plugin", plugin(DATASET.replace(correct, fault)), "--format", "json"
+    )
+    (record,) = json.loads(output)
+    outcomes = {found["invariant"]: found for found in record["invariants"]}
+    assert (code, outcomes[invariant]["outcome"]) == (1, "violated")
+    assert outcomes[invariant]["example"]
+
+
+def test_a_dataset_that_raises_is_one_line_with_its_location(h2h, plugin):
+    path = plugin(DATASET.replace("next(calls)\n", "next(calls) / 0\n"))
+    code, output = h2h("check", "dataset/letters", "--plugin", path)
+    assert code == 2
+    assert output.startswith("h2h: dataset/letters cannot be loaded: ZeroDivisionError: division by zero (")
 
 
 def test_a_file_that_fails_to_import_is_one_line(h2h, plugin):
@@ -347,11 +410,20 @@ def test_a_name_in_two_families_checks_both_entries(h2h, few):
         (["positional/rotery"], "unknown name 'positional/rotery'; did you mean 'positional/rotary'?"),
         (["recipe/slides-en-de"], "unknown name 'recipe/slides-en-de'; did you mean 'recipe/slides-en-fr'?"),
         (
-            ["toy-grammar"],
-            "dataset/toy-grammar has no invariants; h2h check takes positional, "
-            "attention, masking and recipe entries, for example positional/alibi",
+            ["slurm"],
+            "launcher/slurm has no invariants; h2h check takes positional, "
+            "attention, masking, recipe and dataset entries, for example positional/alibi",
         ),
-        (["rotary", "--set", "model.d_model=8"], "--set applies to recipes only; name a recipe"),
+        (["rotary", "--set", "model.d_model=8"], "--set applies to recipes and datasets only; name one of them"),
+        (
+            ["dataset/copy", "--set", "longst=5"],
+            "--set longst=5: unknown field 'longst' of dataset 'copy'; did you mean 'longest'?",
+        ),
+        (
+            ["dataset/tatoeba"],
+            "dataset/tatoeba: no file: name one of tatoeba with --set data.file=PATH, or fetch it with h2h data fetch "
+            "tatoeba",
+        ),
         (
             ["recipe/slides-en-fr", "--set", "model.d_modle=8"],
             "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?",

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headtohead.data import hash_pairs
 from headtohead.plugins.dataset import Corpus, Pair
 
 MakeCorpus = Callable[..., Corpus]
@@ -22,7 +21,7 @@ def make_corpus() -> MakeCorpus:
 
     def make(*rows: tuple[str, ...]) -> Corpus:
         pairs = [Pair(row[0], row[1], *(row[2:] or (row[0],))) for row in rows]
-        return Corpus(pairs, hash_pairs(pairs), "CC0", "nobody", ("English", "French"))
+        return Corpus(pairs, "CC0", "nobody", ("English", "French"))
 
     return make
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headtohead.data import EOS, SOS, UNK, cache_root, hash_pairs, prepare, prepare_corpus
+from headtohead.data import EOS, SOS, UNK, cache_root, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import load_registry
@@ -175,7 +175,7 @@ ROWS = st.lists(
 @given(rows=ROWS, seed=st.integers(1, 99), name=st.sampled_from(["none", "unicode", "ascii-fold"]))
 def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, name: str) -> None:
     pairs = [Pair(source, target, source + group) for source, target, group in rows]
-    corpus = Corpus(pairs, hash_pairs(pairs), "", "", ("a", "b"))
+    corpus = Corpus(pairs, "", "", ("a", "b"))
     try:
         data = prepare_corpus(corpus, config(seed=seed, normalise=name))
     except HeadToHeadError as error:
@@ -277,14 +277,13 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp
     plugin.write_text(
         "from pathlib import Path\n"
         "from headtohead import Corpus, Dataset, Pair, hookimpl\n"
-        "from headtohead.data import hash_pairs\n"
         "reads = []\n"
         "class Tiny(Dataset):\n"
         "    @classmethod\n"
         "    def load(cls, options, split, cache):\n"
         "        reads.append(split)\n"
         "        pairs = [Pair(f'a{n}', f'b{n}', str(n)) for n in range(9)]\n"
-        "        return Corpus(pairs, hash_pairs(pairs), 'CC0', 'me', ('A', 'B'))\n"
+        "        return Corpus(pairs, 'CC0', 'me', ('A', 'B'))\n"
         "@hookimpl\n"
         "def register_datasets():\n"
         "    return {'tiny': Tiny}\n"

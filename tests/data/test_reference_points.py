@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from headtohead.data import prepare_corpus
-from headtohead.data.corpus import hash_pairs
 from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
     nearest_neighbour_translations,
@@ -67,9 +66,7 @@ def prepared(unknown: str = "token") -> PreparedData:
     test = [("she eats", "ella come"), ("you eat it", "lo comes"), ("they eat", "comen"), ("they eat", "come")]
     pairs = [Pair(*pair, "", split="train") for pair in train] + [Pair(*pair, "", split="test") for pair in test]
     pairs.append(Pair("i", "como", "", split="valid"))
-    corpus = Corpus(
-        pairs=pairs, data_hash=hash_pairs(pairs), licence="MIT", citation="", languages=("English", "Spanish")
-    )
+    corpus = Corpus(pairs=pairs, licence="MIT", citation="", languages=("English", "Spanish"))
     vocabulary = VocabularyConfig(unknown=unknown, ids="standard" if unknown == "token" else "frequency")
     return prepare_corpus(corpus, DataConfig(split="row", normalise="none", valid=1, test=1, vocabulary=vocabulary))
 

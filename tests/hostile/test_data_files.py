@@ -352,7 +352,7 @@ def test_a_malformed_path_is_one_line(tmp_path: Path, h2h_here: Callable, refusa
 CHANGING = """\
 from pathlib import Path
 from headtohead import Corpus, Dataset, Pair, hookimpl
-from headtohead.data import file_sha256, hash_pairs, read_lines
+from headtohead.data import file_sha256, read_lines
 FILE = Path("x.tsv")
 class Changing(Dataset):
     @classmethod
@@ -364,7 +364,7 @@ class Changing(Dataset):
         if not Path("changed").exists():
             Path("changed").touch()
             FILE.write_text("other\\tcontent\\n" * 40)
-        return Corpus(pairs, hash_pairs(pairs), "CC0", "me", ("A", "B"))
+        return Corpus(pairs, "CC0", "me", ("A", "B"))
 @hookimpl
 def register_datasets():
     return {"changing": Changing}

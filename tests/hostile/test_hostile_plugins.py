@@ -244,6 +244,7 @@ def test_a_path_that_is_no_plugin_file_is_refused_at_once(kind, tmp_path, h2h_he
     line = refusal(h2h_here(tmp_path, "plugins", "--plugin", path.name))
     expected = {
         "missing": "plugin file 'mine.py' does not exist",
+        "folder": "plugin folder 'mine.py' has no plugin file; name a Python file, or a folder of them",
         "text": "plugin file 'mine.txt' is not a Python file; its name must end in .py",
         "latin-1": "plugin 'mine.py' (file) failed to import: SyntaxError: (unicode error) 'utf-8' codec*",
     }

@@ -281,6 +281,47 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: design[0].product.match[0]: expected one of none, parameters, flops, got "
             "'parameter'; did you mean 'parameters'?",
         ),
+        (
+            "design: [{product: {data: [{limit: 3}]}}]",
+            "x.yaml:7: design[0].product.data[0]: expected the name of a dataset, or a mapping with 'dataset' and "
+            "fields, got {'limit': 3}",
+        ),
+        (
+            "design: [{product: {data: [copy, {dataset: copy, longst: 5}]}}]",
+            "x.yaml:7: design[0].product.data[1].longst: unknown field 'longst' of dataset 'copy'; did "
+            "you mean 'longest'?",
+        ),
+        (
+            "design: [{product: {data: [copi]}}]",
+            "x.yaml:7: design[0].product.data[0]: unknown dataset 'copi'; did you mean 'copy'?",
+        ),
+        (
+            "contrasts: [{variant: {positional: rotary}}]",
+            "x.yaml:7: contrasts[0].variant: no variant of the design has positional: 'rotary'; expected one of: "
+            "baseline",
+        ),
+        (
+            GRID + "contrasts: [{variant: {positional: sinusoidal}}]",
+            "x.yaml:11: contrasts[0]: variant and against are the same variant; name two different variants",
+        ),
+        (
+            "design: [{product: {positional: [rotary], data: [copy, reverse]}}]\n"
+            "contrasts: [{variant: {positional: rotary, data: copy}, against: {positional: rotary, data: reverse}}]",
+            "x.yaml:8: contrasts[0]: scores on different data are not compared; give both sides the same data",
+        ),
+        (
+            GRID + "contrasts: [{variant: {positional: none}},\n  {variant: {}, against: {positional: none}}]",
+            "x.yaml:12: contrasts[1]: the same two variants as contrasts[0]; remove one of them",
+        ),
+        (
+            "contrasts: [{variants: {}}]",
+            "x.yaml:7: contrasts[0].variants: unknown field 'variants'; did you mean 'variant'?",
+        ),
+        (
+            "design: [{path: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}}]\ncontrasts: [{variant: {}}]",
+            "x.yaml:8: contrasts: contrasts name variants by axis values, and a path has no axes; move them to a file "
+            "with product or one_at_a_time",
+        ),
     ],
 )
 def test_every_error_of_a_design_is_a_line_with_its_location(design, text, message):
@@ -291,6 +332,85 @@ def test_an_unknown_axis_of_an_exclusion_suggests_the_nearest(design):
     assert "unknown axis 'positionl'; did you mean 'positional'?" in failure(
         design, GRID + "exclude: [{when: {positionl: none}, reason: why}]"
     )
+
+
+TWO_DATASETS = """
+design:
+  - product:
+      positional: [sinusoidal, rotary]
+      data: [{dataset: toy-grammar, size: 400}, {dataset: reverse, longest: 6}, copy]
+"""
+
+
+def test_a_value_of_the_axis_data_is_a_dataset_with_its_options(design):
+    found = design(TWO_DATASETS)
+    assert slugs(found) == [
+        "sinusoidal-toy-grammar-size-400",
+        "sinusoidal-reverse-longest-6",
+        "sinusoidal-copy",
+        "rotary-toy-grammar-size-400",
+        "rotary-reverse-longest-6",
+        "rotary-copy",
+    ]
+    assert found.baseline == "sinusoidal-toy-grammar-size-400"
+    data = found.variant("rotary-reverse-longest-6").config.data
+    assert (data.dataset, data.options["longest"]) == ("reverse", 6)
+    assert found.variant("rotary-copy").title == "rotary · copy"
+
+
+def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_on_the_same_data(design):
+    contrasts = design(TWO_DATASETS).contrasts()
+    pairs = {contrast.kind: [*contrast.pairs] for contrast in contrasts if contrast.kind != "variant"}
+    plain = [(contrast.variant, contrast.baseline) for contrast in contrasts if contrast.kind == "variant"]
+    same_data = [
+        (f"rotary-{data}", f"sinusoidal-{data}") for data in ("toy-grammar-size-400", "reverse-longest-6", "copy")
+    ]
+    assert plain == same_data
+    assert [contrast.name for contrast in contrasts[:2]] == [
+        "rotary · toy-grammar(size=400) − baseline",
+        "rotary · reverse(longest=6) − sinusoidal · reverse(longest=6)",
+    ]
+    assert pairs["factor"] == same_data
+    first, swapped = pairs["interaction"]
+    assert (first, swapped) == (same_data[2], same_data[0][::-1])
+    assert {contrast.axis for contrast in contrasts if contrast.kind != "variant"} == {"positional"}
+
+
+def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(design):
+    found = design("design: [{product: {data: [toy-grammar, copy], positional: [sinusoidal, rotary]}}]")
+    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
+    assert (interaction.axis, interaction.other_axis) == ("positional", "data")
+    for left, right in interaction.pairs:
+        assert found.variant(left).config.data == found.variant(right).config.data
+
+
+def test_a_block_without_the_axis_data_has_the_label_of_the_baseline(design):
+    found = design(TWO_DATASETS + "  - one_at_a_time: {model.layers: [2]}\n")
+    assert found.variant("sinusoidal-toy-grammar-size-400-layers-2").axes["data"] == "toy-grammar(size=400)"
+
+
+def test_an_exclusion_by_dataset_applies_with_any_options(design):
+    found = design(TWO_DATASETS + "exclude: [{when: {data: reverse, positional: rotary}, reason: slow}]")
+    assert [record.slug for record in found.excluded] == ["rotary-reverse-longest-6"]
+    exact = "exclude: [{when: {data: {dataset: reverse, longest: 5}, positional: rotary}, reason: slow}]"
+    assert design(TWO_DATASETS + exact).excluded == ()
+
+
+def test_contrasts_of_the_file_are_a_kind_of_their_own(design):
+    found = design(
+        GRID
+        + """
+contrasts:
+  - variant: {positional: none, attention: single-head}
+    against: {positional: sinusoidal, attention: single-head}
+  - {variant: {positional: none}, name: no positions}
+"""
+    )
+    declared = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
+    assert [(contrast.name, contrast.pairs) for contrast in declared] == [
+        ("none · single-head − sinusoidal · single-head", (("none-single-head", "sinusoidal-single-head"),)),
+        ("no positions", (("none-split-heads", "sinusoidal-split-heads"),)),
+    ]
 
 
 def test_every_variant_is_contrasted_with_the_baseline(design):

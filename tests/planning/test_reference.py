@@ -72,6 +72,12 @@ def test_the_examples_of_the_page_are_valid_designs(load, registry):
     assert [[variant.slug for variant in found.variants] for found in designs] == [
         ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
         ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
+        [
+            "sinusoidal-toy-grammar-size-2000",
+            "sinusoidal-reverse-longest-8",
+            "rotary-toy-grammar-size-2000",
+            "rotary-reverse-longest-8",
+        ],
         ["none", "alibi"],
     ]
 

@@ -17,7 +17,6 @@ import yaml
 
 from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
-from headtohead.data.corpus import hash_pairs
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility, longest_sequences
 from headtohead.planning.lengths import decoding_limit
@@ -130,7 +129,7 @@ def test_an_unshifted_target_predicts_itself() -> None:
 
 def pairs_of(*texts: tuple[str, str]) -> PreparedData:
     pairs = [Pair(source, target, source) for source, target in texts]
-    corpus = Corpus(pairs, hash_pairs(pairs), "", "", ("a", "b"))
+    corpus = Corpus(pairs, "", "", ("a", "b"))
     return prepare_corpus(
         corpus,
         DataConfig(

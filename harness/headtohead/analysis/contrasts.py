@@ -1,4 +1,4 @@
-"""Test the declared contrasts of an experiment: variants, axis values, choices of a Shapley path.
+"""Test the contrasts of an experiment: variants, axis values, the file's own, choices of a Shapley path.
 
 Each kind is a family for Holm's correction. A contrast that cannot be tested has a reason and is not
 counted in its family.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headtohead.analysis.permutations import choice_difference
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
 from headtohead.statistics.shapley import SampledDifference
@@ -34,6 +35,7 @@ from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, label, show, show_p
 from headtohead.storage.records import (
     ContrastRecord,
+    DeclaredContrast,
     FactorContrast,
     InteractionContrast,
     MarginRecord,
@@ -45,13 +47,13 @@ from headtohead.storage.records import (
 class Contrast:
     """A tested difference between two sides, paired by seed.
 
-    ``kind`` is ``variant``, ``factor``, ``interaction`` or ``choice``. ``judgement`` holds the tests, ``reason`` a
-    note on the verdict or why there is none. ``spread`` is the smallest and the largest difference among the settings
-    that a factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
-    among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's block.
-    ``num_excluded`` counts declared pairs that are the same by construction and do not enter the average.
-    ``late_margin``: the margin was set or changed after results existed. ``sampled`` is the difference of a choice of
-    a Shapley path over seeds and permutations, on which its verdict rests.
+    ``kind`` is ``variant``, ``factor``, ``interaction``, ``declared`` or ``choice``. ``judgement`` holds the tests,
+    ``reason`` a note on the verdict or why there is none. ``spread`` is the smallest and the largest difference among
+    the settings that a factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the
+    smallest p among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a
+    factor's block. ``num_excluded`` counts pairs that are the same by construction and do not enter the
+    average. ``late_margin``: the margin was set or changed after results existed. ``sampled`` is the difference
+    of a choice of a Shapley path over seeds and permutations, on which its verdict rests.
     """
 
     kind: str
@@ -127,23 +129,26 @@ class Family:
 
 
 class Families(NamedTuple):
-    """The declared contrasts by family.
+    """The contrasts by family.
 
     ``variants`` compares every variant with the baseline. ``factors`` compares two values of an axis, averaged
     over the other axes within each seed. ``interactions`` compares the effect of an axis between two values of
-    another axis. ``choices`` compares the coalitions before and after a choice of a
-    Shapley path, averaged over permutations within each seed.
+    another axis. ``declared`` has the contrasts that the experiment file declares. ``choices`` compares the
+    coalitions before and after a choice of a Shapley path, averaged over permutations within each seed.
     """
 
     variants: Family
     factors: Family
     interactions: Family
+    declared: Family
     choices: Family
 
 
 def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
     """Return the declared contrasts, tested with pairing by seed and adjusted by Holm within each family."""
-    families: dict[str, list[Contrast]] = {"variant": [], "factor": [], "interaction": [], "choice": []}
+    families: dict[str, list[Contrast]] = {
+        kind: [] for kind in ("variant", "factor", "interaction", "declared", "choice")
+    }
     for declared in frames.record.contrasts:
         contrast = _untested(frames, declared, metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
@@ -217,15 +222,16 @@ OTHER_DATA = "the variants use different data sets"
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the scores of two variants cannot be compared, or None."""
-    if _data_set(frames, left) != _data_set(frames, right):
+    if data_set(frames, left) != data_set(frames, right):
         return OTHER_DATA
     return loss_mismatch(frames, left, right, metric)
 
 
-def _data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
-    """Return the dataset and its language pair, without size and split."""
-    data = frames.by_slug[slug].config.get("data", {})
-    return data.get("dataset"), (data.get("options") or {}).get("pair")
+def data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
+    """Return the value of the axis ``data``, the dataset and its language pair, without size and split."""
+    variant = frames.by_slug[slug]
+    data = variant.config.get("data", {})
+    return variant.axes.get(DATA_AXIS), data.get("dataset"), (data.get("options") or {}).get("pair")
 
 
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
@@ -263,6 +269,8 @@ def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast
         return _interaction(frames, declared, metric)
     if isinstance(declared, VariantContrast):
         left, right = declared.variant, declared.baseline
+    elif isinstance(declared, DeclaredContrast):
+        left, right = declared.variant, declared.against
     else:
         left, right = declared.name, ""
     contrast = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)

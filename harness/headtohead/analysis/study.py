@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headtohead.analysis.contrasts import Contrast, Family, factor_differences, families, incomplete, unranked
+from headtohead.analysis.contrasts import Contrast, Family, data_set, factor_differences, families, incomplete, unranked
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
 from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE
 from headtohead.storage.frames import Frames
@@ -20,10 +21,10 @@ from headtohead.storage.records import InteractionContrast
 class Analysis:
     """The analysis of an experiment's primary metric, which all parts of a report use.
 
-    ``order`` lists the variants, best first and unranked variants last; for a Shapley path the ends, the single
-    differences, then the other coalitions. ``baseline_sd`` is the standard deviation of the baseline over
-    seeds. ``upper_bound`` is the bag-of-words upper bound: the highest exact match that an order-invariant
-    encoder can reach on the test set, None if the data states none or each seed has its own test set.
+    ``order`` lists the variants, best first and unranked variants last, by value of the axis ``data``; for a Shapley
+    path the ends, the single differences, then the other coalitions. ``baseline_sd`` is the standard deviation of
+    the baseline over seeds. ``upper_bound`` is the bag-of-words upper bound: the highest exact match that an
+    order-invariant encoder can reach on the test set, None if the data states none or each seed has its own test set.
     """
 
     frames: Frames
@@ -35,10 +36,18 @@ class Analysis:
     order: tuple[str, ...]
     factors: Family
     interactions: Family
+    declared: Family
     variants: Family
     baseline_sd: float
     upper_bound: float | None
     path: PathAnalysis | None = None
+
+    @property
+    def families(self) -> dict[str, Family]:
+        """The families of contrasts by name."""
+        families = {"variants": self.variants, "factors": self.factors, "interactions": self.interactions}
+        choices = {"choices": self.path.family} if self.path else {}
+        return {**families, "declared": self.declared, **choices}
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -63,10 +72,13 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
     missing = {slug: reason for slug in frames.by_slug if (reason := unranked(frames, slug, metric))}
     sign = -1.0 if higher_is_better(metric) else 1.0
 
-    def sort_key(slug: str) -> tuple[bool, bool, float]:
+    data_sets = list(dict.fromkeys(variant.axes.get(DATA_AXIS) for variant in frames.by_slug.values()))
+
+    def sort_key(slug: str) -> tuple[int, bool, bool, float]:
         mean = summaries[slug].mean
         is_withheld = slug in missing and not allow_partial
-        return is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
+        data_set = data_sets.index(frames.by_slug[slug].axes.get(DATA_AXIS))
+        return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
 
     tested = families(frames, metric, allow_partial=allow_partial)
     path = analyse_path(frames, metric, tested, allow_partial=allow_partial)
@@ -80,6 +92,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         order=_path_order(path, frames) if path else tuple(sorted(frames.by_slug, key=sort_key)),
         factors=tested.factors,
         interactions=tested.interactions,
+        declared=tested.declared,
         variants=tested.variants,
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=None if frames.has_draws else _upper_bound(frames.record.data, metric),
@@ -95,11 +108,14 @@ def _path_order(path: PathAnalysis, frames: Frames) -> tuple[str, ...]:
 def main_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts of the report's answer.
 
-    For a Shapley path, the choices, largest value first. Otherwise the tested factor contrasts and the variants
-    that no factor contrast covers. Without tested factor contrasts, every variant against the baseline.
+    For a Shapley path, the choices, largest value first. Otherwise the contrasts that the file declares; without any,
+    the tested factor contrasts and the variants that no factor contrast covers. Without tested factor contrasts,
+    every variant against the baseline.
     """
     if analysis.path:
         return [value.contrast for value in analysis.path.values]
+    if analysis.declared.contrasts:
+        return list(analysis.declared.contrasts)
     factors = list(analysis.factors.contrasts)
     if not any(contrast.paired is not None for contrast in factors):
         return list(analysis.variants.contrasts)
@@ -185,13 +201,11 @@ def upper_bound_verdicts(analysis: Analysis) -> dict[str, str]:
     """
     if analysis.upper_bound is None:
         return {}
-    verdicts = {}
-    for slug, variant in analysis.frames.by_slug.items():
-        if not variant.order_invariant:
+    verdicts, frames = {}, analysis.frames
+    for slug, variant in frames.by_slug.items():
+        if not variant.order_invariant or data_set(frames, slug) != data_set(frames, frames.baseline):
             continue
-        scores = analysis.frames.scores(slug, unpadded(analysis.metric)) or analysis.frames.scores(
-            slug, analysis.metric
-        )
+        scores = frames.scores(slug, unpadded(analysis.metric)) or frames.scores(slug, analysis.metric)
         if scores:
             exceeds = max(scores.values()) > analysis.upper_bound + 1e-9
             verdicts[slug] = "exceeds the upper bound: suspect" if exceeds else "within the upper bound"

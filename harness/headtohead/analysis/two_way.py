@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.best import BestComparison, compare_with_best
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import higher_is_better, label, span
@@ -104,7 +105,8 @@ class TwoWayResult:
 def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
     """Return the table of an experiment in which exactly two axes vary, or None.
 
-    Each axis needs at least ``MIN_VALUES`` values.
+    Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
+    not compared.
     """
     record = analysis.frames.record
     values: dict[str, dict[str, None]] = {}
@@ -112,7 +114,7 @@ def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
         for axis, value in axes.items():
             values.setdefault(axis, {})[label(value)] = None
     varied = [axis for axis, labels in values.items() if len(labels) > 1]
-    if len(varied) != 2 or min(len(values[axis]) for axis in varied) < MIN_VALUES:
+    if len(varied) != 2 or DATA_AXIS in varied or min(len(values[axis]) for axis in varied) < MIN_VALUES:
         return None
     row, column = varied
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shlex
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
+from headtohead import logs
 from headtohead.cli.output import echo
 from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit, nearest
 from headtohead.escaping import VisibleFormatter, single_line
@@ -38,6 +41,9 @@ COMMANDS = {
     "doctor": "Check the installation, the machine and the stores.",
 }
 """Commands and their summaries. ``h2h --help`` prints these without importing the commands."""
+
+
+log = logging.getLogger(__name__)
 
 
 class LazyGroup(click.Group):
@@ -73,9 +79,11 @@ class LazyGroup(click.Group):
                 raise
             raise click.UsageError(single_line(message), error.ctx) from None
         except HeadToHeadError as error:
+            log.info("the command ends with an error", exc_info=True)
             echo(f"h2h: {error}", err=True)
             sys.exit(2)
         except Exception as error:
+            log.info("the command ends with an error", exc_info=True)
             reason = " ".join(str(error).split())
             if remedy := machine_limit(error):
                 echo(
@@ -96,7 +104,16 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headtohead", prog_name="h2h")
-def main() -> None:
+@click.option("-v", "--verbose", count=True, help="Log steps to standard error; -vv also details.")
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append the log to FILE, that of workers too.",
+)
+def main(verbose: int, log_file: Path | None) -> None:
     """Run controlled comparisons of Transformer components, each defined in an experiment file."""
     if logging.lastResort is not None:  # prints the warnings of headtohead's loggers
         logging.lastResort.setFormatter(VisibleFormatter())
+    logs.configure(verbose, log_file)
+    log.info("h2h %s", shlex.join(sys.argv[1:]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo, echo_text
 from headtohead.escaping import single_line
 
@@ -14,7 +14,7 @@ SHADES = " ░▒▓█"
 
 
 @click.command("attention")
-@click.argument("run")
+@run_argument
 @click.argument("text")
 @click.option("--target", help="Decoder input; default: the run's own translation.")
 @click.option(

@@ -32,7 +32,9 @@ def command(
     form: str,
     plugin_files: tuple[Path, ...],
 ) -> None:
-    """Check NAME: positional/NAME, attention/NAME, masking/NAME or recipe/NAME; default: all.
+    """Check NAME: positional/NAME, attention/NAME, masking/NAME, recipe/NAME or dataset/NAME.
+
+    Without NAME, all entries except datasets are checked.
 
     With --plugin and without NAME, the entries of the plugin file are checked. The outcome of an invariant is
     "holds", "violated" with the deviation and the smallest example, or "does not apply" with the reason. Checks run
@@ -74,8 +76,8 @@ def _check(
     from headtohead.tools.pitfalls import examine
     from headtohead.tools.pitfalls.examination import Verdicts
 
-    if overrides and all(entry.family != "recipe" for entry in chosen):
-        raise HeadToHeadError("--set applies to recipes only; name a recipe")
+    if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
+        raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     examinations: list[Examination] = []
     verdicts: Verdicts = {}
     for entry in chosen:

@@ -148,7 +148,7 @@ def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) ->
     loaded = load_file(path, overrides, max_runs=sys.maxsize)
     if not any(block.path for block in loaded.file.design):
         # The baseline does not depend on the design.
-        baseline_only: dict[str, Any] = {"design": [], "exclude": [], "published": None}
+        baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": [], "published": None}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
-    design = expand(loaded, registry)
+    design = expand(loaded, loaded.load_plugins())
     return design.variant(design.baseline).config.for_seed(loaded.seeds[0]).data

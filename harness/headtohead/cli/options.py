@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,20 @@ import click
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
+
+
+def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of runs that begin with ``incomplete``, for shell completion."""
+    from headtohead.config.project import runs_folder
+
+    paths = runs_folder(None, context.params.get("runs_root")).glob(f"*/{glob.escape(incomplete)}*/run.json")
+    return sorted(path.parent.name for path in itertools.islice(paths, MOST_COMPLETIONS))
+
+
+MOST_COMPLETIONS = 1000
+"""Maximum number of names that shell completion reads."""
+
+run_argument: Decorator = click.argument("run", shell_complete=complete_run)
 set_option: Decorator = click.option(
     "--set",
     "overrides",
@@ -65,7 +81,7 @@ plugin_option: Decorator = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Load a plugin file.",
+    help="Load a plugin file, or all plugin files of a folder.",
 )
 launcher_options: Decorator = click.option(
     "--launcher-option",

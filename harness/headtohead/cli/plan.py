@@ -43,7 +43,8 @@ def command(
         from headtohead.planning.replacing import replaced_results
         from headtohead.plugins.registry import use_files
 
-        registry = use_files(plugin_files)
+        use_files(plugin_files)
+        registry = loaded.load_plugins()
         plan = make_plan(loaded, registry, runs_root, fresh=fresh)
         refused = replaced_results(plan, registry)
     if form == "json":

@@ -12,6 +12,9 @@ from headtohead.execution.scheduler import Watcher
 from headtohead.storage import exits, states
 from headtohead.storage.stack import StackFolder
 
+LINE_SECONDS = 60.0
+"""Time between the lines of a training whose output is no terminal."""
+
 
 def make_watcher() -> Watcher:
     """Return the watcher for standard error: a progress bar on a terminal, else lines."""
@@ -26,7 +29,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     runs = f"{done} of {len(statuses)} runs done"
     runs = "; ".join([runs, *record.notes])
     if code == exits.OK and done == len(statuses):
-        return f"{record.variant}: {runs}"
+        return f"{record.variant}: {runs}{losses([folder])}"
     if code == exits.BUSY:
         return f"{record.variant}: waiting for another process that trains it"
     left = len(folder.open_runs())
@@ -38,6 +41,14 @@ def describe_end(folder: StackFolder, code: int) -> str:
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 
+def losses(folders: Sequence[StackFolder]) -> str:
+    """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``, or an empty text."""
+    progress = [folder.read_progress() for folder in folders]
+    found = sorted(loss for stack in progress if stack and (loss := stack.get("loss")) is not None)
+    ends = dict.fromkeys(f"{loss:.4g}" for loss in (found[0], found[-1])) if found else ()
+    return f", loss {' to '.join(ends)}" if ends else ""
+
+
 def size(folders: Sequence[StackFolder]) -> str:
     """Return the numbers of runs and stacks as text."""
     runs = sum(len(folder.record.members) for folder in folders)
@@ -45,20 +56,32 @@ def size(folders: Sequence[StackFolder]) -> str:
 
 
 class LineWatcher:
-    """Prints a line for every stack that ends."""
+    """Prints a line for every stack that ends, and every minute the step and the loss of the stacks in training."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
         """Print the numbers of runs and stacks."""
+        self.folders = list(folders)
         self.total = len(folders)
         self.ends = 0
-        self.started = time.monotonic()
+        self.started = self.printed = time.monotonic()
         echo(f"training {size(folders)}", err=True)
 
     def tick(self) -> None:
-        """Print nothing between the ends of stacks."""
+        """Print the progress of the stacks in training, at most once per ``LINE_SECONDS``."""
+        now = time.monotonic()
+        if now - self.printed < LINE_SECONDS:
+            return
+        self.printed = now
+        for folder in self.folders:
+            progress = folder.read_progress() if folder.exists else None
+            if progress and progress["step"] < progress["steps"]:
+                steps = f"step {progress['step']:,} of {progress['steps']:,}"
+                echo(f"{folder.record.variant}: {steps}{losses([folder])} ({now - self.started:.0f} s)", err=True)
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print how a stack ended."""
+        if folder not in self.folders:  # a part of a split stack
+            self.folders.append(folder)
         if code not in {exits.BUSY, exits.OOM}:
             self.ends += 1
         seconds = time.monotonic() - self.started
@@ -106,7 +129,8 @@ class ProgressBarWatcher:
                 done += 1.0
             elif progress := folder.read_progress():
                 done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
-        self.bar.update(self.task, completed=done)
+        training = [folder for folder in self.folders if folder.path.name not in self.finished]
+        self.bar.update(self.task, completed=done, description=f"{size(self.folders)}{losses(training)}")
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print how a stack ended above the bar."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo
 
 
 @click.command("reproduce")
-@click.argument("run")
+@run_argument
 @runs_option
 @plugin_option
 def command(run: str, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:

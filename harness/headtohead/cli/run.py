@@ -7,9 +7,16 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from headtohead.cli.options import launcher_options, plan_options, plugin_option, read_launcher_options, reports_option
 from headtohead.cli.output import echo
+
+TRAINING_ONLY = (
+    *("seeds", "reports_root", "workers", "launcher", "address", "launcher_options", "timeout"),
+    *("fresh", "retry", "repair", "no_tracking", "no_report", "allow_partial"),
+)
+"""Options that do not apply to --try."""
 
 
 @click.command("run")
@@ -34,7 +41,11 @@ from headtohead.cli.output import echo
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
+@click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
+@click.option("--try", "trial", is_flag=True, help="Train a few steps in this process, in a folder of its own.")
+@click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
+@click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
@@ -55,18 +66,46 @@ def command(
     fresh: bool,
     retry: bool,
     repair: bool,
+    only: tuple[str, ...],
+    trial: bool,
+    steps: int | None,
     no_tracking: bool,
+    no_report: bool,
     allow_partial: bool,
 ) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
 
-    Finished runs are not retrained. After an interruption, the same command resumes.
+    Finished runs are not retrained. After an interruption, the same command resumes. With --only, the report is
+    written when the other variants have results too.
+
+    --try trains the first seed of each variant for a few steps in this process and prints loss and speed. A debugger
+    works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
     """
     from headtohead import api
     from headtohead.cli.progress import make_watcher
+    from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
 
     use_files(plugin_files)
+    if trial:
+        _refuse_beside_try()
+        api.trial(
+            experiment,
+            only=only,
+            steps=steps or 20,
+            overrides=overrides,
+            name=label,
+            max_runs=max_runs,
+            runs=runs_root,
+            device=device,
+            threads=threads,
+            log=echo,
+        )
+        return
+    if steps is not None:
+        raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
+    if no_report and allow_partial:
+        raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
     result = api.run(
         experiment,
         overrides=overrides,
@@ -84,13 +123,26 @@ def command(
         fresh=fresh,
         retry=retry,
         repair=repair,
+        only=only,
         tracking=not no_tracking,
+        report=not no_report,
         allow_partial=allow_partial,
         watcher=make_watcher(),
         command=_command(experiment, runs_root),
         log=echo,
     )
     sys.exit(0 if result.complete else 1)
+
+
+def _refuse_beside_try() -> None:
+    """Raise an error for options that a trial does not have."""
+    from headtohead.errors import HeadToHeadError
+
+    context = click.get_current_context()
+    for name in TRAINING_ONLY:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
+            raise HeadToHeadError(f"--try trains a few steps in this process; leave out {option}")
 
 
 def _command(experiment: Path, runs_root: Path) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import format_option, runs_option
+from headtohead.cli.options import format_option, run_argument, runs_option
 from headtohead.cli.output import echo, echo_json, echo_text
 
 
 @click.command("show")
-@click.argument("run")
+@run_argument
 @runs_option
 @format_option("json: the run's records.", "json")
 def command(run: str, runs_root: Path, form: str) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo
 
 
 @click.command("translate")
-@click.argument("run")
+@run_argument
 @click.argument("text", nargs=-1)
 @click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the decoding of the run's evaluation.")
 @click.option(

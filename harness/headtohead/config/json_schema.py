@@ -42,7 +42,12 @@ def experiment_schema(registry: Registry | None = None) -> Schema:
     definitions["Configuration"] = _configuration(axes)
     definitions["Axes"] = {
         "type": "object",
-        "properties": {name: {"type": "array", "items": axis} for name, axis in axes.items()},
+        "properties": {
+            name: {"type": "array", "items": axis}
+            for name, axis in (
+                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataInput")]}}
+            ).items()
+        },
         "additionalProperties": {"type": "array"},
     }
     for name in ("product", "one_at_a_time", "zip"):

@@ -16,7 +16,7 @@ from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
 
-_NAMED = (*FAMILIES, "recipe")
+_NAMED = (*FAMILIES, "recipe", "data")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
 LONGEST_SLUG = 120
@@ -89,8 +89,7 @@ def slug_word(value: Scalar) -> str:
 def title_of(axes: Mapping[str, Scalar]) -> str:
     """Join axis values for display: ``rotary · split-heads · d_model 64``."""
     parts = [
-        str(value) if axis in (*FAMILIES, "recipe") else f"{axis.removeprefix('model.')} {text(value)}"
-        for axis, value in axes.items()
+        str(value) if axis in _NAMED else f"{axis.removeprefix('model.')} {text(value)}" for axis, value in axes.items()
     ]
     return " · ".join(parts) or "baseline"
 

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +20,9 @@ from headtohead.config.yaml_text import dump, parse, refuse_size
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile
+
+if TYPE_CHECKING:
+    from headtohead.plugins.registry import Registry
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -61,6 +64,21 @@ class LoadedExperiment:
     def location(self, *parts: str | int) -> SourceLocation:
         """Return the source location of a field, for errors."""
         return SourceLocation(self.source, parts)
+
+    def load_plugins(self) -> Registry:
+        """Register the plugins that the file names, and return the registry of this process.
+
+        Raises:
+            HeadToHeadError: If a plugin does not exist or cannot be registered, with its location in the file.
+        """
+        from headtohead.plugins.registry import current, use_named  # imports torch
+
+        for number, name in enumerate(self.file.plugins):
+            try:
+                use_named(name, self.path.parent)
+            except HeadToHeadError as error:
+                raise self.location("plugins", number).error(str(error)) from error
+        return current()
 
     @property
     def run_options(self) -> list[str]:

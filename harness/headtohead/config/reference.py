@@ -27,6 +27,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "design": experiment_file.DesignBlock,
     "design.path": experiment_file.PathDesign,
     "exclude": experiment_file.ExclusionRule,
+    "contrasts": experiment_file.ContrastDeclaration,
     "metrics": experiment_file.Metrics,
     "probes": experiment_file.Probe,
     "published": experiment_file.Published,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headtohead.data.corpus import hash_pairs
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
 from headtohead.data.prepared import PreparedData, Side, Split
@@ -14,6 +13,7 @@ from headtohead.data.reading import file_sha256, read_lines
 from headtohead.data.store import read_prepared
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
+from headtohead.plugins.dataset import hash_pairs
 
 __all__ = [
     "EOS",

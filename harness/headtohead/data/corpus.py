@@ -1,9 +1,8 @@
-"""Hash of a corpus, and the options and split of a dataset."""
+"""The options and the split of a dataset."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,18 +10,9 @@ from pydantic import ValidationError
 from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Dataset, Pair
+from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.entry import Options
 from headtohead.schema.run_config import NOTHING_HELD_OUT
-
-
-def hash_pairs(pairs: Iterable[Pair]) -> str:
-    """Return the sha256 of text, group and split of all pairs, in order."""
-    digest = hashlib.sha256()
-    for pair in pairs:
-        fields = (pair.source, pair.target, pair.group, pair.split or "")
-        digest.update("\x1f".join(fields).encode("utf-8", "surrogatepass") + b"\x1e")
-    return digest.hexdigest()
 
 
 def dataset_options(name: str, dataset: type[Dataset], given: Mapping[str, Any]) -> Options:

@@ -14,7 +14,6 @@ from itertools import permutations
 import numpy as np
 from pydantic import Field
 
-from headtohead.data.corpus import hash_pairs
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.entry import Options
@@ -111,7 +110,6 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     pairs = [*rest, *test]
     return Corpus(
         pairs=pairs,
-        data_hash=hash_pairs(pairs),
         licence="MIT",
         citation=f"headtohead {task.name}: generated, after {task.citation}",
         languages=task.languages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+
+log = logging.getLogger(__name__)
 
 LARGE_GROUP = 0.05
 """Fraction of the pairs from which a note names the largest group, which only fits into train."""
@@ -63,7 +66,9 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     early_key = dataset.cache_key(options, split, downloads)
     data = store.load(early_key) if early_key else None
     if early_key and data is not None:
+        log.debug("prepared data of %s is cached", config.dataset)
         return data, store.path(early_key)
+    log.info("loading dataset %s, split %s", config.dataset, split)
     corpus = dataset.load(options, split, downloads)
     key = dataset.cache_key(options, split, downloads) or corpus.data_hash
     if early_key not in (None, key):

@@ -22,6 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from headtohead import logs
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
@@ -128,7 +129,7 @@ def _environment(device: str, slot: int) -> dict[str, str]:
     Raises:
         HeadToHeadError: If this machine has no GPU.
     """
-    environment = dict(os.environ)
+    environment = {**os.environ, **logs.environment()}
     if device == "cuda":
         import torch
 
@@ -168,6 +169,7 @@ def _main(stack: Path, device: str, plugins: WorkerPlugins, environment: dict[st
         os._exit(exits.DISK)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    logs.configure_worker()
     threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
     from headtohead.execution.worker import work
 

@@ -6,6 +6,7 @@ run directories.
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import time
@@ -45,6 +46,9 @@ LARGEST_NUM_MICROBATCHES = 64
 BUSY_SECONDS = 1.0
 
 
+log = logging.getLogger(__name__)
+
+
 class Watcher(Protocol):
     """Receives progress events, for display on a terminal."""
 
@@ -81,11 +85,11 @@ class Outcome:
 
 
 def pending(plan: Plan) -> list[PlannedRun]:
-    """Return the runs without a final state.
+    """Return the runs without a final state, of the variants to which the plan is limited.
 
     They include runs that another process trains; a worker waits for their leases.
     """
-    return [run for run in plan.runs if not run.reused_from and run.state not in states.FINAL]
+    return [run for run in plan.selected if not run.reused_from and run.state not in states.FINAL]
 
 
 def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command: str) -> Outcome:
@@ -124,10 +128,10 @@ def run_stacks(folders: Sequence[StackFolder], machine: Machine, watcher: Watche
         watcher.close()
 
 
-def final_states(plan: Plan) -> Counter[str]:
-    """Count the current states of a plan's runs."""
+def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
+    """Count the current states of a plan's runs, or of some of them."""
     counts: Counter[str] = Counter()
-    for run in plan.runs:
+    for run in plan.runs if runs is None else runs:
         path = run_folder(plan.directory, run.directory, run.reused_from)
         counts[RunDirectory(path).observed_state] += 1
     return counts
@@ -204,15 +208,16 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
     memory = machine.launcher.memory(machine.device, workers)
     new_stacks = arrange(plan, unassigned, workers, machine.device, sizes, memory)
     _, threads = share_machine(machine, len(folders) + len(new_stacks))
-    records = [_stack_record(plan, members, machine, cache, threads) for members in new_stacks]
+    records = [stack_record(plan, members, machine, cache, threads) for members in new_stacks]
     with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
-        _plan_directories(plan, missing, lease)
+        plan_directories(plan, missing, lease)
         for folder in folders:
             _record_execution(folder, lease, {run.directory for run in missing})
-        return folders + [_lay_out(plan.directory, record, lease) for record in records]
+        return folders + [lay_out(plan.directory, record, lease) for record in records]
 
 
-def _plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
+def plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
+    """Write the directories of planned runs."""
     for run in runs:
         RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
 
@@ -240,7 +245,8 @@ def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
     return machine.launcher.share(machine.device, stacks, machine.workers, machine.threads)
 
 
-def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int) -> StackRecord:
+def stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int) -> StackRecord:
+    """Return the record of a stack of planned runs."""
     slug = runs[0].variant
     variant = plan.variant_of(runs[0])
     variants = list(dict.fromkeys(run.variant for run in runs))
@@ -265,7 +271,7 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
     )
 
 
-def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
+def lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
     """Write a stack's folder, and the execution settings into the records of its runs."""
     folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
@@ -298,7 +304,7 @@ def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lea
     for part in parts:
         folder.resume_points.copy(folder.path.parent / part.id)
     (folder.path / RECORD).unlink()
-    new_stacks = [_lay_out(folder.experiment, part, lease) for part in parts]
+    new_stacks = [lay_out(folder.experiment, part, lease) for part in parts]
     shutil.rmtree(folder.path)
     return new_stacks
 
@@ -375,6 +381,7 @@ class _Execution:
         workers, _ = share_machine(self.machine, len(folders))
         plugins = worker_plugins()
         jobs = [Job(folder.path, self.machine.device, self.records[folder.path].threads, plugins) for folder in folders]
+        log.info("training %d stacks, %d at a time", len(jobs), workers)
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:
@@ -391,6 +398,7 @@ class _Execution:
 
     def _ended(self, ended: Exit) -> str | None:
         folder = StackFolder(ended.job.stack)
+        log.info("stack %s ended with exit code %d", folder.path.name, ended.code)
         with layout_lock(self.experiment):
             if not folder.exists:
                 self.next_round.append(folder)

@@ -6,6 +6,7 @@ It does not import mlflow.
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import time
 import traceback
@@ -36,6 +37,8 @@ from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
 
 
 def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
@@ -77,6 +80,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
 
 def _report(error: Exception) -> int:
     """Log an error and return its exit code, which must be correct even if the log cannot be written."""
+    log.info("the worker ends with an error", exc_info=error)
     if isinstance(error, HeadToHeadError):
         # The parent reads the message from the log.
         return exits.INPUT if _log(str(error)) else exits.DISK
@@ -160,10 +164,15 @@ class Worker:
                 self.hooks.on_run_start(run=run.path)
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
+        choice, members = self.training.choice, len(self.runs)
+        log.info("%s: training %d runs on %s with %s", self.record.variant, members, self.device, choice.name)
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
+        self._write_progress()
+        log.info("%s: trained %d steps, scoring the test part", self.record.variant, self.training.progress.step)
         self._finish()
+        log.info("%s: results written", self.record.variant)
         with self._writing():
             self.folder.resume_points.clear()
 
@@ -182,6 +191,7 @@ class Worker:
         except Exception as error:
             if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
                 raise
+            log.info("%s raised an error", self.runs[index].path.name, exc_info=True)
             _log("".join(traceback.format_exception(error)))
             self.training.retire(index, "raised")
             reason = current().describe(error)
@@ -193,6 +203,7 @@ class Worker:
     def _on_fall_back(self, reason: str) -> None:
         """Add a fallback or a damaged resume point to the log and the stack's notes, which results include."""
         _log(reason)
+        log.info("%s: %s", self.record.variant, reason)
         with self._writing():
             self.folder.note(reason)
 
@@ -207,13 +218,20 @@ class Worker:
         moment = time.monotonic()
         if moment - self.last_progress >= PROGRESS_SECONDS or step == steps:
             self.last_progress = moment
-            with self._writing():
-                self.folder.write_progress(
-                    step=step,
-                    steps=steps,
-                    phase="training" if step < steps else "scoring",
-                    seconds=self.training.progress.train_seconds,
-                )
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        """Write step and phase, and the mean training loss of the members at the last evaluation."""
+        progress, steps = self.training.progress, self.training.steps
+        losses = [metrics["train/loss"] for metrics in self.last_metrics.values() if "train/loss" in metrics]
+        with self._writing():
+            self.folder.write_progress(
+                step=progress.step,
+                steps=steps,
+                phase="training" if progress.step < steps else "scoring",
+                seconds=progress.train_seconds,
+                loss=sum(losses) / len(losses) if losses else None,
+            )
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         index, run = evaluation.member, self.runs[evaluation.member]
@@ -222,6 +240,7 @@ class Worker:
                 name: value for name, value in evaluation.metrics.items() if value == value and abs(value) < 1e300
             }
             run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
+            log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
             self.last_metrics[index] = finite
             if self.training.progress.members[index].ended == "diverged":
                 run.set_state(

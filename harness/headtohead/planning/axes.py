@@ -1,11 +1,11 @@
-"""Axes of a design: a plugin family, a configuration field, ``match`` or ``recipe``."""
+"""Axes of a design: a plugin family, a configuration field, ``data``, ``match`` or ``recipe``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
@@ -26,6 +26,12 @@ A value is a recipe's name, or a mapping of ``name`` and fields; the fields over
 
 WHOLE_AXES = (MATCH_AXIS, RECIPE_AXIS)
 
+DATA_AXIS = "data"
+"""Axis of whole data sections: a value is a dataset's name, or a mapping of ``dataset`` and fields.
+
+The fields are merged over ``base.data``. Scores of different values are not compared with each other.
+"""
+
 
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
@@ -33,7 +39,7 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
     if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS):
         known = [*FAMILIES, *SECTIONS, *WHOLE_AXES]
         raise location.error(f"unknown axis '{axis}'{nearest(axis, known)}")
-    if path[0] in SECTIONS and len(path) == 1:
+    if path[0] in SECTIONS and len(path) == 1 and axis != DATA_AXIS:
         raise location.error(
             f"'{axis}' is a section, not an axis; name a field of it, "
             f"such as {axis}.{next(iter(SECTIONS[axis].model_fields))}"
@@ -46,11 +52,27 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
 
 def recipe_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
     """Return the name of a recipe and the fields given with it."""
+    return _named_parts(value, location, "recipe", "name")
+
+
+def data_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
+    """Return the name of a dataset and the fields of the data section given with it."""
+    return _named_parts(value, location, "dataset", "dataset")
+
+
+def assign_data(builder: ConfigBuilder, value: Any, location: SourceLocation) -> None:
+    """Merge a value of the axis ``data`` over the data section of a builder."""
+    name, fields = data_parts(value, location)
+    builder.assign((DATA_AXIS, "dataset"), name, location if isinstance(value, str) else location.child("dataset"))
+    builder.assign((DATA_AXIS,), fields, location)
+
+
+def _named_parts(value: Any, location: SourceLocation, kind: str, key: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, str):
         return value, {}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return value["name"], {field: setting for field, setting in value.items() if field != "name"}
-    raise location.error(f"expected the name of a recipe, or a mapping with 'name' and fields, got {shown(value)}")
+    if isinstance(value, Mapping) and isinstance(value.get(key), str):
+        return value[key], {field: setting for field, setting in value.items() if field != key}
+    raise location.error(f"expected the name of a {kind}, or a mapping with '{key}' and fields, got {shown(value)}")
 
 
 def recipe_label(value: Any, location: SourceLocation) -> str:
@@ -64,6 +86,13 @@ def recipe_label(value: Any, location: SourceLocation) -> str:
     return f"{name}({', '.join(changed)})" if changed else name
 
 
+def data_label(value: Any, location: SourceLocation) -> str:
+    """Return the label of a value of the axis ``data``: the dataset's name and the fields given with it."""
+    name, fields = data_parts(value, location)
+    given = ", ".join(f"{field}={text(scalar(setting))}" for field, setting in fields.items())
+    return f"{name}({given})" if given else name
+
+
 def match_value(value: Any, location: SourceLocation) -> Match:
     """Return a checked value of the axis ``match``."""
     if value not in MATCHES:
@@ -74,5 +103,5 @@ def match_value(value: Any, location: SourceLocation) -> Match:
 
 def _is_runtime(path: tuple[str, ...]) -> bool:
     section = SECTIONS.get(path[0])
-    info = section.model_fields.get(path[1]) if section else None
+    info = section.model_fields.get(path[1]) if section and path[1:] else None
     return info is not None and any(isinstance(mark, NotHashed) for mark in info.metadata)

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from headtohead.config.labels import Scalar, text
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.storage.records import FactorContrast, InteractionContrast, Pairs
 
 Labels = Mapping[str, Mapping[str, Scalar]]
@@ -26,6 +27,8 @@ def factor_contrasts(
 ) -> list[FactorContrast]:
     """Return the factor contrasts, without repeats: of contrasts with the same pairs, the first.
 
+    The axis ``data`` has none, because scores on different data are not compared.
+
     Args:
         factorials: The product blocks of the design.
         labels: Axis values by slug, including excluded combinations.
@@ -35,7 +38,7 @@ def factor_contrasts(
     contrasts: list[FactorContrast] = []
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
-        for position in range(len(factorial.axes)):
+        for position in (number for number, axis in enumerate(factorial.axes) if axis != DATA_AXIS):
             for contrast in _axis_contrasts(factorial, position, labels, by_labels, baseline, trainable):
                 if all(contrast.pairs != other.pairs for other in contrasts):
                     contrasts.append(contrast)
@@ -52,7 +55,9 @@ def interaction_contrasts(
     """
     contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
     for factorial in factorials:
-        for positions in itertools.combinations(range(len(factorial.axes)), 2):
+        # The axis `data` is last: differences within the same data are compared between data.
+        order = sorted(range(len(factorial.axes)), key=lambda position: factorial.axes[position] == DATA_AXIS)
+        for positions in itertools.combinations(order, 2):
             for contrast in _interactions(factorial, positions, labels, baseline, trainable):
                 contrasts.setdefault(frozenset(contrast.pairs), contrast)
     return list(contrasts.values())

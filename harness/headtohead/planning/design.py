@@ -17,15 +17,33 @@ from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.resolve import build_config, build_consistent_config, merge_base, merge_recipe
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.planning.axes import MATCH_AXIS, RECIPE_AXIS, Match, check_axis, match_value, recipe_label, recipe_parts
+from headtohead.planning.axes import (
+    DATA_AXIS,
+    MATCH_AXIS,
+    RECIPE_AXIS,
+    Match,
+    assign_data,
+    check_axis,
+    data_label,
+    match_value,
+    recipe_label,
+    recipe_parts,
+)
 from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
 from headtohead.planning.published import published_record
+from headtohead.planning.selection import declared_contrasts
 from headtohead.planning.shapley import ShapleyPath, build_path, choices_between
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import PathDesign
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import ContrastRecord, ExcludedRecord, PublishedRecord, VariantContrast
+from headtohead.storage.records import (
+    ContrastRecord,
+    DeclaredContrast,
+    ExcludedRecord,
+    PublishedRecord,
+    VariantContrast,
+)
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
 """Metrics of translations, undefined where ``evaluate.decode`` is none."""
@@ -59,13 +77,14 @@ class Design:
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     path: ShapleyPath | None = None
     published: PublishedRecord | None = None
+    declared: tuple[DeclaredContrast, ...] = ()
 
     def variant(self, slug: str) -> Variant:
         """Return the variant with this slug."""
         return next(variant for variant in self.variants if variant.slug == slug)
 
     def contrasts(self) -> list[ContrastRecord]:
-        """Return the contrasts to test: every variant against the baseline, axis values, interactions.
+        """Return the contrasts to test: every variant against the baseline, axis values, interactions, declared ones.
 
         A Shapley path has other contrasts: its total difference, then every choice.
         """
@@ -73,12 +92,27 @@ class Design:
             return self.path.contrasts()
         titles = {variant.slug: variant.title for variant in self.variants}
         plain = [
-            VariantContrast(name=f"{titles[slug]} − baseline", variant=slug, baseline=self.baseline)
+            VariantContrast(
+                name=f"{titles[slug]} − {'baseline' if other == self.baseline else titles[other]}",
+                variant=slug,
+                baseline=other,
+            )
             for slug in titles
-            if slug != self.baseline
+            if (other := self._baseline_of(slug)) != slug
         ]
         arguments = self.factorials, self.labels, self.baseline, titles
-        return [*plain, *factor_contrasts(*arguments), *interaction_contrasts(*arguments)]
+        return [*plain, *factor_contrasts(*arguments), *interaction_contrasts(*arguments), *self.declared]
+
+    def _baseline_of(self, slug: str) -> str:
+        """Return the variant that a variant is compared with: the baseline.
+
+        With the axis ``data``, it is the variant with the variant's data and the baseline's other values, if it runs.
+        """
+        data = self.labels.get(slug, {}).get(DATA_AXIS)
+        if data is None:
+            return self.baseline
+        wanted = {**self.labels[self.baseline], DATA_AXIS: data}
+        return next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
 
 
 def expand(
@@ -194,6 +228,7 @@ class _AxesDesign:
             notes=tuple(incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
             published=published_record(self.loaded, variants, baseline, incompatibilities.conditions),
+            declared=declared_contrasts(self.loaded, variants, baseline, incompatibilities.conditions),
         )
 
     def _start(self) -> tuple[str | None, ConfigBuilder]:
@@ -248,7 +283,9 @@ class _AxesDesign:
             }
         )
         key = self._key(cell)
-        self.cells.setdefault(key, cell)
+        known = self.cells.setdefault(key, cell)
+        if DATA_AXIS in cell.labels:  # the baseline was added without the label of its data
+            known.labels.setdefault(DATA_AXIS, cell.labels[DATA_AXIS])
         return key
 
     def _cell(self, values: Mapping[str, tuple[Any, SourceLocation]]) -> _Cell:
@@ -258,6 +295,8 @@ class _AxesDesign:
             value, location = values[axis]
             if axis == MATCH_AXIS:
                 match = match_value(value, location)
+            elif axis == DATA_AXIS:
+                assign_data(builder, value, location)
             elif axis != RECIPE_AXIS:
                 builder.assign(tuple(axis.split(".")), value, location)
         labels: dict[str, Scalar] = {
@@ -265,6 +304,8 @@ class _AxesDesign:
         }
         if RECIPE_AXIS in values:
             labels[RECIPE_AXIS] = recipe_label(*values[RECIPE_AXIS])
+        if DATA_AXIS in values:
+            labels[DATA_AXIS] = data_label(*values[DATA_AXIS])
         return _Cell(build_config(builder), match, labels)
 
     def _key(self, cell: _Cell) -> str:
@@ -277,10 +318,17 @@ class _AxesDesign:
                 labels[axis] = cell.match
             elif axis == RECIPE_AXIS:
                 labels[axis] = cell.labels.get(axis, self.recipe)
+            elif axis == DATA_AXIS:
+                labels[axis] = cell.labels.get(axis) or self._data_label(cell.config)
             else:
                 label = label_at(cell.config, tuple(axis.split(".")), self.registry)
                 labels[axis] = cell.labels.get(axis, label)
         return labels
+
+    def _data_label(self, config: RunConfig) -> str:
+        """Return the label of data that no value of the axis ``data`` gives."""
+        same, label = config.data == self.baseline.config.data, self.baseline.labels.get(DATA_AXIS)
+        return str(label) if same and label else config.data.dataset
 
 
 class _PathDesign:
@@ -378,6 +426,11 @@ class _PathDesign:
             raise self.loaded.location("published").error(
                 "published claims name variants by axis values, and a path has no axes; "
                 "move the claims to a file with product or one_at_a_time"
+            )
+        if self.loaded.file.contrasts:
+            raise self.loaded.location("contrasts").error(
+                "contrasts name variants by axis values, and a path has no axes; move them to a file with product or "
+                "one_at_a_time"
             )
         if "recipe" in self.loaded.file.base:
             raise self.loaded.location("base", "recipe").error(

@@ -12,7 +12,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.resolve import build_config, find_contradiction
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import MATCH_AXIS, Match, match_value
+from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, Match, assign_data, data_parts, match_value
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.roles import ROLES
@@ -101,6 +101,8 @@ class Incompatibilities:
         if axis == MATCH_AXIS:
             wanted = match_value(value, location)
             return lambda _, match: match == wanted
+        if axis == DATA_AXIS:
+            return self._data_condition(value, location)
         if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS):
             raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
         path = tuple(axis.split("."))
@@ -114,6 +116,14 @@ class Incompatibilities:
             return bool(_names(actual) == _names(target) if named_only else actual == target)
 
         return holds
+
+    def _data_condition(self, value: Any, location: SourceLocation) -> Condition:
+        """Return whether a configuration has a dataset of this name, or with fields exactly this data section."""
+        name, fields = data_parts(value, location)
+        builder = self.start.copy()
+        assign_data(builder, value, location)
+        data = build_config(builder).data
+        return lambda config, _: config.data == data if fields else config.data.dataset == name
 
 
 def _names(value: Any) -> Any:

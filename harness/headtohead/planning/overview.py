@@ -48,6 +48,7 @@ def overview(plan: Plan) -> Overview:
         "choices": _choices(plan),
         "same by construction, trained once": _equal(plan),
         "tuned": _tuned(plan),
+        "contrasts that the file declares": tuple(contrast.name for contrast in plan.design.declared),
         "excluded": tuple(
             f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded
         ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import plugins_of, versions
 from headtohead.data import PreparedData, cache_root
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, nearest
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design, Variant
@@ -159,6 +159,7 @@ class Plan:
 
     ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline. With ``data.seed: per-run``,
     ``draws`` holds the variants by slug and seed, each on the data of its seed, and ``data`` is that of the first seed.
+    ``only`` holds the slugs of the variants that the next call trains; None for all.
     """
 
     loaded: LoadedExperiment
@@ -175,6 +176,7 @@ class Plan:
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
     draws: Mapping[tuple[str, int], PlannedVariant] = field(default_factory=dict)
     tuning: Tuning | None = None
+    only: frozenset[str] | None = None
 
     @property
     def name(self) -> str:
@@ -203,11 +205,31 @@ class Plan:
         equal = self.by_slug[slug].equal
         return self._by_variant[equal.to if equal else slug]
 
+    def limited_to(self, names: Sequence[str]) -> Plan:
+        """Return the plan with only these variants to train, or unchanged without names.
+
+        Raises:
+            HeadToHeadError: For a name that is no variant's slug, with the nearest slug, and for an excluded variant.
+        """
+        excluded = {variant.slug: variant.reason for variant in self.design.excluded}
+        for name in names:
+            if name in excluded:
+                raise HeadToHeadError(f"--only {name}: this variant is excluded: {excluded[name]}")
+            if name not in self.by_slug:
+                raise HeadToHeadError(f"--only {name}: unknown variant '{name}'{nearest(name, self.by_slug)}")
+        trained = {run.variant for name in names for run in self.runs_of(name)}
+        return replace(self, only=frozenset(trained)) if names else self
+
+    @property
+    def selected(self) -> list[PlannedRun]:
+        """The runs of the variants to which the plan is limited."""
+        return [run for run in self.runs if self.only is None or run.variant in self.only]
+
     @property
     def remaining(self) -> list[PlannedRun]:
         """Runs that the next call trains: without a result, not failed and not running."""
         idle = states.FINAL | states.ACTIVE
-        return [run for run in self.runs if run.state not in idle]
+        return [run for run in self.selected if run.state not in idle]
 
     @property
     def stacks(self) -> list[list[PlannedRun]]:

@@ -6,6 +6,7 @@ Planning writes only to the cache of prepared data.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +47,8 @@ from headtohead.storage.run_directory import RunDirectory
 
 _FEW_LAYERS = 8
 
+log = logging.getLogger(__name__)
+
 
 def make_plan(
     loaded: LoadedExperiment,
@@ -56,6 +59,7 @@ def make_plan(
     fresh: bool = False,
     ignored: Collection[str] = (),
     ready: Callable[[], object] = lambda: None,
+    adapt: Callable[[Design], Design] = lambda design: design,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -67,6 +71,7 @@ def make_plan(
         fresh: Ignore existing runs.
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         ready: Called after the design is expanded without an error, before costs are counted.
+        adapt: Changes the expanded design.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
@@ -74,7 +79,7 @@ def make_plan(
     """
     prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
     existing = None if fresh else ExistingRuns(runs_root, ignored)
-    design = expand(loaded, registry, prepared.find_incompatibility)
+    design = adapt(expand(loaded, registry, prepared.find_incompatibility))
     ready()
     tuning = None
     if loaded.file.tune is not None:
@@ -147,6 +152,7 @@ def _plan(
         prepared=prepared.by_hash,
         draws=draws,
     )
+    log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
     plan = replace(plan, estimate=results.estimate(plan.remaining))
     return replace(plan, notes=_notes(plan, matched.notes))
 
@@ -414,7 +420,7 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     powers = []
-    for family in ("variant", "factor", "interaction", "choice"):
+    for family in ("variant", "factor", "interaction", "declared", "choice"):
         tested = []
         of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
         for sides in dict.fromkeys(
@@ -423,7 +429,7 @@ def _power(
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
                 # Pairs of equal variants enter a Shapley value as zeros.
-                tested.append(_averaged(distinct if family in ("variant", "factor") else sides, scores))
+                tested.append(_averaged(distinct if family in ("variant", "factor", "declared") else sides, scores))
         if tested:
             averages = {
                 f"{number}{side}": values

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import Match
+from headtohead.planning.selection import Conditions, select_variant
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import Claim, Published
 from headtohead.schema.run_config import RunConfig
@@ -23,8 +22,6 @@ SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", 
 
 COUNTED = ("test/exact_match", "test/bleu", "test/loss")
 """Metrics that can be computed over several length buckets from the counts per bucket."""
-
-Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
 
 
 def published_record(
@@ -51,8 +48,8 @@ def published_record(
     for number, claim in enumerate(published.claims):
         location = loaded.location("published", "claims", number)
         _check(claim, location, base.config, loaded.file.metrics.primary)
-        sides = {
-            side: _matching_slug(getattr(claim, side), variants, base, conditions, location.child(side))
+        sides: dict[str, str | None] = {
+            side: select_variant(getattr(claim, side), variants, base, conditions, location.child(side)).slug
             for side in ("variant", "against")
         }
         if claim.expect == "at-most":
@@ -114,36 +111,6 @@ def _check_counted(metric: str, lengths: tuple[int, int] | None, location: Sourc
 def _sides_differ_otherwise(claim: Claim) -> bool:
     """Return whether a claim compares a variant with itself on other lengths or by another metric."""
     return claim.against_lengths is not None or claim.against_metric is not None
-
-
-def _matching_slug(
-    when: Mapping[str, Any] | None,
-    variants: Sequence[Variant],
-    baseline: Variant,
-    conditions: Conditions,
-    location: SourceLocation,
-) -> str | None:
-    """Return the slug of the variant with these axis values; other axes have the baseline's values."""
-    if not when:
-        return baseline.slug
-    wanted = conditions(when, location)
-    matching = [variant for variant in variants if all(holds(variant.config, variant.match) for holds in wanted)]
-    if len(matching) > 1:
-        rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}
-        matching = [variant for variant in matching if _has(variant, rest)] or matching
-    if len(matching) != 1:
-        titles = "; ".join(variant.title for variant in (matching or variants)[:6])
-        count = f"{len(matching)} variants have" if matching else "no variant of the design has"
-        raise location.error(f"{count} {_written(when)}; expected one of: {titles}")
-    return matching[0].slug
-
-
-def _has(variant: Variant, values: Mapping[str, Scalar]) -> bool:
-    return all(variant.axes.get(axis) == value for axis, value in values.items())
-
-
-def _written(when: Mapping[str, Any]) -> str:
-    return ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -28,13 +29,21 @@ class Pair:
     split: str | None = None
 
 
+def hash_pairs(pairs: Iterable[Pair]) -> str:
+    """Return the sha256 of text, group and split of all pairs, in order."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        fields = (pair.source, pair.target, pair.group, pair.split or "")
+        digest.update("\x1f".join(fields).encode("utf-8", "surrogatepass") + b"\x1e")
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Sentence pairs in a fixed order, with their origin.
 
     Args:
         pairs: The sentence pairs.
-        data_hash: sha256 of the pairs: text, group and split, in order.
         licence: Licence of the data.
         citation: Where the data was published.
         languages: Names of the source and the target language.
@@ -44,16 +53,21 @@ class Corpus:
             ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
+        data_hash: sha256 of the pairs; by default computed from text, group and split, in order.
     """
 
     pairs: Sequence[Pair]
-    data_hash: str
     licence: str
     citation: str
     languages: tuple[str, str]
     notes: tuple[str, ...] = field(default=())
     vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
     targets_join: bool = True
+    data_hash: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.data_hash:
+            object.__setattr__(self, "data_hash", hash_pairs(self.pairs))
 
 
 class Dataset(Entry):
@@ -97,8 +111,8 @@ class Dataset(Entry):
     def cache_key(cls, options: Options, split: str, cache: Path) -> str | None:
         """Return a key that changes whenever the result of ``load`` would change, at low cost.
 
-        Prepared data is read from the cache as long as the key is the same. Examples: size and
-        modification time of a file, checksum of a download, version of a generator. None, the
-        default, calls ``load`` every time.
+        Prepared data is read from the cache as long as the key, the options and the plugin's source
+        are the same. Examples: size and modification time of a file, checksum of a download. None,
+        the default, calls ``load`` every time, and the hash of its pairs is the key.
         """
         return None

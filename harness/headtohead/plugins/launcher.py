@@ -28,10 +28,12 @@ class WorkerPlugins:
     Args:
         files: Path and source of each plugin file.
         objects: Pickle of the plugins registered in Python; empty if there are none.
+        modules: Import names of installed plugins that the experiment file selects.
     """
 
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     objects: bytes = field(default=b"", repr=False)
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

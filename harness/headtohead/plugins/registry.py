@@ -1,8 +1,8 @@
 """The registry: loads plugins and finds their entries by family and name.
 
 Plugins come from the literal tuple ``BUILT_IN``, from installed entry points of the group
-``headtohead``, from ``--plugin file.py`` and from ``headtohead.register``. All are registered the
-same way.
+``headtohead``, from ``plugins`` in an experiment file, from ``--plugin`` and from
+``headtohead.register``. All are registered the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import linecache
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,6 +111,9 @@ FAMILY_BASES = {
 
 ENTRY_POINT_GROUP = "headtohead"
 
+log = logging.getLogger(__name__)
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 _LONGEST_NAME = 60
 OWN = "headtohead"
@@ -137,6 +141,8 @@ class Registry:
     entries: dict[str, dict[str, Registered]] = field(default_factory=dict)
     files: dict[Path, bytes] = field(default_factory=dict)
     """Source of each plugin file that was loaded, by its resolved path."""
+    modules: list[str] = field(default_factory=list)
+    """Import names of the plugins that an experiment file selected."""
     objects: list[object] = field(default_factory=list)
     contents: dict[str, Sequence[Registered]] = field(default_factory=dict)
     """The entries of each plugin, by the plugin's name in ``manager``."""
@@ -160,7 +166,10 @@ class Registry:
         """
         known = self.entries[family]
         if name not in known:
-            raise HeadToHeadError(f"unknown {family} '{name}'{nearest(name, known)}")
+            hint = nearest(name, known)
+            if not hint.startswith("; did you mean"):
+                hint += "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
 
     def all(self) -> Iterator[Registered]:
@@ -199,7 +208,21 @@ class Registry:
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries."""
         self.add(_load_source(path, source), str(path), "file", "-")
+        log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
         self.files[path.resolve()] = source
+
+    def add_module(self, name: str) -> None:
+        """Import a module by its name and register its entries; installed plugins are registered already.
+
+        Raises:
+            HeadToHeadError: If the module does not exist, fails to import or is no plugin.
+        """
+        if self.manager.has_plugin(name):
+            return
+        with _importing(name, "module", name.partition(".")[0]):
+            plugin = importlib.import_module(name)
+        self.add(plugin, name, *_module_distribution(name))
+        self.modules.append(name)
 
     def add_object(self, plugin: object) -> None:
         """Register a module or object from Python, replacing a plugin of the same name.
@@ -431,18 +454,52 @@ def registered(family: str, name: str) -> type[Entry]:
     return current().find(family, name).entry
 
 
-def use_files(files: Iterable[Path]) -> Registry:
-    """Add plugin files to the registry of this process."""
-    return use_sources((path, _read(path)) for path in files)
+def use_files(paths: Iterable[Path]) -> Registry:
+    """Add plugin files and all plugin files of folders to the registry of this process."""
+    return use_sources((file, _read(file)) for path in paths for file in plugin_files(path))
 
 
 def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
-    """Add plugin files, given as path and source, to the registry of this process."""
+    """Add plugin files, given as path and source, to the registry of this process.
+
+    A file whose source has changed is loaded again.
+    """
     registry = current()
     for path, source in sources:
-        if path.resolve() not in registry.files:
+        if registry.files.get(path.resolve()) != source:
             registry.add_file(path, source)
     return registry
+
+
+def use_named(name: str, folder: Path) -> Registry:
+    """Add a plugin of an experiment file to the registry of this process.
+
+    Args:
+        name: Path of a file or folder, relative to ``folder``; or the import name of an installed module.
+        folder: Folder of the experiment file.
+    """
+    path, package = folder / name, name.partition(".")[0]
+    if path.exists() or name.endswith(".py") or not _MODULE.fullmatch(name):
+        return use_files([path])
+    if importlib.util.find_spec(package) is None:
+        raise HeadToHeadError(f"no plugin file or folder '{path}', and no installed package '{package}'")
+    registry = current()
+    registry.add_module(name)
+    return registry
+
+
+def plugin_files(path: Path) -> list[Path]:
+    """Return a plugin file, or the plugin files of a folder: ``*.py`` except ``_*.py`` and tests.
+
+    Raises:
+        HeadToHeadError: If a folder has no plugin file.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.glob("*.py") if not file.name.startswith(("_", "test_", "conftest.")))
+    if not files:
+        raise HeadToHeadError(f"plugin folder '{path}' has no plugin file; name a Python file, or a folder of them")
+    return files
 
 
 def register(plugin: object) -> None:
@@ -512,6 +569,12 @@ def _named(failure: str, module: str) -> Iterator[None]:
         yield
     except BaseException as error:
         raise HeadToHeadError(f"{failure} {describe(error, [module.partition('.')[0]])}") from error
+
+
+def _module_distribution(name: str) -> tuple[str, str]:
+    """Return name and version of the distribution of a module; ``module`` and ``-`` for one on the search path."""
+    names = importlib.metadata.packages_distributions().get(name.partition(".")[0], ())
+    return (names[0], _version(names[0])) if names else ("module", "-")
 
 
 def _version(distribution: str) -> str:

@@ -22,6 +22,7 @@ from headtohead.analysis.study import (
     separate_effects,
     settings_contradict,
 )
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
@@ -34,7 +35,7 @@ MOST_EFFECTS = 3
 MOST_NAMES = 4
 """Maximum number of values, pairs of values or single effects that a clause names."""
 
-FAMILIES = ("positional", "attention", "masking", "recipe")
+FAMILIES = ("positional", "attention", "masking", "recipe", "data")
 """Axes with values that need no axis name."""
 
 WITHOUT = {"positional": "positional encoding", "match": "matched parameters"}
@@ -51,6 +52,8 @@ def answer(analysis: Analysis) -> str:
         opening += f"{published_counts(claims)} "
     if analysis.path:
         return opening + _capital(path_answer(analysis.path))
+    if contrasts[0].kind == "declared":
+        return opening + " ".join(_sentences(analysis, contrasts))
     if grid := two_way_answer(analysis):
         return opening + grid
     if analysis.factors.contrasts and contrasts[0].kind != "factor":
@@ -100,17 +103,21 @@ def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
         condition = contrast.within or _own_condition(analysis, contrast)
         return SideNames(str(contrast.axis), contrast.left, contrast.right, f" ({condition})" if condition else "")
     by_slug = analysis.frames.by_slug
-    variant, baseline = by_slug[contrast.left], by_slug[analysis.frames.baseline]
-    changed = [axis for axis, value in variant.axes.items() if value != baseline.axes.get(axis)]
-    if any(other.paired and other.kind == "factor" for other in analysis.factors.contrasts):
-        return SideNames("", variant.title, "the baseline")
+    variant, other, baseline = (by_slug[slug] for slug in (contrast.left, contrast.right, analysis.frames.baseline))
+    changed = [axis for axis, value in variant.axes.items() if value != other.axes.get(axis)]
+    right = "the baseline" if other is baseline else other.title
+    constant = {axis: value for axis, value in other.axes.items() if axis not in changed}
+    given = [label(value) for axis, value in constant.items() if axis == DATA_AXIS or value != baseline.axes[axis]]
+    within = f" ({', '.join(given)})" if given else ""
+    if contrast.kind == "variant" and any(factor.paired for factor in analysis.factors.contrasts):
+        return SideNames("", variant.title, right)
     if len(changed) == 1:
         axis = changed[0]
-        return SideNames(axis, label(variant.axes[axis]), label(baseline.axes.get(axis)))
-    if 1 < len(changed) < len(baseline.axes):
+        return SideNames(axis, label(variant.axes[axis]), label(other.axes.get(axis)), within)
+    if 1 < len(changed) < len(other.axes):
         names = (SideNames(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
-        return SideNames("", " + ".join(names), "the baseline")
-    return SideNames("", variant.title, baseline.title)
+        return SideNames("", " + ".join(names), right)
+    return SideNames("", variant.title, other.title)
 
 
 def _own_condition(analysis: Analysis, contrast: Contrast) -> str:
@@ -416,7 +423,7 @@ def _nothing_to_compare(analysis: Analysis) -> str:
     if {contrast.verdict for contrast in main_contrasts(analysis)} == {SAME}:
         return "All variants are the same by construction."
     reasons = {contrast.reason for contrast in main_contrasts(analysis)}
-    if reasons == {OTHER_DATA}:
+    if reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes):
         return _separate_scores(analysis)
     first = next((contrast.reason for contrast in main_contrasts(analysis)), None)
     return f"No answer: {first or 'the experiment declares no contrast'}."

@@ -21,9 +21,6 @@ FORMAT = "headtohead-answer/1"
 def answer_file(content: ReportContent) -> str:
     """Return the text of ``answer.json``."""
     analysis, record = content.analysis, content.record
-    families = {"variants": analysis.variants, "factors": analysis.factors, "interactions": analysis.interactions}
-    if analysis.path:
-        families["choices"] = analysis.path.family
     margin = record.margins.get(analysis.metric)
     answer = {
         "format": FORMAT,
@@ -37,7 +34,9 @@ def answer_file(content: ReportContent) -> str:
         "margin": None if margin is None else margin.value,
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
-        "contrasts": [_contrast(name, contrast) for name, family in families.items() for contrast in family.contrasts],
+        "contrasts": [
+            _contrast(name, contrast) for name, family in analysis.families.items() for contrast in family.contrasts
+        ],
         "training": convergence_record(analysis),
         "reference_points": reference_record(analysis),
         "published_claims": published_record(analysis),

@@ -82,7 +82,8 @@ class ReportContent:
     @cached_property
     def answers_factors(self) -> bool:
         """Whether the answer is about factor contrasts rather than single variants."""
-        return any(contrast.paired is not None for contrast in self.analysis.factors.contrasts)
+        factors, declared = self.analysis.factors.contrasts, self.analysis.declared.contrasts
+        return not declared and any(contrast.paired is not None for contrast in factors)
 
     @cached_property
     def facts(self) -> list[str]:

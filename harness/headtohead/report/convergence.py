@@ -66,7 +66,9 @@ def gap_name(gap: StepGap) -> str:
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         return f"{contrast.axis} {contrast.left} against {contrast.right}{within}"
-    return contrast.name.replace(" − ", " against the ") if contrast.kind == "variant" else contrast.name
+    if contrast.kind == "variant":
+        return contrast.name.replace(" − baseline", " against the baseline").replace(" − ", " against ")
+    return contrast.name
 
 
 def gap_steps(gap: StepGap, found: Convergence) -> str:

@@ -10,6 +10,7 @@ from headtohead.report.blocks import Block, BulletList, Contents, Heading, Named
 from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
+from headtohead.report.declared import declared_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
 from headtohead.report.figures.forest import forest_rows
@@ -39,6 +40,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
     return [
         *_opening(content, figures),
         *path_blocks(analysis, figures),
+        *declared_blocks(content),
         *two_way_blocks(analysis),
         *published_blocks(analysis),
         *(factor_blocks(content, figures) if content.answers_factors else ()),

@@ -12,8 +12,8 @@ METHOD = (
     "over seeds. The 95 % interval is not adjusted; the second interval has the level at which Holm's procedure tests "
     "the contrast, and excludes zero if and only if the difference is significant.",
     "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
-    "factor contrasts, interactions, or the choices of a Shapley path. The exact sign-flip p is not adjusted. Further "
-    "metrics are described, not tested.",
+    "factor contrasts, interactions, contrasts that the file declares, or the choices of a Shapley path. The exact "
+    "sign-flip p is not adjusted. Further metrics are described, not tested.",
     "Equivalent: two one-sided t-tests within the margin at 5 %, Holm-adjusted within the family. Without a margin no "
     "contrast is equivalent. An inconclusive contrast does not show equality.",
 )
@@ -22,14 +22,11 @@ METHOD = (
 def statistics_blocks(content: ReportContent) -> list[Block]:
     """Return the statistical methods and the limits that follow from the number of seeds."""
     analysis = content.analysis
-    families = {"variants": analysis.variants, "factors": analysis.factors, "interactions": analysis.interactions}
-    if analysis.path:
-        families["choices"] = analysis.path.family
     floors = [
         f"Family {name}: with {family.tested} contrast{'s' * (family.tested != 1)} and {family.seeds} seeds the "
         f"smallest Holm-adjusted sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for "
         "0.05."
-        for name, family in families.items()
+        for name, family in analysis.families.items()
         if family.tested
     ]
     seeds = len(analysis.frames.seeds)

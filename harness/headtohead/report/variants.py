@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast
+from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.blocks import (
     Block,
     CellNote,
@@ -42,11 +43,13 @@ COST_COLUMNS = (
 def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     """Return the section with the figure of scores, the table of variants and further metrics."""
     analysis = content.analysis
+    by_data = DATA_AXIS in content.record.axes
+    other = " (on other data: from the variant with the baseline's other values)" * by_data
     blocks: list[Block] = [
         Heading(2, "Variants", "variants", "Variants"),
         Paragraph(
-            f"{sentence_case(content.metric)} over seeds with its 95 % interval, the difference from the baseline "
-            "paired by seed, and the costs of each variant.",
+            f"{sentence_case(content.metric)} over seeds with its 95 % interval, the difference from the baseline"
+            f"{other} paired by seed, and the costs of each variant.",
             "note",
         ),
     ]

@@ -95,6 +95,16 @@ class ExclusionRule(Section):
     reason: str = Field(description="reason, printed in plan and report")
 
 
+class ContrastDeclaration(Section):
+    """Two variants of the design that are compared; other axes are as in the baseline."""
+
+    variant: dict[str, Any] = Field(description="axis values of the variant")
+    against: dict[str, Any] | None = Field(
+        None, description="axis values of the variant that it is compared with; default: the baseline"
+    )
+    name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
+
+
 class PathDesign(Section):
     """Two configurations and their differences, which the report attributes by Shapley values."""
 
@@ -182,12 +192,22 @@ class ExperimentFile(Section):
 
     question: str = Field(description="the question in one sentence")
     description: str | None = Field(None, description="Markdown text for the report and MLflow")
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="plugins to load: Python files and folders, relative to this file, and import names of installed "
+        "modules",
+    )
     base: dict[str, Any] = Field(default_factory=dict, description="configuration of all variants")
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="variant that others are compared with, merged over base"
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
+    contrasts: list[ContrastDeclaration] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="differences that the experiment tests; the answer is about them",
+    )
     seeds: Annotated[Seed | list[Seed], BeforeValidator(_seeds)] = Field(
         6, description="number of replicates n (seeds 1 to n), or a list of seeds"
     )

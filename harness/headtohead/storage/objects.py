@@ -28,7 +28,7 @@ def worker_plugins() -> WorkerPlugins:
             "file and pass the file with --plugin"
         ) from error
     files = tuple((str(path), source) for path, source in registry.files.items())
-    return WorkerPlugins(files, objects)
+    return WorkerPlugins(files, objects, tuple(registry.modules))
 
 
 def load_plugins(plugins: WorkerPlugins) -> Registry:
@@ -37,6 +37,8 @@ def load_plugins(plugins: WorkerPlugins) -> Registry:
     Unpickling is safe here: the pickle comes from the parent as an argument, not from a file.
     """
     registry = use_sources((Path(path), source) for path, source in plugins.files)
+    for name in plugins.modules:
+        registry.add_module(name)
     for plugin in pickle.loads(plugins.objects) if plugins.objects else ():
         register(plugin)
     return registry

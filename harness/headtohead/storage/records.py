@@ -281,6 +281,20 @@ class InteractionContrast(Record):
     pairs: Pairs
 
 
+class DeclaredContrast(Record):
+    """A contrast of two variants that the experiment file declares."""
+
+    kind: Literal["declared"] = "declared"
+    name: str
+    variant: str
+    against: str
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pair of variants."""
+        return ((self.variant, self.against),)
+
+
 class ChoiceContrast(Record):
     """A contrast of a choice, or of inseparable choices, of a Shapley path: a pair of slugs per permutation."""
 
@@ -291,7 +305,8 @@ class ChoiceContrast(Record):
 
 
 ContrastRecord = Annotated[
-    VariantContrast | FactorContrast | InteractionContrast | ChoiceContrast, Field(discriminator="kind")
+    VariantContrast | FactorContrast | InteractionContrast | DeclaredContrast | ChoiceContrast,
+    Field(discriminator="kind"),
 ]
 """A difference that is tested."""
 

@@ -17,7 +17,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import Config, Count, NonNegative, Seed, read_record
+from headtohead.storage.records import Config, Count, NonNegative, Number, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run_directory import RunDirectory
 
@@ -43,12 +43,13 @@ class StackProbe(TypedDict):
 
 
 class StackProgress(TypedDict):
-    """The content of ``progress.json``."""
+    """The content of ``progress.json``; ``loss`` is the mean training loss of the members at the last evaluation."""
 
     step: Count
     steps: Count
     phase: str
     seconds: NonNegative
+    loss: NotRequired[Number | None]
 
 
 @dataclass(frozen=True)

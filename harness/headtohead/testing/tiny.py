@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from headtohead.config.resolve import complete_data, resolve
-from headtohead.data import PreparedData, hash_pairs, prepare_corpus
+from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
@@ -93,7 +93,7 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
             reversed_words = list(islice(cycle(reversed_words), target_words))
         source, target = " ".join(source_words), " ".join(reversed_words)
         pairs.append(Pair(source, target, source))
-    corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", ("source", "target"))
+    corpus = Corpus(pairs, "public domain", "invented", ("source", "target"))
     config = DataConfig(
         dataset="invented", split="row", normalise="none", valid=6, test=6, vocabulary=VocabularyConfig(shared=shared)
     )

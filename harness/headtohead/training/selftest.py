@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from headtohead import files
 from headtohead.config.resolve import resolve
-from headtohead.data import PreparedData, hash_pairs, prepare_corpus
+from headtohead.data import PreparedData, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
 from headtohead.plugins.dataset import Corpus, Pair
@@ -276,7 +276,7 @@ def _data() -> PreparedData:
             target_words = [f"v{(index * 5 + position * (1 + group)) % 19}" for position in range(target)]
             pairs.append(Pair(" ".join(source_words), " ".join(target_words), f"{group} {index}"))
     languages = ("source", "target")
-    corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", languages)
+    corpus = Corpus(pairs, "public domain", "invented", languages)
     config = DataConfig(dataset="invented", split="row", normalise="none", valid=6, test=6)
     return prepare_corpus(corpus, config)
 

@@ -44,13 +44,15 @@ def judged_contrasts(analysis: Analysis) -> list[Contrast]:
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return a short name of a contrast, such as ``none against sinusoidal``."""
-    if contrast.kind == "choice":
+    if contrast.kind in ("choice", "declared"):
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         axis = f"{contrast.axis} " if "." in str(contrast.axis) else ""
         return f"{axis}{contrast.left} against {contrast.right}{within}"
-    return f"{analysis.frames.by_slug[contrast.left].title} against baseline"
+    by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
+    other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title
+    return f"{by_slug[contrast.left].title} against {other}"
 
 
 def _mean(contrast: Contrast) -> float:

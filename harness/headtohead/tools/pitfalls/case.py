@@ -16,7 +16,7 @@ from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 
@@ -30,6 +30,20 @@ MAX_TOKENS = 12
 
 class NotMeasuredError(Exception):
     """The data is not available; the message names the missing file."""
+
+
+def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
+    """Raise NotMeasuredError unless the files of a dataset are available without a download."""
+    dataset = registry.dataset(config.dataset)
+    if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
+        return  # without a cache key, the dataset is generated or ships with its plugin
+    options = dataset_options(config.dataset, dataset, config.options)
+    split = loaded_split(dataset, config.split)
+    if dataset.cache_key(options, split, cache / "downloads") is None:
+        raise NotMeasuredError(
+            f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
+            f"with h2h data fetch {config.dataset}"
+        )
 
 
 class Case:
@@ -59,17 +73,7 @@ class Case:
 
     def require_data(self) -> None:
         """Raise NotMeasuredError unless the dataset's files are available."""
-        config = self.config.data
-        dataset = self.registry.dataset(config.dataset)
-        if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
-            return  # without a cache key, the dataset is generated or ships with its plugin
-        options = dataset_options(config.dataset, dataset, config.options)
-        split = loaded_split(dataset, config.split)
-        if dataset.cache_key(options, split, self.cache / "downloads") is None:
-            raise NotMeasuredError(
-                f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
-                f"with h2h data fetch {config.dataset}"
-            )
+        require_files(self.config.data, self.registry, self.cache)
 
     @property
     def has_data(self) -> bool:

@@ -10,17 +10,19 @@ from headtohead.config.loading import read_override
 from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import RunConfig
+from headtohead.plugins.registry import Registered, Registry, plugin_files
+from headtohead.schema.run_config import DataConfig, RunConfig
 
-FAMILIES = ("positional", "attention", "masking", "recipe")
+FAMILIES = ("positional", "attention", "masking", "recipe", "dataset")
 """The families with invariants."""
 
 LISTED_FAMILIES = f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
 
 
 def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
-    """Return the entries of the given names without duplicates, or every entry if there are no names.
+    """Return the entries of the given names without duplicates; without names, every entry that is no dataset.
+
+    Loading a dataset can take long, or need files that are not there.
 
     Args:
         names: ``family/name``, or a bare name, which selects the entry of that name in every family.
@@ -31,7 +33,7 @@ def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
     """
     entries = [entry for entry in registry.all() if entry.family in FAMILIES]
     if not names:
-        return entries
+        return [entry for entry in entries if entry.family != "dataset"]
     selected = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
     return list(selected.values())
 
@@ -40,13 +42,13 @@ def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Register
     """Return the entries with invariants that plugin files register.
 
     Args:
-        files: Paths of the loaded plugin files.
+        files: Paths of the loaded plugin files and folders.
         registry: The registry into which they were loaded.
 
     Raises:
         HeadToHeadError: If the files register no such entry.
     """
-    modules = {str(path) for path in files}
+    modules = {str(file) for path in files for file in plugin_files(path)}
     entries = [entry for entry in registry.all() if entry.module in modules and entry.family in FAMILIES]
     if not entries:
         raise HeadToHeadError(
@@ -76,6 +78,20 @@ def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) 
     for override in map(read_override, overrides):
         builder.assign(override.path, override.value, override.location)
     return build_consistent_config(builder)
+
+
+def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> DataConfig:
+    """Return the data section of a dataset; ``overrides`` are its fields, such as ``"file=spa.txt"``.
+
+    Raises:
+        HeadToHeadError: For an unknown field or an invalid value.
+    """
+    builder = ConfigBuilder(registry, SourceLocation(Source(f"dataset '{name}'")))
+    merge_base(builder, {"data": {"dataset": name}, "train": {"epochs": 1}}, builder.root)
+    for override in map(read_override, overrides):
+        path = override.path if override.path[0] == "data" else ("data", *override.path)
+        builder.assign(path, override.value, override.location)
+    return build_consistent_config(builder).data
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:

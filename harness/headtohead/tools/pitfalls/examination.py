@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from headtohead.data.corpus import dataset_options
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registered, Registry, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
+from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetInvariant, DatasetSubject
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from headtohead.testing.shrinking import shrink
-from headtohead.tools.pitfalls.case import Case
+from headtohead.tools.pitfalls.case import Case, NotMeasuredError, require_files
 from headtohead.tools.pitfalls.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
-from headtohead.tools.pitfalls.entries import entry_label, recipe_config
+from headtohead.tools.pitfalls.entries import dataset_config, entry_label, recipe_config
 from headtohead.tools.pitfalls.facts import Fact
 from headtohead.tools.pitfalls.measurements import measure_pitfall
 
@@ -92,18 +94,20 @@ class Examination:
 def examine(
     entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), verdicts: Verdicts | None = None
 ) -> Examination:
-    """Evaluate every invariant for an entry; for a recipe, also measure its pitfalls.
+    """Evaluate every invariant of an entry's family; for a recipe, also measure its pitfalls.
 
     Args:
         entry: The entry.
         registry: The registry of this process.
         cache: Folder of prepared data; nothing is downloaded.
-        overrides: Fields of a recipe to override, such as ``"data.file=spa.txt"``.
+        overrides: Fields of a recipe or dataset to override, such as ``"data.file=spa.txt"``.
         verdicts: Verdicts of other entries of this registry; new verdicts are added.
 
     Raises:
         HeadToHeadError: If the entry is incompatible with every small configuration.
     """
+    if entry.family == "dataset":
+        return _examine_dataset(entry, registry, cache, overrides)
     with one_thread():
         if entry.family == "recipe":
             config = recipe_config(entry.name, registry, overrides)
@@ -129,7 +133,7 @@ def is_unexpected(verdict: Verdict) -> bool:
     return verdict.state == "violated" and verdict.cause is None
 
 
-def invariant_result(invariant: Invariant, verdict: Verdict, described: str = "") -> InvariantResult:
+def invariant_result(invariant: Invariant | DatasetInvariant, verdict: Verdict, described: str = "") -> InvariantResult:
     """Return the result for a verdict.
 
     Args:
@@ -148,6 +152,30 @@ def invariant_result(invariant: Invariant, verdict: Verdict, described: str = ""
         verdict.counterexample,
         verdict.reason.removeprefix(RAISED) if verdict.reason.startswith(RAISED) else None,
     )
+
+
+def _examine_dataset(entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]) -> Examination:
+    config = dataset_config(entry.name, registry, overrides)
+    try:
+        require_files(config, registry, cache)
+    except NotMeasuredError as error:
+        raise HeadToHeadError(f"{entry_label(entry)}: {error}") from error
+    dataset = registry.dataset(entry.name)
+    options = dataset_options(entry.name, dataset, config.options)
+    results = []
+    try:
+        subject = DatasetSubject.load(entry.name, dataset, options, cache / "downloads")
+    except HeadToHeadError:
+        raise
+    except Exception as error:
+        raise HeadToHeadError(f"{entry_label(entry)} cannot be loaded: {registry.describe(error)}") from error
+    for invariant in DATASET_INVARIANTS:
+        try:
+            verdict = invariant(subject)
+        except Exception as error:
+            verdict = Verdict("violated", None, f"{RAISED}{registry.describe(error)}")
+        results.append(invariant_result(invariant, verdict))
+    return Examination(entry_label(entry), tuple(results))
 
 
 def _examine_recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import hash_pairs
 
 LETTERS = "abcdefgh"
 
@@ -38,7 +37,6 @@ class MyIdea(Dataset):
         pairs = list(generate_pairs(options, split))
         return Corpus(
             pairs=pairs,
-            data_hash=hash_pairs(pairs),
             licence="public domain",
             citation="my-idea: generated",
             languages=("letters", "repeated letters"),

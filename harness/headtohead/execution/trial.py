@@ -1,0 +1,144 @@
+"""Trials: a few steps of each variant in this process, in a folder of their own.
+
+No worker is started, so that a debugger works in plugins, and errors keep their traceback.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from headtohead import files
+from headtohead.config.loading import LoadedExperiment
+from headtohead.execution.scheduler import Machine, lay_out, pending, plan_directories, stack_record
+from headtohead.execution.worker import Worker
+from headtohead.planning.design import Design, Variant
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.plugins.registry import Registry
+from headtohead.storage import states
+from headtohead.storage.leases import Lease
+from headtohead.storage.paths import inside
+from headtohead.storage.records import EXPERIMENT
+from headtohead.storage.run_directory import RunDirectory
+from headtohead.training.loop import Evaluation
+
+FOLDER = ".try"
+"""Folder of trials in the runs folder; no other command reads it."""
+
+SENTENCES = 20
+"""Maximum number of test sentences that a trial translates."""
+
+PRINTED_STEPS = 20
+
+Log = Callable[[str], object]
+
+
+def try_out(
+    loaded: LoadedExperiment,
+    registry: Registry,
+    runs_root: Path,
+    cache: Path,
+    machine: Machine,
+    *,
+    only: Sequence[str] = (),
+    steps: int = 20,
+    log: Log = print,
+) -> Path:
+    """Train the first seed of each variant for a few steps in this process, and return the folder of the trial.
+
+    The folder ``.try/<experiment>`` in the runs folder is replaced. Tuning is omitted.
+
+    Args:
+        loaded: The experiment file.
+        registry: The registry of this process.
+        runs_root: The runs folder.
+        cache: Folder of downloads and prepared data.
+        machine: Device and threads.
+        only: Slugs of the variants to try; default: all.
+        steps: Training steps of each variant.
+        log: Receives the lines of output.
+
+    Raises:
+        HeadToHeadError: If the file or a name is invalid. All other errors of plugins are raised unchanged.
+    """
+    loaded = replace(loaded, seeds=loaded.seeds[:1], file=loaded.file.model_copy(update={"tune": None}))
+    root = inside(runs_root, FOLDER)
+    plan = make_plan(loaded, registry, root, cache, fresh=True, adapt=lambda design: _shortened(design, steps))
+    plan = plan.limited_to(only)
+    if plan.directory.exists():
+        shutil.rmtree(inside(root, plan.name))
+    plan.directory.mkdir(parents=True)
+    files.write_json(plan.directory / EXPERIMENT, plan.record().to_json())
+    runs = pending(plan)
+    log(f"trying {len(runs)} variant{'s' * (len(runs) != 1)} for {steps} steps in {plan.directory}")
+    _, threads = machine.launcher.share(machine.device, 1, 1, machine.threads)
+    for run in runs:
+        log(f"{run.variant}:")
+        path = inside(plan.directory, run.directory)
+        with Lease(path) as lease:
+            plan_directories(plan, [run], lease)
+            stack = lay_out(plan.directory, stack_record(plan, [run], machine, cache, threads), lease)
+            trial = _Trial(stack, machine.device, WorkerPlugins(), lease)
+            trial.log = log
+            trial.run()
+        _log_end(RunDirectory(path), log)
+    return plan.directory
+
+
+class _Trial(Worker):
+    """A worker in this process that raises errors, and logs loss and speed."""
+
+    log: Log
+    loss_sum = tokens = 0.0
+    moment = math.nan
+
+    @contextmanager
+    def _isolated(self, index: int) -> Iterator[None]:
+        yield
+
+    def _on_progress(self, step: int, steps: int) -> None:
+        super()._on_progress(step, steps)
+        training, now = self.training, time.perf_counter()
+        before = 0.0 if training.progress.steps_since == 1 else self.loss_sum
+        self.loss_sum = float(training.loss_sums[0])
+        if step % max(1, steps // PRINTED_STEPS) == 0 or step in {1, steps}:
+            tokens = float(training.token_sums[0])
+            speed = (tokens - self.tokens) / (now - (self.moment if step > 1 else self.started))
+            self.log(f"  step {step}/{steps}  loss {self.loss_sum - before:.4g}  {speed:,.0f} tokens/s")
+            self.tokens, self.moment = tokens, time.perf_counter()
+
+    def _on_evaluation(self, evaluation: Evaluation) -> None:
+        super()._on_evaluation(evaluation)
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.metrics.items())
+        self.log(f"  evaluation: {shown}")
+
+
+def _shortened(design: Design, steps: int) -> Design:
+    def shortened(variant: Variant) -> Variant:
+        train, evaluate = variant.config.train, variant.config.evaluate
+        sections = {
+            "train": train.model_copy(update={"steps": steps, "epochs": None, "evaluate_every": steps}),
+            "evaluate": evaluate.model_copy(update={"test_limit": min(evaluate.test_limit or SENTENCES, SENTENCES)}),
+        }
+        return replace(variant, config=variant.config.model_copy(update=sections))
+
+    return replace(design, variants=tuple(map(shortened, design.variants)))
+
+
+def _log_end(run: RunDirectory, log: Log) -> None:
+    status = run.status
+    results = run.results_of(status)
+    if status.state != states.DONE or results is None:
+        log(f"  {status.state}: {status.reason}")
+        return
+    metrics = results.metrics
+    shown = ", ".join(
+        f"{name} {value:.4g}" for name, value in metrics.items() if name.startswith("test/") and value is not None
+    )
+    log(f"  {SENTENCES} test sentences: {shown}")

@@ -1,0 +1,72 @@
+"""Logging of the package to standard error and to a file, in this process and in the workers that it starts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from headtohead.errors import HeadToHeadError
+from headtohead.escaping import VisibleFormatter
+
+LEVEL, FILE = "H2H_LOG_LEVEL", "H2H_LOG_FILE"
+"""Environment variables that pass the settings to workers."""
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s[%(process)d]: %(message)s"
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+_settings: dict[str, str] = {}
+
+
+def configure(verbosity: int, file: Path | None) -> None:
+    """Send the package's log to standard error and to a file, instead of what an earlier call has set.
+
+    Args:
+        verbosity: 0 logs warnings to standard error, 1 also information, 2 also details.
+        file: Receives information too, and details with verbosity 2; None for no file.
+
+    Raises:
+        HeadToHeadError: If the file cannot be written.
+    """
+    level = _LEVELS[min(verbosity, 2)]
+    _settings.clear()
+    if verbosity or file is not None:
+        _settings[LEVEL] = str(level)
+    if file is not None:
+        _settings[FILE] = str(file.resolve())
+    _set_handlers(level, file)
+
+
+def environment() -> Mapping[str, str]:
+    """Return the variables that a worker's environment needs for `configure_worker`."""
+    return _settings
+
+
+def configure_worker() -> None:
+    """Log as the parent does; standard error of a worker is its file worker.log."""
+    if LEVEL in os.environ:
+        logging.raiseExceptions = False  # a full disk must not add lines to worker.log, whose last line is the reason
+        file = os.environ.get(FILE)
+        _set_handlers(int(os.environ[LEVEL]), Path(file) if file else None)
+
+
+def _set_handlers(level: int, file: Path | None) -> None:
+    logger = logging.getLogger("headtohead")
+    for handler in [*logger.handlers]:
+        logger.removeHandler(handler)
+        handler.close()
+    logger.setLevel(level if file is None else min(level, logging.INFO))
+    if file is None and level == logging.WARNING:
+        return  # Python prints warnings if a logger has no handler
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    handlers[0].setLevel(level)
+    if file is not None:
+        try:
+            handlers.append(logging.FileHandler(file, encoding="utf-8", errors="backslashreplace"))
+        except OSError as error:
+            raise HeadToHeadError(
+                f"cannot write the log file '{file}' ({error.strerror}); choose another file with --log-file"
+            ) from error
+    for handler in handlers:
+        handler.setFormatter(VisibleFormatter(FORMAT))
+        logger.addHandler(handler)

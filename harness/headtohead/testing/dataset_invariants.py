@@ -1,0 +1,140 @@
+"""Invariants of datasets: what every dataset must satisfy, checked on the corpora of all its splits."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from headtohead.data import hash_pairs, prepare_corpus
+from headtohead.data.splits import PARTS
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.dataset import Corpus, Dataset
+from headtohead.plugins.entry import Options
+from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+from headtohead.testing.verdict import Verdict, violated
+
+COMPUTED_SPLITS = ("grouped", "row", NOTHING_HELD_OUT)
+"""Splits that the harness computes; in all others the dataset assigns every pair to a part."""
+
+
+@dataclass(frozen=True)
+class DatasetSubject:
+    """A dataset with validated options, and two independently loaded corpora of every split."""
+
+    name: str
+    dataset: type[Dataset]
+    options: Options
+    corpora: Mapping[str, tuple[Corpus, Corpus]]
+
+    @classmethod
+    def load(cls, name: str, dataset: type[Dataset], options: Options, cache: Path | None = None) -> DatasetSubject:
+        """Load every split twice: with empty folders for downloads, or both times with ``cache``."""
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = (cache or Path(folder, name) for name in ("first", "second"))
+            corpora = {
+                split: (dataset.load(options, split, first), dataset.load(options, split, second))
+                for split in dataset.splits
+            }
+        return cls(name, dataset, options, corpora)
+
+    @property
+    def first(self) -> Mapping[str, Corpus]:
+        """The first corpus of every split."""
+        return {split: corpus for split, (corpus, _) in self.corpora.items()}
+
+
+@dataclass(frozen=True)
+class DatasetInvariant:
+    """A statement that is true of every dataset: a name, a sentence, and the faults of a subject."""
+
+    name: str
+    statement: str
+    faults: Callable[[DatasetSubject], Iterator[str]]
+    """Yields a sentence for each violation."""
+
+    def __call__(self, subject: DatasetSubject) -> Verdict:
+        """Return "holds", or "violated" with the number of violations and the first of them."""
+        faults = list(self.faults(subject))
+        if not faults:
+            pairs = sum(len(corpus.pairs) for corpus in subject.first.values())
+            return Verdict("holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits")
+        return violated(faults[0], float(len(faults)))
+
+
+def _other_pairs(subject: DatasetSubject) -> Iterator[str]:
+    for split, (corpus, again) in subject.corpora.items():
+        for number, (pair, other) in enumerate(zip_longest(corpus.pairs, again.pairs)):
+            if pair != other:
+                yield f"split {split}: pair {number} is {pair}, loaded again {other}"
+
+
+def _other_hash(subject: DatasetSubject) -> Iterator[str]:
+    for split, corpus in subject.first.items():
+        if corpus.data_hash != hash_pairs(corpus.pairs):
+            yield f"split {split}: data_hash {corpus.data_hash} is not the hash of the pairs"
+
+
+def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
+    for split, corpus in subject.first.items():
+        if not corpus.pairs:
+            yield f"split {split}: no pairs"
+        for number, pair in enumerate(corpus.pairs):
+            for text in (pair.source, pair.target):
+                if not text.strip() or {"\n", "\r", "\t"} & set(text):
+                    yield f"split {split}: pair {number} has the text {text!r}"
+            if not pair.group:
+                yield f"split {split}: pair {number} has no group"
+
+
+def _other_parts(subject: DatasetSubject) -> Iterator[str]:
+    for split, corpus in subject.first.items():
+        allowed = {None} if split in COMPUTED_SPLITS else {None, *PARTS}
+        for part, count in Counter(pair.split for pair in corpus.pairs).items():
+            if part not in allowed:
+                yield f"split {split}: {count} pairs are assigned to {part!r}"
+
+
+def _divided_groups(subject: DatasetSubject) -> Iterator[str]:
+    for split, corpus in subject.first.items():
+        parts: dict[str, set[str]] = {}
+        for pair in corpus.pairs:
+            parts.setdefault(pair.group, set()).add(str(pair.split))
+        for group, in_parts in parts.items():
+            if len(in_parts) > 1:
+                yield f"split {split}: group {group!r} is in {' and '.join(sorted(in_parts))}"
+
+
+def _empty_parts(subject: DatasetSubject) -> Iterator[str]:
+    normalise = subject.dataset.normalise
+    for split, corpus in subject.first.items():
+        sizes = dict.fromkeys(("valid", "test"), max(1, len(corpus.pairs) // 10))
+        config = DataConfig(dataset=subject.name, split=split, normalise=normalise, **sizes)
+        try:
+            prepared = prepare_corpus(corpus, config)
+        except HeadToHeadError as error:
+            yield f"split {split}: {error}"
+        else:
+            yield from (f"split {split}: {part} has no pairs" for part in PARTS if not len(prepared.splits[part]))
+
+
+def _other_keys(subject: DatasetSubject) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        for split in subject.dataset.splits:
+            first, second = (subject.dataset.cache_key(subject.options, split, Path(folder)) for _ in range(2))
+            if first != second:
+                yield f"split {split}: {first!r}, called again {second!r}"
+
+
+DATASET_INVARIANTS = (
+    DatasetInvariant("same-pairs", "Loading again returns the same pairs in the same order.", _other_pairs),
+    DatasetInvariant("data-hash", "The data hash is the hash of the pairs.", _other_hash),
+    DatasetInvariant("texts", "Every pair has a group and two texts on one line that are not empty.", _bad_texts),
+    DatasetInvariant("parts", "Only splits of the dataset assign parts: train, valid and test.", _other_parts),
+    DatasetInvariant("groups", "No group is in two parts.", _divided_groups),
+    DatasetInvariant("prepared", "Every split has training, validation and test pairs.", _empty_parts),
+    DatasetInvariant("cache-key", "The cache key is the same while the data is unchanged.", _other_keys),
+)

@@ -1,0 +1,97 @@
+"""The log of ``-v`` and ``--log-file``, also of workers, and shell completion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.shell_completion import BashComplete
+
+from headtohead import logs
+from headtohead.cli import main
+
+Command = Callable[..., Any]
+
+STUDY = """
+question: Is the log complete?
+base:
+  data: {dataset: toy-grammar, size: 200}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 8, dropout: 0.0}
+  train: {steps: 3, batch_tokens: 128}
+  evaluate: {decode: none}
+metrics: {primary: test/token_accuracy, report: []}
+seeds: 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def without_handlers() -> Iterator[None]:
+    """Remove the handlers of a test's last command."""
+    yield
+    logs.configure(0, None)
+
+
+@pytest.fixture
+def h2h(tmp_path: Path, cache: Path, h2h_here: Command) -> Command:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    return lambda *arguments: h2h_here(tmp_path, *arguments, H2H_CACHE=str(cache))
+
+
+def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(tmp_path: Path, h2h: Command) -> None:
+    done = h2h("-vv", "--log-file", "h2h.log", "run", "study.yaml", "--no-tracking", "--no-report")
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "h2h.log").read_text("utf-8").splitlines()
+    pattern = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (INFO|DEBUG) (headtohead[\w.]*)\[(\d+)\]: (.+)")
+    found = [pattern.fullmatch(line) for line in lines]
+    assert all(found), lines
+    process = {match[2]: match[3] for match in found if match}
+    assert process["headtohead.execution.worker"] != process["headtohead.execution.scheduler"]
+    messages = [match[4] for match in found if match]
+    assert "planned study: 1 variants, 1 runs, 1 to run" in messages
+    assert "baseline: trained 3 steps, scoring the test part" in messages
+    assert any(re.match(r"baseline-s1-\w{8}: step 3: {", message) for message in messages)
+    assert "INFO headtohead.planning.planner" in done.stderr
+    assert "headtohead.execution.worker" not in done.stderr
+    (log,) = tmp_path.glob("runs/study/.stacks/*/worker.log")
+    assert "baseline: results written" in log.read_text("utf-8")
+
+
+def test_without_options_nothing_is_logged(h2h: Command) -> None:
+    done = h2h("plan", "study.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_verbose_command_adds_the_traceback_of_an_error(h2h: Command) -> None:
+    plain, verbose = h2h("plan", "absent.yaml"), h2h("-v", "plan", "absent.yaml")
+    assert plain.stderr == "h2h: experiment file 'absent.yaml' does not exist\n"
+    assert verbose.returncode == 2
+    assert "Traceback (most recent call last)" in verbose.stderr
+    assert verbose.stderr.endswith(plain.stderr)
+
+
+def test_a_log_file_that_cannot_be_written_is_one_line(h2h: Command) -> None:
+    done = h2h("--log-file", "absent/h2h.log", "plan", "study.yaml")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "h2h: cannot write the log file 'absent/h2h.log' (No such file or directory); choose another file with "
+        "--log-file\n"
+    )
+
+
+def test_the_shell_completes_commands_options_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rotary-s1-0123abcd", "none-s1-4567abcd"):
+        (tmp_path / "runs" / "study" / name).mkdir(parents=True)
+        (tmp_path / "runs" / "study" / name / "run.json").touch()
+    monkeypatch.chdir(tmp_path)
+    shell = BashComplete(main, {}, "h2h", "_H2H_COMPLETE")
+
+    def completed(*arguments: str) -> list[str]:
+        return [item.value for item in shell.get_completions([*arguments[:-1]], arguments[-1])]
+
+    assert completed("tran") == ["translate"]
+    assert completed("run", "x.yaml", "--no-") == ["--no-tracking", "--no-report"]
+    assert completed("translate", "ro") == ["rotary-s1-0123abcd"]
+    assert completed("show", "n") == ["none-s1-4567abcd"]

@@ -1,0 +1,188 @@
+"""Plugins that an experiment file names: files, folders and modules, also in workers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headtohead.plugins import registry
+
+Command = Callable[..., Any]
+
+ENCODING = '''"""{name}: minus the distance times {slope}."""
+from headtohead import Positional, hookimpl
+
+
+class Near(Positional):
+    def bias(self, query_positions, key_positions, role, layer):
+        return -{slope} * (query_positions[:, :, None] - key_positions[:, None, :]).abs()[:, None, None].float()
+
+
+@hookimpl
+def register_positionals():
+    return {{"{name}": Near}}
+'''
+
+DATASET = '''"""letters: a sequence of letters in capitals."""
+import itertools
+
+from headtohead import Corpus, Dataset, Pair, hookimpl
+
+
+class Letters(Dataset):
+    @classmethod
+    def load(cls, options, split, cache):
+        sources = [" ".join(letters) for letters in itertools.permutations("abcde", 4)]
+        pairs = [Pair(source, source.upper(), source) for source in sources]
+        return Corpus(pairs, "CC0", "nobody", ("letters", "capitals"))
+
+
+@hookimpl
+def register_datasets():
+    return {"letters": Letters}
+'''
+
+STUDY: dict[str, Any] = {
+    "question": "Is the nearer key enough?",
+    "plugins": ["near.py", "more", "h2h_far"],
+    "base": {
+        "data": {"dataset": "letters"},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 8, "dropout": 0.0},
+        "train": {"steps": 4, "batch_tokens": 128},
+        "evaluate": {"test_limit": 4, "max_length": 6, "unpadded": False},
+    },
+    "baseline": {"positional": "near"},
+    "design": [{"one_at_a_time": {"positional": ["far"]}}],
+    "seeds": 1,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a study that names its plugins by file, folder and module."""
+    for place in ("study/more", "site"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "study" / "near.py").write_text(ENCODING.format(name="near", slope=1))
+    (tmp_path / "study" / "more" / "letters.py").write_text(DATASET)
+    (tmp_path / "study" / "more" / "_notes.py").write_text("raise RuntimeError('not a plugin')\n")
+    (tmp_path / "site" / "h2h_far.py").write_text(ENCODING.format(name="far", slope=0.1))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    write(tmp_path, STUDY)
+    return tmp_path
+
+
+def write(folder: Path, content: dict[str, Any]) -> None:
+    (folder / "study" / "near.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def test_a_study_trains_with_the_plugins_that_its_file_names(
+    folder: Path, h2h_here: Command, without_figures: None
+) -> None:
+    cache = {"H2H_CACHE": str(folder / "cache")}
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
+    assert done.returncode == 0, done.stderr
+    origins = {}
+    for path in folder.glob("study/runs/near/*/run.json"):
+        for plugin in json.loads(path.read_text("utf-8"))["plugins"]:
+            origins[plugin["name"]] = plugin["module"], plugin["distribution"], plugin["source_sha256"]
+    sources = {"near": "study/near.py", "letters": "study/more/letters.py", "far": "site/h2h_far.py"}
+    sha256 = {name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for name, file in sources.items()}
+    assert {name: origins[name] for name in sources} == {
+        "near": ("study/near.py", "file", sha256["near"]),
+        "letters": ("study/more/letters.py", "file", sha256["letters"]),
+        "far": ("h2h_far", "module", sha256["far"]),
+    }
+
+    (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
+    planned = h2h_here(folder, "plan", "study/near.yaml", **cache)
+    assert "1 finished run is STALE: positional 'near' has changed; --fresh trains anew" in planned.stdout
+    described = h2h_here(folder, "data", "stats", "study/near.yaml", **cache)
+    assert "dataset     letters" in described.stdout, described.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "options", "package"), [("slurm", ["executor=local"], "submitit"), ("ray", [], "ray")]
+)
+def test_workers_of_a_cluster_load_the_plugins_of_the_file(
+    folder: Path, h2h_here: Command, without_figures: None, launcher: str, options: list[str], package: str
+) -> None:
+    pytest.importorskip(package, reason=f"{package} is missing: pip install 'headtohead[{launcher}]'")
+    write(folder, STUDY | {"plugins": ["near.py", "more"], "design": []})
+    words = [word for option in options for word in ("--launcher-option", option)]
+    cache = {"H2H_CACHE": str(folder / "cache")}
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", "--launcher", launcher, *words, **cache)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("study/runs/near/*/status.json")
+    assert json.loads(path.read_text("utf-8"))["state"] == "DONE"
+
+
+HEAD = "from headtohead import Positional, hookimpl\n"
+HOOK = "@hookimpl\ndef register_positionals():\n    return {}\n"
+
+REFUSED = {
+    "raise SystemExit(3)\n": "plugin 'study/bad.py' (file) failed to import: SystemExit: 3 (study/bad.py:1)",
+    HEAD + HOOK.format('{"bad": 7}'): "plugin 'study/bad.py' (file): register_positionals returned an object of type "
+    "int for 'bad'; expected a subclass of headtohead.Positional",
+    HEAD + HOOK.format('{"a/b": Positional}'): "plugin 'study/bad.py' (file): register_positionals returned the name "
+    "'a/b'; a name is at most 60 letters and digits, with single . _ - between them",
+    "x = 1\n": "plugin 'study/bad.py' (file): it implements no hook; decorate a function such as register_positionals "
+    "with @headtohead.hookimpl",
+}
+
+
+@pytest.mark.parametrize("source", REFUSED)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_an_invalid_plugin_file_is_one_line(folder: Path, h2h_here: Command, source: str, command: str) -> None:
+    (folder / "study" / "bad.py").write_text(source)
+    write(folder, STUDY | {"plugins": ["near.py", "bad.py"]})
+    done = h2h_here(folder, command, "study/near.yaml")
+    assert done.returncode == 2
+    assert done.stderr == f"h2h: study/near.yaml:4: plugins[1]: {REFUSED[source]}\n"
+
+
+ABSENT = {
+    "absent.py": "plugin file 'study/absent.py' does not exist",
+    "empty": "plugin folder 'study/empty' has no plugin file; name a Python file, or a folder of them",
+    "near.yaml": "plugin file 'study/near.yaml' is not a Python file; its name must end in .py",
+    "no_such_package.encodings": "no plugin file or folder 'study/no_such_package.encodings', and no installed package "
+    "'no_such_package'",
+    "json": "plugin 'json' (module): it implements no hook; decorate a function such as register_positionals with "
+    "@headtohead.hookimpl",
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
+    (folder / "study" / "empty").mkdir()
+    write(folder, STUDY | {"plugins": [name]})
+    done = h2h_here(folder, "plan", "study/near.yaml")
+    assert done.returncode == 2
+    assert done.stderr == f"h2h: study/near.yaml:3: plugins[0]: {ABSENT[name]}\n"
+
+
+def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: Path, h2h_here: Command) -> None:
+    write(folder, STUDY | {"plugins": ["more"]})
+    done = h2h_here(folder, "plan", "study/near.yaml")
+    assert done.returncode == 2
+    assert done.stderr.endswith("; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE\n")
+    write(folder, STUDY | {"baseline": {"positional": "neer"}})
+    assert h2h_here(folder, "plan", "study/near.yaml").stderr.endswith("; did you mean 'near'?\n")
+
+
+def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_current", None)
+    file = folder / "study" / "near.py"
+    first = registry.use_files([file]).find("positional", "near")
+    assert registry.use_files([file]).find("positional", "near") is first
+    file.write_text(ENCODING.format(name="near", slope=3))
+    second = registry.use_files([file]).find("positional", "near")
+    assert second.source_sha256 == hashlib.sha256(file.read_bytes()).hexdigest() != first.source_sha256

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headtohead.analysis.contrasts import Contrast, Family, factor_differences, families, incomplete, unranked
+from headtohead.analysis.looks import LooksStatus, looks_status
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
 from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE
@@ -39,6 +40,7 @@ class Analysis:
     baseline_sd: float
     upper_bound: float | None
     path: PathAnalysis | None = None
+    looks: LooksStatus | None = None
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -84,6 +86,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=None if frames.has_draws else _upper_bound(frames.record.data, metric),
         path=path,
+        looks=looks_status(frames, tested),
     )
 
 

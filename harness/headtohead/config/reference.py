@@ -27,6 +27,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "design": experiment_file.DesignBlock,
     "design.path": experiment_file.PathDesign,
     "exclude": experiment_file.ExclusionRule,
+    "seeds": experiment_file.SequentialSeeds,
     "metrics": experiment_file.Metrics,
     "probes": experiment_file.Probe,
     "published": experiment_file.Published,

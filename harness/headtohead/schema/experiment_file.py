@@ -22,9 +22,23 @@ Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 def _seeds(value: object) -> object:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole or isinstance(value, list):
+    if isinstance(value, dict) and not {"until", "at_most"} <= value.keys():
+        raise ValueError(f"expected until and at_most, such as {{until: decided, at_most: 20}}, got {value!r}")
+    if whole or isinstance(value, list | dict):
         return value
-    raise ValueError(f"expected a number of seeds, or a list of seeds, got {value!r}")
+    raise ValueError(f"expected a number of seeds, a list of seeds, or until and at_most, got {value!r}")
+
+
+class SequentialSeeds(Section):
+    """Seeds that are added until no declared contrast is inconclusive."""
+
+    until: Literal["decided"] = Field(
+        description="when to stop: decided, at the first look without an inconclusive contrast"
+    )
+    at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
+    looks: int = Field(
+        4, ge=1, le=50, description="number of times that the study is judged, at equal intervals up to at_most seeds"
+    )
 
 
 class Probe(Section):
@@ -188,8 +202,8 @@ class ExperimentFile(Section):
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
-    seeds: Annotated[Seed | list[Seed], BeforeValidator(_seeds)] = Field(
-        6, description="number of replicates n (seeds 1 to n), or a list of seeds"
+    seeds: Annotated[Seed | list[Seed] | SequentialSeeds, BeforeValidator(_seeds)] = Field(
+        6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
     tune: dict[str, list[Any]] | None = Field(
         None,

@@ -429,6 +429,28 @@ class MarginRecord(Record):
     since: Date
 
 
+LookSeeds = Annotated[int, Field(strict=True, ge=2, le=1000)]
+"""A number of seeds at which a study is judged."""
+
+
+class LooksRecord(Record):
+    """The numbers of seeds at which the study is judged; ``since`` is when it first had these looks.
+
+    ``seeds`` is empty if the number of seeds is fixed and was not fixed before. ``taken`` are the looks so far, the
+    current look last.
+    """
+
+    seeds: tuple[LookSeeds, ...]
+    taken: tuple[LookSeeds, ...]
+    since: Date
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if list(self.seeds) != sorted(set(self.seeds)):
+            raise ValueError(f"seeds: expected ascending numbers, got {shown(self.seeds)}")
+        return self
+
+
 class ProbeSentence(Record):
     """A sentence for which attention maps are recorded."""
 
@@ -469,6 +491,7 @@ class ExperimentRecord(Record):
     match: str
     metrics: ReportedMetrics
     margins: Mapping[Metric, MarginRecord] = {}
+    looks: LooksRecord | None = None
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord

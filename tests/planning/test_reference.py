@@ -72,6 +72,7 @@ def test_the_examples_of_the_page_are_valid_designs(load, registry):
     assert [[variant.slug for variant in found.variants] for found in designs] == [
         ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
         ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
+        ["dropout-0.1", "dropout-0", "dropout-0.3"],
         ["none", "alibi"],
     ]
 

@@ -13,6 +13,7 @@ from headtohead.report.looks import looks_record
 from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 from headtohead.report.setup import setup_line
+from headtohead.report.targets import target_record
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 FORMAT = "headtohead-answer/1"
@@ -40,6 +41,7 @@ def answer_file(content: ReportContent) -> str:
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
         "contrasts": [_contrast(name, contrast) for name, family in families.items() for contrast in family.contrasts],
+        "targets": target_record(analysis),
         "training": convergence_record(analysis),
         "reference_points": reference_record(analysis),
         "published_claims": published_record(analysis),

@@ -90,12 +90,39 @@ def _known_claim_metric(name: str) -> str:
 ClaimMetric = Annotated[str, AfterValidator(_known_claim_metric)]
 
 
+TARGETS = tuple(name for name in MEASURED if name.startswith("valid/"))
+"""Metrics with a value at every evaluation."""
+
+
+def _known_target(name: str) -> str:
+    if name not in TARGETS:
+        raise ValueError(f"'{name}' has no value during training; use {', '.join(TARGETS)}")
+    return name
+
+
+TargetMetric = Annotated[str, AfterValidator(_known_target)]
+
+
+def _target_value(value: object) -> object:
+    if isinstance(value, str) and value != "baseline":
+        raise ValueError(f"expected a number, or baseline, got {value!r}")
+    return value
+
+
+TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_value)]
+
+
 class Metrics(Section):
     """The metric that answers the question, and further metrics of the report."""
 
     primary: Metric = Field("test/exact_match", description="metric that answers the question")
     report: tuple[Metric, ...] = Field(
         ("valid/loss", "test/bleu", "test/chrf"), description="further metrics in the tables of the report"
+    )
+    target: dict[TargetMetric, TargetValue] = Field(
+        default_factory=dict,
+        description="values of validation metrics; the report gives the steps and the time until each run reaches "
+        "them. baseline: the baseline's final value with the same seed",
     )
 
 

@@ -37,7 +37,7 @@ from headtohead.config.labels import Scalar
 from headtohead.config.source_location import dotted, shown
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.experiment_file import ClaimMetric, Metric
+from headtohead.schema.experiment_file import ClaimMetric, Metric, TargetMetric
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.metrics import in_range, span
@@ -416,10 +416,11 @@ class PublishedRecord(Record):
 
 
 class ReportedMetrics(Record):
-    """The primary metric, and the metrics of the report's table."""
+    """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
 
     primary: Metric
     report: tuple[Metric, ...]
+    target: Mapping[TargetMetric, Number | Literal["baseline"]] = {}
 
 
 class MarginRecord(Record):

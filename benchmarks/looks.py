@@ -2,10 +2,11 @@
 
     python benchmarks/looks.py [--studies 10000] [--write docs/how-to/judge.md]
 
-A study stops at the first look at which every contrast is better or worse, and at the last look. Scores have a
-standard deviation of 1 over seeds. The sequential design of each row has the fewest seeds at its last look with which
-it detects an effect of 1 in at least 80 % of the studies. The fixed design has the fewest seeds with at least the same
-rate.
+A study stops at the first look at which no contrast is undecided, and at the last look, as ``h2h run`` does with
+sequential seeds. Scores have a standard deviation of 1 over seeds. False verdicts, at any look: better or worse with an
+effect of 0, and equivalent with an effect of the margin. The sequential design of each row has the fewest seeds at its
+last look with which it detects an effect of 1 in at least 80 % of the studies. The fixed design has the fewest seeds
+with at least the same rate.
 """
 
 from __future__ import annotations
@@ -23,50 +24,74 @@ from numpy.typing import NDArray
 from headtohead.statistics import paired_tests
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, paired_differences
-from headtohead.statistics.verdicts import BETTER, WORSE, judge
+from headtohead.statistics.verdicts import BETTER, EQUIVALENT, WORSE, Verdict, is_undecided, judge
 
 BEGIN, END = "<!-- benchmarks/looks.py -->", "<!-- end -->"
 EFFECT = 1.0
 CORRELATIONS = (0.0, 0.5)
 """Correlations of the variants' scores over seeds: none, and one with which pairing halves the variance."""
-NULL = ((1, 4, 20), (1, 8, 24), (3, 4, 20))
-"""Contrasts, looks and seeds at the last look of the studies without an effect."""
+NULL = ((1, 4, 20), (1, 8, 24), (3, 4, 20), (11, 4, 20))
+"""Contrasts, looks and seeds at the last look of the studies with false verdicts."""
+MARGIN = 1.5
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """By study: whether the verdict is not inconclusive, and the number of seeds per variant at its end."""
+    """By study: whether a look gave one of the counted verdicts, and the number of seeds per variant at its end."""
 
-    decided: NDArray[np.bool_]
+    found: NDArray[np.bool_]
     seeds: NDArray[np.int64]
 
 
 def simulate(
-    generator: np.random.Generator, studies: int, looks: Looks, *, contrasts: int, effect: float, correlation: float
+    generator: np.random.Generator,
+    studies: int,
+    looks: Looks,
+    *,
+    contrasts: int,
+    effect: float,
+    correlation: float,
+    margin: float | None = None,
+    counted: tuple[Verdict, ...] = (BETTER, WORSE),
 ) -> Outcomes:
-    """Judge studies at every look by the functions of ``h2h judge`` until each contrast is decided."""
+    """Judge studies at every look by the functions of a report until no contrast is undecided."""
     scores = generator.normal(size=(studies, contrasts + 1, looks.seeds[-1])) * math.sqrt(1 - correlation)
     differences = scores[:, 1:] - scores[:, :1] + effect
-    decided, seeds = np.zeros(studies, dtype=bool), np.full(studies, looks.seeds[-1])
+    found, seeds = np.zeros(studies, dtype=bool), np.full(studies, looks.seeds[-1])
     with patch.object(paired_tests, "sign_flip_p", lambda _: math.nan):  # no verdict rests on it, and it takes long
         for index, study in enumerate(differences):
             for look in looks.seeds:
-                judgements = judge([paired_differences(row[:look]) for row in study], looks=looks)
-                found = [judgement.verdict in (BETTER, WORSE) for judgement in judgements]
-                decided[index] |= any(found)
-                if all(found):
+                family = [paired_differences(row[:look]) for row in study]
+                verdicts = [judgement.verdict for judgement in judge(family, margin=margin, looks=looks)]
+                found[index] |= any(verdict in counted for verdict in verdicts)
+                if not any(map(is_undecided, verdicts, family)):
                     seeds[index] = look
                     break
-    return Outcomes(decided, seeds)
+    return Outcomes(found, seeds)
 
 
 def false_verdicts(studies: int) -> list[str]:
-    """Return table rows with the rate of studies without an effect in which a look finds a difference."""
+    """Return table rows with the rates of studies in which a look gives a false verdict."""
     rows = []
     for contrasts, number, most in NULL:
-        looks = Looks.planned(number, most)
-        outcomes = simulate(np.random.default_rng(1), studies, looks, contrasts=contrasts, effect=0.0, correlation=0.5)
-        rows.append(f"| {contrasts} | {_seeds(looks.seeds)} | {100 * outcomes.decided.mean():.1f} % |")
+        looks, rates = Looks.planned(number, most), []
+        for effect, margin, counted in (
+            (0.0, None, (BETTER, WORSE)),
+            (0.0, MARGIN, (BETTER, WORSE)),
+            (MARGIN, MARGIN, (EQUIVALENT,)),
+        ):
+            outcomes = simulate(
+                np.random.default_rng(1),
+                studies,
+                looks,
+                contrasts=contrasts,
+                effect=effect,
+                correlation=0.5,
+                margin=margin,
+                counted=counted,
+            )
+            rates.append(f"{100 * outcomes.found.mean():.1f} %")
+        rows.append(f"| {contrasts} | {_seeds(looks.seeds)} | {' | '.join(rates)} |")
     return rows
 
 
@@ -79,7 +104,7 @@ def savings(studies: int, number: int, correlation: float) -> str:
         outcomes = simulate(
             np.random.default_rng(2), studies, looks, contrasts=1, effect=EFFECT, correlation=correlation
         )
-        power = float(outcomes.decided.mean())
+        power = float(outcomes.found.mean())
         if power >= POWER:
             break
     fixed = fixed_seeds(EFFECT / deviation, power)
@@ -106,8 +131,10 @@ def page(studies: int) -> str:
     """Return both tables."""
     return "\n".join(
         [
-            f"| contrasts | looks at seeds | a false verdict in {studies:,} studies (at most 5.5 %) |",
-            "|---|---|---|",
+            f"Rates in {studies:,} studies; at most 5.5 %.",
+            "",
+            "| contrasts | looks at seeds | false better or worse | the same with a margin | false equivalent |",
+            "|---|---|---|---|---|",
             *false_verdicts(studies),
             "",
             "| correlation by seed | looks at seeds | detected | seeds on average | fixed design | fewer seeds |",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,12 +165,15 @@ def run(
     ignored = {reference for name in experiments for reference in move_damaged_runs(inside(root, name), log)}
     planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
     planned = planned.limited_to(only)
+    look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
     machine = Machine(chosen_launcher, kind, workers, threads, timeout)
     tuning = planned.tuning
     if fresh:
-        archive_runs(planned)
+        archive_runs(
+            make_plan(loaded, registry, root, fresh=True, look=planned.looks.seeds[-1]) if planned.looks else planned
+        )
         if tuning is not None:
             archive_runs(tuning.plan)
     # The same command with --fresh would train anew.
@@ -178,17 +182,22 @@ def run(
     target = planned.name if name else experiment
     shippers: dict[str, ShipperProcess] = {}
 
-    def train(plan: Plan) -> Outcome:
+    @contextmanager
+    def shipped(plan: Plan) -> Iterator[None]:
+        """Log the runs of an experiment to MLflow while they train."""
         if tracking and (shipper := start_shipper(plan.directory, root)) is not None:
             shippers[plan.name] = shipper
         try:
-            return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
+            yield
         except KeyboardInterrupt:
             log(f"interrupted; finished runs are kept, and {same_command} resumes")
             raise
         finally:
             if plan.name in shippers:
                 shippers[plan.name].close()
+
+    def train(plan: Plan) -> Outcome:
+        return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
 
     def log_end(plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Log why runs of a plan have no result, and how to continue."""
@@ -206,8 +215,9 @@ def run(
     if tuning is not None and not tuning.is_done:
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-        outcome = train(sweep)
-        planned = make_plan(loaded, registry, root, ignored=ignored).limited_to(only)
+        with shipped(sweep):
+            outcome = train(sweep)
+        planned = make_plan(loaded, registry, root, ignored=ignored, look=look).limited_to(only)
         if planned.tuning is None or not planned.tuning.is_done:
             log_end(sweep, sweep.name, outcome)
             _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
@@ -216,7 +226,11 @@ def run(
         planned = with_failed_reset(planned)
     for note in planned.notes:
         log(f"note: {note}")
-    outcome = train(planned)
+    with shipped(planned):
+        outcome = train(planned)
+        while (look := _next_look(planned, outcome, log)) is not None:
+            planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, look=look).limited_to(only)
+            outcome = train(planned)
     written = None
     complete = set(outcome.states) <= states.RESULTS
     if report and (complete or allow_partial):
@@ -271,6 +285,20 @@ def trial(
     machine = Machine(launcher, find_device(device, launcher), threads=threads)
     root = runs_folder(experiment, runs)
     return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
+
+
+def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:
+    """Return the number of seeds of the next look, or None if there is none or runs have no result."""
+    if planned.looks is None or not set(outcome.states) <= states.RESULTS:
+        return None
+    from headtohead.analysis.looks import looks_status
+    from headtohead.report.looks import looks_line
+    from headtohead.storage.frames import load_frames
+
+    status = looks_status(load_frames(planned.directory))
+    assert status is not None
+    log(looks_line(status))
+    return status.next
 
 
 def _finish_shipping(

@@ -39,10 +39,35 @@ def failure(load, text, *overrides, seeds=None):
         ),
         ("question: q\nexclude:\n  - when: {a: 1}\n", "x.yaml:3: exclude[0]: field 'reason' is missing"),
         ("question: q\nprobes: [{source: 3}]\n", "x.yaml:2: probes[0].source: expected text, got 3"),
-        ("question: q\nseeds: many\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got 'many'"),
-        ("question: q\nseeds: true\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got True"),
+        (
+            "question: q\nseeds: many\n",
+            "x.yaml:2: seeds: expected a number of seeds, a list of seeds, or until and at_most, got 'many'",
+        ),
+        (
+            "question: q\nseeds: {at_most: 9}\n",
+            "x.yaml:2: seeds: expected until and at_most, such as {until: decided, at_most: 20}, got {'at_most': 9}",
+        ),
+        ("question: q\nseeds: {until: done, at_most: 9}\n", "x.yaml:2: seeds.until: expected 'decided', got 'done'"),
+        ("question: q\nseeds: {until: decided, at_most: 2}\n", "x.yaml:2: seeds.at_most: must be at least 3, got 2"),
+        (
+            "question: q\nseeds: {until: decided, at_most: 9, step: 3}\n",
+            "x.yaml:2: seeds.step: unknown field 'step'; known: at_most, looks, until",
+        ),
+        (
+            "question: q\nseeds: true\n",
+            "x.yaml:2: seeds: expected a number of seeds, a list of seeds, or until and at_most, got True",
+        ),
         ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: duplicate seed 1; each seed is one replicate"),
         ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: must be at least 1, got 0"),
+        (
+            "question: q\nmetrics: {target: {test/bleu: 1}}\n",
+            "x.yaml:2: metrics.target.test/bleu: 'test/bleu' has no value during training; use valid/loss, "
+            "valid/perplexity, valid/token_accuracy",
+        ),
+        (
+            "question: q\nmetrics: {target: {valid/loss: best}}\n",
+            "x.yaml:2: metrics.target.valid/loss: expected a number, or baseline, got 'best'",
+        ),
         ("question: q\nseeds: 0\n", "x.yaml:2: seeds: must be at least 1, got 0"),
         ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
         ("", "x.yaml: the file is empty; it needs at least 'question'"),

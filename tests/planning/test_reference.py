@@ -78,6 +78,7 @@ def test_the_examples_of_the_page_are_valid_designs(load, registry):
             "rotary-toy-grammar-size-2000",
             "rotary-reverse-longest-8",
         ],
+        ["dropout-0.1", "dropout-0", "dropout-0.3"],
         ["none", "alibi"],
     ]
 

@@ -17,6 +17,7 @@ import numpy as np
 from headtohead.analysis.permutations import choice_difference
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics import paired_tests
+from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
 from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import (
@@ -28,6 +29,7 @@ from headtohead.statistics.verdicts import (
     WORSE,
     Judgement,
     Verdict,
+    is_undecided,
     judge,
 )
 from headtohead.storage import states
@@ -38,6 +40,7 @@ from headtohead.storage.records import (
     DeclaredContrast,
     FactorContrast,
     InteractionContrast,
+    LooksRecord,
     MarginRecord,
     VariantContrast,
 )
@@ -84,6 +87,11 @@ class Contrast:
     def detected(self) -> bool:
         """Whether the verdict is better or worse."""
         return self.verdict in (BETTER, WORSE)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether more seeds can give a verdict."""
+        return is_undecided(self.verdict, self.difference)
 
     @property
     def settings_differ(self) -> bool:
@@ -159,9 +167,9 @@ def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Fam
     return Families(*(_family(frames, family, value, late) for family in families.values()))
 
 
-def is_late(frames: Frames, margin: MarginRecord) -> bool:
-    """Return whether the margin was set or changed after a result of the experiment existed."""
-    since = datetime.fromisoformat(margin.since)
+def is_late(frames: Frames, record: MarginRecord | LooksRecord) -> bool:
+    """Return whether a margin or the looks were set or changed after a result of the experiment existed."""
+    since = datetime.fromisoformat(record.since)
     rows = frames.runs[frames.runs["state"].isin(states.RESULTS)]
     return any(datetime.fromisoformat(str(ended)) < since for ended in rows["ended"].dropna())
 
@@ -352,7 +360,7 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
         paired=paired_tests.paired_differences(differences.mean(axis=0), scale=scale),
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
-        settings_p=settings_p(differences, scale),
+        settings_p=settings_p(differences, scale, frames.looks),
         sampled=choice_difference(path, pairs, scored, differences, scale) if path else None,
     )
 
@@ -365,8 +373,8 @@ def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
     return float(means.min()), float(means.max())
 
 
-def settings_p(differences: np.ndarray, scale: float) -> float:
-    """Return the smallest p of differences ``[pair, seed]``, adjusted by Holm for the number of pairs.
+def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None) -> float:
+    """Return the smallest p of differences ``[pair, seed]``, adjusted for the looks and the number of pairs (Holm).
 
     A nonzero difference that is the same in every seed counts as p = 0, because the t-test is undefined.
     NaN for a single pair or a single seed.
@@ -376,7 +384,8 @@ def settings_p(differences: np.ndarray, scale: float) -> float:
     p_values = []
     for row in differences:
         paired = paired_tests.paired_differences(row, scale=scale)
-        p_values.append(0.0 if paired.kind == "constant" else paired.p)
+        p = looks.adjusted(paired.p) if looks else paired.p
+        p_values.append(0.0 if paired.kind == "constant" else p)
     return min(paired_tests.holm(p_values))
 
 
@@ -393,7 +402,8 @@ def _family(frames: Frames, contrasts: Sequence[Contrast], margin: float | None,
     for contrast in contrasts:
         first.setdefault(_trained_pairs(frames, contrast), contrast)
     unique = list(first.values())
-    judgements = judge([contrast.difference for contrast in unique], margin=margin, higher_is_better=better)
+    differences = [contrast.difference for contrast in unique]
+    judgements = judge(differences, margin=margin, higher_is_better=better, looks=frames.looks)
     judgement_of = dict(zip(first, judgements, strict=True))
     judged = []
     for contrast in contrasts:

@@ -12,6 +12,9 @@ equal
 at-most
     A theorem: agrees if no run exceeds the limit, disagrees if a run does.
 
+With sequential seeds, 5 %/m is replaced by the level of a look for two-sided tests, which is smaller than that for
+one-sided tests.
+
 Otherwise a claim is inconclusive. Where the set-ups are far apart, a claim that disagrees is labelled
 "opposite in this set-up".
 """
@@ -93,7 +96,9 @@ def claim_results(frames: Frames, *, allow_partial: bool = False) -> tuple[Claim
     claims = frames.record.published.claims if frames.record.published else ()
     tested = sum(claim.expect != "at-most" for claim in claims)
     far = far_differences(frames)
-    results = (_claim_result(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
+    level = ALPHA / max(tested, 1)
+    level = frames.looks.level(level) if frames.looks else level
+    results = (_claim_result(frames, claim, level, allow_partial) for claim in claims)
     return tuple(replace(result, far=far) for result in results)
 
 

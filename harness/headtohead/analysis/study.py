@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headtohead.analysis.contrasts import Contrast, Family, data_set, factor_differences, families, incomplete, unranked
+from headtohead.analysis.looks import LooksStatus, looks_status
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
@@ -41,6 +42,7 @@ class Analysis:
     baseline_sd: float
     upper_bound: float | None
     path: PathAnalysis | None = None
+    looks: LooksStatus | None = None
 
     @property
     def families(self) -> dict[str, Family]:
@@ -97,6 +99,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=None if frames.has_draws else _upper_bound(frames.record.data, metric),
         path=path,
+        looks=looks_status(frames, tested),
     )
 
 

@@ -177,7 +177,8 @@ def _comparisons(analysis: Analysis, slugs: set[str], margin: float | None) -> d
     if min(len(trained), len(seeds)) < 2:
         return {}
     table = [[by_seed[seed] for seed in seeds] for by_seed in scores]
-    found = compare_with_best(table, margin=margin, higher_is_better=higher_is_better(metric))
+    better = higher_is_better(metric)
+    found = compare_with_best(table, margin=margin, higher_is_better=better, looks=frames.looks)
     return dict(zip(trained, found, strict=True))
 
 

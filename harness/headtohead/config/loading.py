@@ -19,7 +19,7 @@ from headtohead.config.validation_errors import format_validation_error, section
 from headtohead.config.yaml_text import dump, parse, refuse_size
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.config_input import SECTIONS
-from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile
+from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registry
@@ -48,7 +48,10 @@ class Override:
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """A validated experiment file with its text and the line of every field."""
+    """A validated experiment file with its text and the line of every field.
+
+    ``seeds`` are all seeds that runs can have; with `sequential` seeds, those of the last look.
+    """
 
     name: str
     path: Path
@@ -79,6 +82,12 @@ class LoadedExperiment:
             except HeadToHeadError as error:
                 raise self.location("plugins", number).error(str(error)) from error
         return current()
+
+    @property
+    def sequential(self) -> SequentialSeeds | None:
+        """How seeds are added, or None if their number is fixed, also by ``--seeds``."""
+        seeds = self.file.seeds
+        return seeds if isinstance(seeds, SequentialSeeds) and self.seeds_option is None else None
 
     @property
     def run_options(self) -> list[str]:
@@ -135,7 +144,8 @@ def load_text(
     if not isinstance(value, dict):
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
     file = checked(ExperimentFile, value, lambda path: root.child(*path))
-    given = _seeds_option(seeds) if seeds is not None else (file.seeds, root.child("seeds"))
+    written = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
+    given = _seeds_option(seeds) if seeds is not None else (written, root.child("seeds"))
     number = given[0] if isinstance(given[0], int) else len(given[0])
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
     changes = tuple(read_override(text) for text in overrides)

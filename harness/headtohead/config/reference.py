@@ -28,6 +28,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "design.path": experiment_file.PathDesign,
     "exclude": experiment_file.ExclusionRule,
     "contrasts": experiment_file.ContrastDeclaration,
+    "seeds": experiment_file.SequentialSeeds,
     "metrics": experiment_file.Metrics,
     "probes": experiment_file.Probe,
     "published": experiment_file.Published,

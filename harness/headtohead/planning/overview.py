@@ -11,6 +11,7 @@ from headtohead.config.labels import text
 from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
+from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
@@ -39,7 +40,8 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
-    lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), _runs_line(plan)]
+    lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), *_looks_lines(plan)]
+    lines.append(_runs_line(plan))
     if plan.remaining:
         lines.append(f"time: {plan.estimate.summary}")
         if plan.estimate.seconds > LONG:
@@ -106,6 +108,20 @@ def _tuning_lines(plan: Plan) -> list[str]:
     done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
     runs = len(tuning.plan.runs)
     return [f"tune: every variant with {tried}; {seeds} seeds each, {runs} runs: {done}"]
+
+
+def _looks_lines(plan: Plan) -> list[str]:
+    """Return the looks of a plan with sequential seeds, their level, and the maximum number of runs."""
+    if plan.looks is None:
+        return []
+    *looks, last = plan.looks.seeds
+    listed = f"{', '.join(map(str, looks))} and {last}" if looks else str(last)
+    trained = sum(variant.equal is None for variant in plan.variants)
+    level = 100 * plan.looks.level(ALPHA)
+    return [
+        f"seeds: {plan.looks.seeds[0]}, then up to {last} until every contrast is decided; judged at {listed} seeds, "
+        f"each look at a level of {level:.2g} % for {100 * ALPHA:.2g} % over all looks; at most {trained * last} runs"
+    ]
 
 
 def _tuned(plan: Plan) -> tuple[str, ...]:

@@ -26,11 +26,13 @@ from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import RunConfig
+from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import (
     ContrastRecord,
     ExperimentRecord,
+    LooksRecord,
     MarginRecord,
     ParameterCounts,
     PitfallRecord,
@@ -160,6 +162,7 @@ class Plan:
     ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline. With ``data.seed: per-run``,
     ``draws`` holds the variants by slug and seed, each on the data of its seed, and ``data`` is that of the first seed.
     ``only`` holds the slugs of the variants that the next call trains; None for all.
+    With sequential seeds, the plan is that of one of the ``looks``.
     """
 
     loaded: LoadedExperiment
@@ -177,6 +180,7 @@ class Plan:
     draws: Mapping[tuple[str, int], PlannedVariant] = field(default_factory=dict)
     tuning: Tuning | None = None
     only: frozenset[str] | None = None
+    looks: Looks | None = None
 
     @property
     def name(self) -> str:
@@ -277,6 +281,7 @@ class Plan:
             match=file.match,
             metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),
             margins=self._margins(),
+            looks=self._looks(),
             probes=self.probes,
             notes=self.notes,
             data=self.data.record,
@@ -290,9 +295,7 @@ class Plan:
         if margin is None:
             return {}
         values = margin if isinstance(margin, dict) else {self.loaded.file.metrics.primary: margin}
-        stored: Mapping[str, MarginRecord] = {}
-        with suppress(HeadToHeadError):  # no record, or a damaged record
-            stored = ExperimentDirectory.read(self.directory).record.margins
+        stored = self._stored.margins if self._stored else {}
         date = now()
         return {
             metric: stored[metric]
@@ -300,6 +303,24 @@ class Plan:
             else MarginRecord(value=value, since=date)
             for metric, value in values.items()
         }
+
+    def _looks(self) -> LooksRecord | None:
+        """Return the looks; equal looks of the stored record keep their date. None if there never were looks."""
+        stored, current = self._stored.looks if self._stored else None, len(self.design.seeds)
+        if self.looks is None:
+            is_kept = stored is None or not stored.seeds
+            return stored if is_kept else LooksRecord(seeds=(), taken=(), since=now())
+        if stored is None or stored.seeds != self.looks.seeds:
+            return LooksRecord(seeds=self.looks.seeds, taken=(current,), since=now())
+        before = [seeds for seeds in stored.taken if seeds < current]
+        return stored.model_copy(update={"taken": (*before, current)})
+
+    @cached_property
+    def _stored(self) -> ExperimentRecord | None:
+        """The stored record; None without a record, or if it is damaged."""
+        with suppress(HeadToHeadError):
+            return ExperimentDirectory.read(self.directory).record
+        return None
 
     def run_record(self, run: PlannedRun) -> RunRecord:
         """Return the content of a run's ``run.json`` before its stack is assigned."""

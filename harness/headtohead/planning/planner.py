@@ -30,6 +30,7 @@ from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
+from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants, widths
 from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
@@ -40,6 +41,7 @@ from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep, tuning_seeds
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
+from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
@@ -60,6 +62,7 @@ def make_plan(
     ignored: Collection[str] = (),
     ready: Callable[[], object] = lambda: None,
     adapt: Callable[[Design], Design] = lambda design: design,
+    look: int | None = None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -72,6 +75,7 @@ def make_plan(
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         ready: Called after the design is expanded without an error, before costs are counted.
         adapt: Changes the expanded design.
+        look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
@@ -80,6 +84,10 @@ def make_plan(
     prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
     existing = None if fresh else ExistingRuns(runs_root, ignored)
     design = adapt(expand(loaded, registry, prepared.find_incompatibility))
+    looks = planned_looks(loaded)
+    if looks is not None:
+        current = looks.seeds[0] if fresh else current_look(looks, runs_root / loaded.name)
+        design = replace(design, seeds=loaded.seeds[: look or current])
     ready()
     tuning = None
     if loaded.file.tune is not None:
@@ -87,11 +95,16 @@ def make_plan(
         tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing)
         tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried))
         design = tuning.apply(design)
-    return replace(_plan(loaded, design, prepared, runs_root, existing), tuning=tuning)
+    return replace(_plan(loaded, design, prepared, runs_root, existing, looks), tuning=tuning)
 
 
 def _plan(
-    loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, all_existing: ExistingRuns | None
+    loaded: LoadedExperiment,
+    design: Design,
+    prepared: _Data,
+    runs_root: Path,
+    all_existing: ExistingRuns | None,
+    looks: Looks | None = None,
 ) -> Plan:
     registry = prepared.registry
     prepared = prepared.for_seeds(design.seeds)
@@ -145,12 +158,13 @@ def _plan(
         runs_root=runs_root,
         data=prepared.of(baseline.config),
         estimate=Estimate(0.0, ""),
-        power=_power(contrasts, equal, len(design.seeds), results, loaded.file.metrics.primary),
+        power=_power(contrasts, equal, len(design.seeds), results, loaded.file.metrics.primary, looks),
         notes=(),
         probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
         contrasts=contrasts,
         prepared=prepared.by_hash,
         draws=draws,
+        looks=looks,
     )
     log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
     plan = replace(plan, estimate=results.estimate(plan.remaining))
@@ -408,7 +422,12 @@ class _Results:
 
 
 def _power(
-    contrasts: Sequence[ContrastRecord], equal: Mapping[str, Equal], seeds: int, results: _Results, metric: str
+    contrasts: Sequence[ContrastRecord],
+    equal: Mapping[str, Equal],
+    seeds: int,
+    results: _Results,
+    metric: str,
+    looks: Looks | None,
 ) -> tuple[Power, ...]:
     """Return the power of each family of contrasts.
 
@@ -438,7 +457,7 @@ def _power(
             }
             names = [(f"{number}+", f"{number}-") for number in range(len(tested))]
             sd = typical_sd(names, averages)
-            powers.append(power_of(family, len(tested), seeds, metric, sd))
+            powers.append(power_of(family, len(tested), seeds, metric, sd, looks))
     return tuple(powers)
 
 
@@ -482,7 +501,7 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
                 f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
             )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
-    seeds = len(plan.design.seeds)
+    seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
     if 1 < seeds < 6 and plan.power:
         notes.append(f"{seeds} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05")
     return tuple(notes)

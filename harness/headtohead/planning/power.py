@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect, seeds_needed, sign_flip_floor
 from headtohead.storage.metrics import show
 
@@ -17,7 +18,7 @@ class Power:
     ``effect`` is the minimum detectable effect (MDE) in standard deviations of the paired difference.
     ``difference`` is the MDE of the median contrast in units of ``metric``, None until finished runs give
     its standard deviation ``sd``. ``floor`` is the smallest Holm-adjusted sign-flip p that this number of
-    seeds can reach.
+    seeds can reach. With sequential seeds, all numbers are those of the last look, without the power of earlier looks.
     """
 
     family: str
@@ -29,6 +30,7 @@ class Power:
     metric: str
     sd: float | None
     difference: float | None
+    is_sequential: bool = False
 
     @property
     def summary(self) -> str:
@@ -36,7 +38,8 @@ class Power:
         tests = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
         if self.seeds < 2:
             return f"{tests}: one seed allows no test; use at least 2 seeds, better 6"
-        mde = f"{tests} on {self.seeds} seeds: MDE {self.effect:.2f} sd of the paired difference"
+        at = "at the last look, with" if self.is_sequential else "on"
+        mde = f"{tests} {at} {self.seeds} seeds: MDE {self.effect:.2f} sd of the paired difference"
         if self.difference is not None:
             mde += f", for the median contrast {show(self.difference, self.metric)}"
         mde += f" ({POWER:.0%} power, Holm at {ALPHA})"
@@ -48,9 +51,14 @@ class Power:
         )
 
 
-def power_of(family: str, contrasts: int, seeds: int, metric: str, sd: float | None = None) -> Power:
-    """Return the power of paired t-tests in a family of ``contrasts`` contrasts."""
-    effect = minimum_detectable_effect(1.0, seeds, contrasts)
+def power_of(
+    family: str, contrasts: int, seeds: int, metric: str, sd: float | None = None, looks: Looks | None = None
+) -> Power:
+    """Return the power of paired t-tests in a family of ``contrasts`` contrasts; with ``looks``, of the last look."""
+    level = ALPHA / contrasts
+    if looks is not None:
+        seeds, level = looks.seeds[-1], looks.level(level)
+    effect = minimum_detectable_effect(1.0, seeds, level=level)
     return Power(
         family=family,
         contrasts=contrasts,
@@ -61,6 +69,7 @@ def power_of(family: str, contrasts: int, seeds: int, metric: str, sd: float | N
         metric=metric,
         sd=sd,
         difference=None if sd is None else effect * sd,
+        is_sequential=looks is not None,
     )
 
 

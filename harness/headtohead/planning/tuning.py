@@ -205,15 +205,16 @@ def sweep(
     loaded: LoadedExperiment, design: Design, settings: Sequence[TuningSetting]
 ) -> tuple[LoadedExperiment, Design]:
     """Return the experiment that trains every variant with every setting."""
+    seeds = tuning_seeds(loaded)
     file = loaded.file.model_copy(
         update={
             "question": f"Which {' and '.join(settings[0].values)} suits each variant of {loaded.name}?",
             "tune": None,
             "published": None,
             "metrics": Metrics(primary=METRIC, report=()),
+            "seeds": list(seeds),
         }
     )
-    seeds = tuning_seeds(loaded)
     variants = tuple(
         Variant(
             f"{variant.slug}-{setting.slug}",

@@ -62,7 +62,7 @@ def register_launchers() -> Mapping[str, type[Launcher]]:
 
 @hookspec
 def on_experiment_start(experiment: Path) -> None:
-    """Called in the parent process before the first stack starts, with the study's folder."""
+    """Called in the parent process before the first stack (of each look) starts, with the study's folder."""
 
 
 @hookspec
@@ -82,4 +82,4 @@ def on_run_end(run: Path, state: str) -> None:
 
 @hookspec
 def on_experiment_end(experiment: Path) -> None:
-    """Called in the parent process after the last stack has ended, with the study's folder."""
+    """Called in the parent process after the last stack (of each look) has ended, with the study's folder."""

@@ -9,9 +9,11 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import json_text
 from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_record, number
+from headtohead.report.looks import looks_record
 from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 from headtohead.report.setup import setup_line
+from headtohead.report.targets import target_record
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 FORMAT = "headtohead-answer/1"
@@ -32,11 +34,13 @@ def answer_file(content: ReportContent) -> str:
         "facts": content.facts,
         "metric": analysis.metric,
         "margin": None if margin is None else margin.value,
+        "looks": looks_record(analysis),
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
         "contrasts": [
             _contrast(name, contrast) for name, family in analysis.families.items() for contrast in family.contrasts
         ],
+        "targets": target_record(analysis),
         "training": convergence_record(analysis),
         "reference_points": reference_record(analysis),
         "published_claims": published_record(analysis),

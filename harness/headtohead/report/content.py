@@ -14,6 +14,7 @@ from headtohead.report.convergence import still_learning_line
 from headtohead.report.facts import facts
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
+from headtohead.report.looks import looks_caution
 from headtohead.report.omissions import omissions
 from headtohead.report.reference_points import neighbour_line
 from headtohead.storage import metrics, states
@@ -46,7 +47,7 @@ class ReportContent:
     @cached_property
     def cautions(self) -> tuple[str, ...]:
         """Short sentences that limit what the answer shows, printed beside it."""
-        lines = [neighbour_line(self.analysis), still_learning_line(self.analysis)]
+        lines = [neighbour_line(self.analysis), still_learning_line(self.analysis), looks_caution(self.analysis)]
         return tuple(line for line in lines if line)
 
     @cached_property

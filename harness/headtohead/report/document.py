@@ -20,6 +20,7 @@ from headtohead.report.reproduction import reproduction_blocks, statistics_block
 from headtohead.report.runs import run_blocks
 from headtohead.report.setup import setup_blocks, setup_line
 from headtohead.report.shapley import path_blocks, waterfall
+from headtohead.report.targets import target_blocks
 from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
 from headtohead.report.two_way import two_way_blocks
@@ -45,6 +46,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *published_blocks(analysis),
         *(factor_blocks(content, figures) if content.answers_factors else ()),
         *variant_blocks(content, figures),
+        *target_blocks(content),
         *reference_blocks(analysis),
         *(() if content.answers_factors else factor_blocks(content, figures)),
         *uncertainty_blocks(analysis),

@@ -8,6 +8,7 @@ from collections import Counter
 from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
+from headtohead.report.looks import looks_facts
 from headtohead.report.reference_points import reference_fact
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
@@ -27,6 +28,7 @@ def facts(analysis: Analysis) -> list[str]:
         *_leak_facts(analysis),
         *_draw_facts(analysis),
         *_margin_facts(analysis),
+        *looks_facts(analysis),
         *_baseline_sd_facts(analysis),
         *filter(None, [reference_fact(analysis), convergence_fact(analysis)]),
     ]

@@ -6,6 +6,7 @@ import re
 
 from headtohead.report.blocks import Block, CodeBlock, Definitions, Details, Heading, Paragraph
 from headtohead.report.content import ReportContent
+from headtohead.report.looks import METHOD as LOOKS_METHOD
 
 METHOD = (
     "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
@@ -29,13 +30,14 @@ def statistics_blocks(content: ReportContent) -> list[Block]:
         for name, family in analysis.families.items()
         if family.tested
     ]
+    looks = [LOOKS_METHOD] * (analysis.looks is not None)
     seeds = len(analysis.frames.seeds)
     few = []
     if seeds == 1:
         few = ["With a single seed there is no p-value."]
     elif seeds < 6:
         few = [f"{seeds} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05."]
-    return [Heading(2, "Statistics", "statistics", "Statistics"), *map(Paragraph, [*METHOD, *floors, *few])]
+    return [Heading(2, "Statistics", "statistics", "Statistics"), *map(Paragraph, [*METHOD, *looks, *floors, *few])]
 
 
 def reproduction_blocks(content: ReportContent) -> list[Block]:

@@ -32,6 +32,7 @@ from headtohead.report.figures.shapley import waterfall_figure
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.html import html_blocks, html_page
 from headtohead.report.markdown import markdown_page
+from headtohead.report.targets import target_columns
 from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
@@ -145,6 +146,8 @@ def _table(analysis: Analysis) -> str:
     verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
     verdicts[analysis.frames.baseline] = "baseline"
     table.insert(list(table).index("title") + 1, "verdict", [verdicts.get(slug, "") for slug in table["variant"]])
+    for name, values in target_columns(analysis).items():
+        table[name] = values
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -22,9 +22,23 @@ Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 def _seeds(value: object) -> object:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole or isinstance(value, list):
+    if isinstance(value, dict) and not {"until", "at_most"} <= value.keys():
+        raise ValueError(f"expected until and at_most, such as {{until: decided, at_most: 20}}, got {value!r}")
+    if whole or isinstance(value, list | dict):
         return value
-    raise ValueError(f"expected a number of seeds, or a list of seeds, got {value!r}")
+    raise ValueError(f"expected a number of seeds, a list of seeds, or until and at_most, got {value!r}")
+
+
+class SequentialSeeds(Section):
+    """Seeds that are added until no declared contrast is inconclusive."""
+
+    until: Literal["decided"] = Field(
+        description="when to stop: decided, at the first look without an inconclusive contrast"
+    )
+    at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
+    looks: int = Field(
+        4, ge=1, le=50, description="number of times that the study is judged, at equal intervals up to at_most seeds"
+    )
 
 
 class Probe(Section):
@@ -76,12 +90,39 @@ def _known_claim_metric(name: str) -> str:
 ClaimMetric = Annotated[str, AfterValidator(_known_claim_metric)]
 
 
+TARGETS = tuple(name for name in MEASURED if name.startswith("valid/"))
+"""Metrics with a value at every evaluation."""
+
+
+def _known_target(name: str) -> str:
+    if name not in TARGETS:
+        raise ValueError(f"'{name}' has no value during training; use {', '.join(TARGETS)}")
+    return name
+
+
+TargetMetric = Annotated[str, AfterValidator(_known_target)]
+
+
+def _target_value(value: object) -> object:
+    if isinstance(value, str) and value != "baseline":
+        raise ValueError(f"expected a number, or baseline, got {value!r}")
+    return value
+
+
+TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_value)]
+
+
 class Metrics(Section):
     """The metric that answers the question, and further metrics of the report."""
 
     primary: Metric = Field("test/exact_match", description="metric that answers the question")
     report: tuple[Metric, ...] = Field(
         ("valid/loss", "test/bleu", "test/chrf"), description="further metrics in the tables of the report"
+    )
+    target: dict[TargetMetric, TargetValue] = Field(
+        default_factory=dict,
+        description="values of validation metrics; the report gives the steps and the time until each run reaches "
+        "them. baseline: the baseline's final value with the same seed",
     )
 
 
@@ -208,8 +249,8 @@ class ExperimentFile(Section):
         max_length=1000,
         description="differences that the experiment tests; the answer is about them",
     )
-    seeds: Annotated[Seed | list[Seed], BeforeValidator(_seeds)] = Field(
-        6, description="number of replicates n (seeds 1 to n), or a list of seeds"
+    seeds: Annotated[Seed | list[Seed] | SequentialSeeds, BeforeValidator(_seeds)] = Field(
+        6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
     tune: dict[str, list[Any]] | None = Field(
         None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, one_sided_p, paired
 from headtohead.statistics.verdicts import judge
 
@@ -35,7 +36,7 @@ class BestComparison:
 
 
 def compare_with_best(
-    scores: ArrayLike, *, margin: float | None = None, higher_is_better: bool = True
+    scores: ArrayLike, *, margin: float | None = None, higher_is_better: bool = True, looks: Looks | None = None
 ) -> list[BestComparison]:
     """Return the comparison of each variant with the best, paired by seed.
 
@@ -51,21 +52,21 @@ def compare_with_best(
         scores: ``[variant, seed]``, at least two variants and seeds.
         margin: The smallest difference that matters.
         higher_is_better: Whether a higher score is better.
+        looks: The planned looks of a study with sequential seeds; every p-value is first adjusted for them.
     """
     x = np.asarray(scores, dtype=np.float64) * (1 if higher_is_better else -1)
     variants, seeds = x.shape
     if min(variants, seeds) < 2:
         raise ValueError(f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}")
     scale = float(np.abs(x).max())
-    worse = [
-        (variants - 1) * float(one_sided_p(np.delete(x, own, axis=0) - row, 0.0, scale).min())
-        for own, row in enumerate(x)
-    ]
+    smallest = [float(one_sided_p(np.delete(x, own, axis=0) - row, 0.0, scale).min()) for own, row in enumerate(x)]
+    worse = [(variants - 1) * (looks.adjusted(p, sides=1) if looks else p) for p in smallest]
     best = int(x.mean(axis=1).argmax())
     equivalence = [math.nan] * variants
     if margin:
         others = [row for own, row in enumerate(x) if own != best]
-        tests = [judgement.equivalence for judgement in judge([paired(row, x[best]) for row in others], margin=margin)]
+        judgements = judge([paired(row, x[best]) for row in others], margin=margin, looks=looks)
+        tests = [judgement.equivalence for judgement in judgements]
         equivalence = [test.holm_p if test else math.nan for test in tests]
         equivalence.insert(best, 0.0)
     return [BestComparison(min(1.0, p), q) for p, q in zip(worse, equivalence, strict=True)]

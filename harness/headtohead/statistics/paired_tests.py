@@ -241,6 +241,17 @@ def sign_flip_p(differences: ArrayLike) -> float:
     return (hits + 1) / (draws + 1)
 
 
+def sign_test_p(values: ArrayLike, against: ArrayLike) -> float:
+    """Return the two-sided p of the sign test of paired values, which may be infinite.
+
+    Equal pairs are dropped; 1 if all pairs are equal.
+    """
+    left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
+    signs = (left > right).astype(np.float64) - (left < right)
+    signs = signs[signs != 0]
+    return sign_flip_p(signs) if len(signs) else 1.0
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values in the given order; NaN stays NaN and is not counted as a test."""
     p = np.asarray(p_values, dtype=np.float64)
@@ -266,19 +277,18 @@ def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
     return seeds
 
 
-def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1) -> float:
+def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1, *, level: float | None = None) -> float:
     """Return the true difference that a paired t-test detects with a power of ``POWER``.
-
-    The test has the level of Holm's first step, ``ALPHA / contrasts``.
 
     Args:
         sd: Standard deviation of the paired differences.
         n: Number of seeds; the result is NaN for fewer than two.
         contrasts: Number of tested contrasts in the family.
+        level: Level of the test; default: that of Holm's first step, ``ALPHA / contrasts``.
     """
     if n < 2 or not math.isfinite(sd):
         return math.nan
-    return _noncentrality(n, contrasts) * sd / math.sqrt(n)
+    return _noncentrality(n, ALPHA / contrasts if level is None else level) * sd / math.sqrt(n)
 
 
 def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: float = ALPHA) -> Equivalence:
@@ -382,7 +392,7 @@ _DENSITY: Floats = _STEP / math.sqrt(2 * math.pi) * np.exp(-(_NORMAL**2) / 2)
 
 
 @lru_cache(maxsize=4096)
-def _noncentrality(n: int, contrasts: int) -> float:
+def _noncentrality(n: int, level: float) -> float:
     """Return the noncentrality d at which P(|t| > critical) is ``POWER``.
 
     With t = (z + d) / sqrt(c / k), z standard normal and c chi-squared with k = n - 1 degrees of
@@ -390,7 +400,7 @@ def _noncentrality(n: int, contrasts: int) -> float:
     trapezoidal rule. ``scipy.special.nctdtr`` returns NaN for a large d.
     """
     degrees = n - 1
-    critical = float(stdtrit(degrees, 1 - ALPHA / contrasts / 2))
+    critical = float(stdtrit(degrees, 1 - level / 2))
     noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
         power = gammainc(degrees / 2, degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2)

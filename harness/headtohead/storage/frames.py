@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headtohead.schema.run_config import PER_RUN
+from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import read_metrics
@@ -106,6 +107,11 @@ class Frames:
     def seeds(self) -> list[int]:
         """The seeds of every variant."""
         return list(self.record.seeds)
+
+    @property
+    def looks(self) -> Looks | None:
+        """The numbers of seeds at which the experiment is judged; None if its number of seeds is fixed."""
+        return Looks(self.record.looks.seeds) if self.record.looks and self.record.looks.seeds else None
 
     @property
     def baseline(self) -> str:

@@ -37,7 +37,7 @@ from headtohead.config.labels import Scalar
 from headtohead.config.source_location import dotted, shown
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.experiment_file import ClaimMetric, Metric
+from headtohead.schema.experiment_file import ClaimMetric, Metric, TargetMetric
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.metrics import in_range, span
@@ -431,10 +431,11 @@ class PublishedRecord(Record):
 
 
 class ReportedMetrics(Record):
-    """The primary metric, and the metrics of the report's table."""
+    """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
 
     primary: Metric
     report: tuple[Metric, ...]
+    target: Mapping[TargetMetric, Number | Literal["baseline"]] = {}
 
 
 class MarginRecord(Record):
@@ -442,6 +443,28 @@ class MarginRecord(Record):
 
     value: Annotated[Number, Field(gt=0)]
     since: Date
+
+
+LookSeeds = Annotated[int, Field(strict=True, ge=2, le=1000)]
+"""A number of seeds at which a study is judged."""
+
+
+class LooksRecord(Record):
+    """The numbers of seeds at which the study is judged; ``since`` is when it first had these looks.
+
+    ``seeds`` is empty if the number of seeds is fixed and was not fixed before. ``taken`` are the looks so far, the
+    current look last.
+    """
+
+    seeds: tuple[LookSeeds, ...]
+    taken: tuple[LookSeeds, ...]
+    since: Date
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if list(self.seeds) != sorted(set(self.seeds)):
+            raise ValueError(f"seeds: expected ascending numbers, got {shown(self.seeds)}")
+        return self
 
 
 class ProbeSentence(Record):
@@ -484,6 +507,7 @@ class ExperimentRecord(Record):
     match: str
     metrics: ReportedMetrics
     margins: Mapping[Metric, MarginRecord] = {}
+    looks: LooksRecord | None = None
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord

@@ -1,0 +1,61 @@
+"""Sequential seeds: at which look a study is, and whether it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headtohead.analysis.contrasts import Families, families, incomplete, is_late
+from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import ALPHA
+from headtohead.storage.frames import Frames
+
+
+@dataclass(frozen=True)
+class LooksStatus:
+    """The looks of a study.
+
+    Attributes:
+        looks: The planned looks.
+        taken: The numbers of seeds at which the study was judged, without a look that has runs without a result.
+        seeds: Number of seeds of the current look.
+        complete: Whether every run of the current look has a result.
+        undecided: Names of the declared contrasts that more seeds can decide.
+        late: Whether the looks were set or changed after results existed.
+    """
+
+    looks: Looks
+    taken: tuple[int, ...]
+    seeds: int
+    complete: bool
+    undecided: tuple[str, ...]
+    late: bool
+
+    @property
+    def level(self) -> float:
+        """The level of a single test at each look."""
+        return self.looks.level(ALPHA)
+
+    @property
+    def next(self) -> int | None:
+        """The number of seeds of the next look, or None if the study ends at this look or the look has no end yet."""
+        return self.looks.next(self.seeds) if self.complete and self.undecided else None
+
+
+def looks_status(frames: Frames, tested: Families | None = None) -> LooksStatus | None:
+    """Return the status of a study with sequential seeds, or None.
+
+    ``tested`` are the contrasts of the primary metric; they are computed if None.
+    """
+    record, looks = frames.record.looks, frames.looks
+    if record is None or looks is None:
+        return None
+    tested = tested or families(frames, frames.record.metrics.primary)
+    complete = not incomplete(frames)
+    return LooksStatus(
+        looks=looks,
+        taken=record.taken if complete else record.taken[:-1],
+        seeds=len(frames.seeds),
+        complete=complete,
+        undecided=tuple(contrast.name for family in tested for contrast in family.contrasts if contrast.is_undecided),
+        late=is_late(frames, record),
+    )

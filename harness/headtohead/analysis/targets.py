@@ -1,0 +1,155 @@
+"""Steps to target: when the runs of each variant reach a value of a validation metric.
+
+A run that never reaches the target has infinite steps, as in AlgoPerf (G. E. Dahl et al., Benchmarking Neural Network
+Training Algorithms, 2023, arXiv 2306.07179, section 4). Medians and a sign test over seeds are defined with infinite
+values; means and t-tests are not.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from headtohead.analysis.contrasts import loss_mismatch
+from headtohead.analysis.study import Analysis
+from headtohead.statistics.paired_tests import ALPHA, holm, sign_test_p
+from headtohead.storage import states
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import higher_is_better
+
+TargetVerdict = Literal["faster", "slower", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class VariantTarget:
+    """When the runs of a variant reach a target.
+
+    Attributes:
+        steps: By seed, the step of the first evaluation that reaches the target; infinite if none does.
+        seconds: By seed, the training time of the run's stack until then, without evaluations.
+        reason: Why the variant has no steps, or is not compared with the baseline; else None.
+        earlier: Number of seeds in which the variant reaches the target before the baseline does.
+        later: Number of seeds in which it reaches the target after the baseline does.
+        holm_p: p of the sign test over seeds, adjusted for planned looks (Bonferroni) and by Holm over the variants;
+            NaN without a comparison.
+    """
+
+    steps: Mapping[int, float]
+    seconds: Mapping[int, float]
+    reason: str | None = None
+    earlier: int = 0
+    later: int = 0
+    holm_p: float = math.nan
+
+    @property
+    def reached(self) -> int:
+        """Number of runs that reach the target."""
+        return sum(map(math.isfinite, self.steps.values()))
+
+    @property
+    def median_steps(self) -> float:
+        """Median over seeds; infinite if half of the runs or more never reach the target, NaN without runs."""
+        return statistics.median(self.steps.values()) if self.steps else math.nan
+
+    @property
+    def median_seconds(self) -> float:
+        """Median over seeds of the training time of the stack."""
+        return statistics.median(self.seconds.values()) if self.seconds else math.nan
+
+    @property
+    def verdict(self) -> TargetVerdict | None:
+        """Whether the target is reached in fewer or more steps than by the baseline; None without a comparison."""
+        if math.isnan(self.holm_p):
+            return None
+        if self.holm_p > ALPHA:
+            return "inconclusive"
+        return "faster" if self.earlier > self.later else "slower"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target of a validation metric; ``value`` is None for the final value of the baseline with the same seed."""
+
+    metric: str
+    value: float | None
+    variants: Mapping[str, VariantTarget]
+
+
+def targets(analysis: Analysis) -> tuple[Target, ...]:
+    """Return the declared targets with the results of all variants."""
+    return tuple(
+        _target(analysis, metric, None if value == "baseline" else float(value))
+        for metric, value in analysis.frames.record.metrics.target.items()
+    )
+
+
+def _target(analysis: Analysis, metric: str, value: float | None) -> Target:
+    frames = analysis.frames
+    final = frames.scores(frames.baseline, metric)
+    curves = _curves(frames, metric)
+    found = {slug: _variant(analysis, slug, metric, value, final, curves) for slug in frames.by_slug}
+    baseline = found[frames.baseline]
+    looks = len(frames.looks.seeds) if frames.looks else 1
+    compared: dict[str, VariantTarget] = {}
+    for slug, variant in found.items():
+        seeds = sorted(variant.steps.keys() & baseline.steps.keys())
+        is_same = frames.trained(slug) == frames.trained(frames.baseline)
+        if variant.reason or baseline.reason or is_same or len(seeds) < 2:
+            continue
+        ours, theirs = ([side.steps[seed] for seed in seeds] for side in (variant, baseline))
+        compared[slug] = replace(
+            variant,
+            earlier=sum(a < b for a, b in zip(ours, theirs, strict=True)),
+            later=sum(a > b for a, b in zip(ours, theirs, strict=True)),
+            holm_p=min(1.0, looks * sign_test_p(ours, theirs)),
+        )
+    adjusted = holm([variant.holm_p for variant in compared.values()])
+    for (slug, variant), p in zip(compared.items(), adjusted, strict=True):
+        found[slug] = replace(variant, holm_p=p)
+    return Target(metric, value, found)
+
+
+def _variant(
+    analysis: Analysis,
+    slug: str,
+    metric: str,
+    value: float | None,
+    final: Mapping[int, float],
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> VariantTarget:
+    frames = analysis.frames
+    mismatch = loss_mismatch(frames, slug, frames.baseline, metric)
+    if mismatch:
+        return VariantTarget({}, {}, mismatch)
+    rows = frames.rows(slug)
+    rows = rows[rows["state"].isin(states.RESULTS)]
+    step_ms = rows["system/step_ms"] if "system/step_ms" in rows else rows["seed"] * math.nan
+    steps: dict[int, float] = {}
+    seconds: dict[int, float] = {}
+    for run, seed, milliseconds in zip(rows.index, rows["seed"].astype(int), step_ms, strict=True):
+        target = final.get(seed) if value is None else value
+        if target is not None and str(run) in curves:
+            steps[seed] = first_step(*curves[str(run)], target, higher_is_better(metric))
+            seconds[seed] = steps[seed] * milliseconds / 1000
+    incomplete = None if analysis.allow_partial else analysis.incomplete.get(slug)
+    return VariantTarget(steps, seconds, incomplete)
+
+
+def first_step(steps: np.ndarray, values: np.ndarray, target: float, higher: bool) -> float:
+    """Return the step of the first evaluation that reaches the target, infinite if none does; NaN never reaches it."""
+    reached = values >= target if higher else values <= target
+    return float(steps[reached.argmax()]) if reached.any() else math.inf
+
+
+def _curves(frames: Frames, metric: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the evaluated steps and values of each run by its name."""
+    rows = frames.histories[frames.histories["metric"] == metric].sort_values("step", kind="stable")
+    return {
+        str(run): (curve["step"].to_numpy(), curve["value"].to_numpy())
+        for run, curve in rows.groupby("run", observed=True, sort=False)
+    }

@@ -1,0 +1,134 @@
+"""Verdicts of a study with planned looks, and the status of its looks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headtohead.analysis.contrasts import families
+from headtohead.analysis.looks import looks_status
+from headtohead.analysis.published import claim_results
+from headtohead.analysis.study import analyse
+from headtohead.report.looks import looks_caution, looks_facts, looks_record
+from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import holm
+from headtohead.storage.frames import Frames, load_frames
+from headtohead.storage.records import LooksRecord
+
+METRIC = "test/exact_match"
+EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
+
+
+def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: str = EARLY) -> Frames:
+    frames = load_frames(folder)
+    looks = LooksRecord(seeds=seeds, taken=taken, since=since)
+    return dataclasses.replace(frames, record=frames.record.model_copy(update={"looks": looks}))
+
+
+def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
+    looks = Looks((6, 12, 18))
+    fixed, sequential = families(load_frames(quickstart), METRIC), families(with_looks(quickstart, 6, 12, 18), METRIC)
+    for plain, family in zip(fixed, sequential, strict=True):
+        expected = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
+        found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
+        assert found == pytest.approx(expected)
+    pairs = [
+        (a, b) for f, s in zip(fixed, sequential, strict=True) for a, b in zip(f.contrasts, s.contrasts, strict=True)
+    ]
+    assert any(b.judgement.holm_p > 1.5 * a.judgement.holm_p for a, b in pairs)
+    for _, contrast in pairs:
+        if contrast.judgement.interval is not None and not math.isnan(contrast.judgement.interval.low):
+            low, high = contrast.judgement.interval.low, contrast.judgement.interval.high
+            assert (low * high > 0) == (contrast.judgement.holm_p <= 0.05)
+
+
+def test_a_study_goes_on_while_a_declared_contrast_is_inconclusive(quickstart: Path) -> None:
+    frames = with_looks(quickstart, 6, 12)
+    status = looks_status(frames)
+    assert status is not None
+    assert status.next == 12
+    names = [
+        contrast.name for family in families(frames, METRIC) for contrast in family.contrasts if contrast.is_undecided
+    ]
+    assert list(status.undecided) == names
+    last = looks_status(with_looks(quickstart, 3, 6, taken=(3, 6)))
+    assert last is not None
+    assert last.undecided
+    assert last.next is None
+
+
+def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "none"]},
+        score=lambda axes, seed: 0.01 * seed * seed % 0.03 + (0.9 if axes["positional"] == "none" else 0.1),
+        seeds=(1, 2, 3, 4, 5, 6),
+    )
+    noisy = dataclasses.replace(study, score=lambda axes, seed: study.score(axes, seed + len(axes["positional"])))
+    analysis = analyse(with_looks(made.write_study(tmp_path, noisy), 6, 12))
+    assert [contrast.verdict for contrast in analysis.variants.contrasts] == ["better"]
+    record = looks_record(analysis)
+    assert record is not None
+    assert record["stopped"] == "decided"
+    assert looks_facts(analysis)[0].endswith(
+        "Of 2 planned looks, 1 was taken: stopped because no contrast is inconclusive."
+    )
+
+
+def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "none"]},
+        score=lambda axes, seed: 1.0 if axes["positional"] == "none" else 0.0,
+        seeds=(1, 2, 3),
+    )
+    status = looks_status(with_looks(made.write_study(tmp_path, study), 3, 6, taken=(3,)))
+    assert status is not None
+    assert status.next == 6
+
+
+def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
+    analysis = analyse(with_looks(messy, 3, 6, taken=(3, 6)))
+    record = looks_record(analysis)
+    assert record is not None
+    assert record["taken"] == [3]
+    assert record["stopped"] is None
+
+
+@pytest.mark.parametrize(("seeds", "taken"), [((6, 12), (6,)), ((), ())])
+def test_looks_that_are_changed_after_results_existed_are_labelled(
+    quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
+) -> None:
+    assert looks_caution(analyse(with_looks(quickstart, *seeds, taken=taken))) is None
+    late = analyse(with_looks(quickstart, *seeds, taken=taken, since=LATE))
+    caution = looks_caution(late)
+    assert caution is not None
+    assert caution.startswith("The planned number of seeds was changed after results existed, on 2090-01-01")
+    assert "after results existed, on 2090-01-01" in looks_facts(late)[0]
+
+
+def test_claims_have_the_level_of_the_look(quickstart: Path) -> None:
+    claim: dict[str, Any] = {
+        "statement": "s",
+        "variant": "rotary-split-heads-padding-causal",
+        "against": "sinusoidal-split-heads-padding-causal",
+        "metric": METRIC,
+        "against_metric": None,
+        "lengths": None,
+        "against_lengths": None,
+        "published": {"variant": None, "against": None, "where": "table 1"},
+        "expect": "higher",
+        "by": 0.0,
+        "margin": None,
+        "limit": None,
+    }
+    frames = with_looks(quickstart, 6, 12, 18)
+    published = {"source": "s", "setup": {}, "differences": (), "claims": (claim,)}
+    content = frames.record.to_json() | {"published": published}
+    record = type(frames.record).model_validate_json(json.dumps(content))
+    (result,) = claim_results(dataclasses.replace(frames, record=record))
+    assert result.confidence == pytest.approx(1 - Looks((6, 12, 18)).level(0.05))

@@ -1,0 +1,171 @@
+"""Steps to target: runs that never reach it are infinite, in medians, tests, tables and files."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.targets import VariantTarget, first_step, targets
+from headtohead.report.content import ReportContent
+from headtohead.report.writing import write_content
+from headtohead.statistics.paired_tests import holm, sign_test_p
+from headtohead.storage.frames import load_frames
+from headtohead.storage.records import LooksRecord
+
+LOSS = "valid/loss"
+BASE, FAST, HALF, NEVER = (
+    f"{positional}-{attention}-padding-causal"
+    for positional, attention in (
+        ("sinusoidal", "split-heads"),
+        ("rotary", "split-heads"),
+        ("none", "split-heads"),
+        ("none", "independent-heads"),
+    )
+)
+
+
+def reaches(slug: str, seed: int) -> float:
+    """Return the step from which the validation loss is 1 instead of 2."""
+    return {FAST: 200.0 + 100 * (seed == 1), HALF: 200.0 if seed <= 3 else math.inf, NEVER: math.inf}.get(slug, 600.0)
+
+
+def study(
+    folder: Path, target: float | str = 1.5, reaches: Callable[[str, int], float] = reaches, looks: int = 0
+) -> Analysis:
+    frames = load_frames(folder)
+    rows = [
+        (str(run), step, float(step), 0.0, LOSS, 1.0 if step >= reaches(str(row["variant"]), int(row["seed"])) else 2.0)
+        for run, row in frames.runs.iterrows()
+        for step in range(100, 1000, 100)
+    ]
+    histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
+    keys = zip(frames.runs["variant"], frames.runs["seed"], strict=True)
+    final = [1.0 if math.isfinite(reaches(slug, seed)) else 2.0 for slug, seed in keys]
+    metrics = frames.record.metrics.model_copy(update={"target": {LOSS: target}})
+    record = LooksRecord(seeds=(6, 12)[:looks], taken=(6,), since="2020-01-01T00:00:00Z") if looks else None
+    return analyse(
+        dataclasses.replace(
+            frames,
+            record=frames.record.model_copy(update={"metrics": metrics, "looks": record}),
+            runs=frames.runs.assign(**{LOSS: final, "system/step_ms": 50.0}),
+            histories=histories,
+        )
+    )
+
+
+def found(analysis: Analysis) -> dict[str, VariantTarget]:
+    (target,) = targets(analysis)
+    return dict(target.variants)
+
+
+def test_the_sign_test_equals_the_binomial_test() -> None:
+    generator = np.random.default_rng(0)
+    for n in range(1, 15):
+        values, against = generator.integers(0, 4, (2, n)).astype(float)
+        values[values == 3] = against[against == 3] = math.inf
+        wins, losses = int((values > against).sum()), int((values < against).sum())
+        expected = scipy.stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        assert sign_test_p(values, against) == pytest.approx(expected)
+
+
+def test_the_first_evaluation_that_reaches_the_target_counts() -> None:
+    generator = np.random.default_rng(1)
+    steps = np.arange(10, 110, 10)
+    for higher in (False, True):
+        for _ in range(50):
+            values = generator.normal(size=10)
+            values[generator.integers(10)] = math.nan
+            target = float(generator.normal())
+            naive = next(
+                (
+                    float(step)
+                    for step, value in zip(steps, values, strict=True)
+                    if (value >= target if higher else value <= target)
+                ),
+                math.inf,
+            )
+            assert first_step(steps, values, target, higher) == naive
+
+
+def test_runs_that_never_reach_the_target_are_infinite(quickstart: Path) -> None:
+    variants = found(study(quickstart))
+    assert variants[BASE].steps == dict.fromkeys(range(1, 7), 600.0)
+    assert variants[BASE].verdict is None
+    assert variants[FAST].steps == {1: 300.0} | dict.fromkeys(range(2, 7), 200.0)
+    assert variants[FAST].median_seconds == pytest.approx(10.0)
+    assert (variants[HALF].reached, variants[HALF].median_steps) == (3, math.inf)
+    assert (variants[NEVER].reached, variants[NEVER].median_steps, variants[NEVER].later) == (0, math.inf, 6)
+    assert (variants[HALF].earlier, variants[HALF].later) == (3, 3)
+    p_values = {slug: sign_test_p(list(v.steps.values()), [600.0] * 6) for slug, v in variants.items() if slug != BASE}
+    assert [variants[slug].holm_p for slug in p_values] == pytest.approx(holm(list(p_values.values())))
+
+
+def test_a_verdict_needs_a_significant_sign_test(made: object, tmp_path: Path) -> None:
+    content = made.Study(axes={"positional": ["sinusoidal", "rotary"]})  # type: ignore[attr-defined]
+    folder = made.write_study(tmp_path, content)  # type: ignore[attr-defined]
+
+    def faster(slug: str, seed: int) -> float:
+        return 200.0 if slug == "rotary" else 600.0
+
+    assert found(study(folder, reaches=faster))["rotary"].verdict == "faster"
+    assert found(study(folder, reaches=lambda slug, seed: 800 - faster(slug, seed)))["rotary"].verdict == "slower"
+    assert found(study(folder, reaches=faster, looks=2))["rotary"].verdict == "inconclusive"
+    tied = found(study(folder, reaches=lambda slug, seed: math.inf))["rotary"]
+    assert (tied.holm_p, tied.verdict, tied.earlier, tied.later) == (1.0, "inconclusive", 0, 0)
+
+
+def test_the_baseline_reaches_its_own_final_value(quickstart: Path) -> None:
+    variants = found(study(quickstart, "baseline", lambda slug, seed: math.inf if slug == BASE else 300.0))
+    assert variants[BASE].steps == dict.fromkeys(range(1, 7), 100.0)
+    assert variants[FAST].steps == dict.fromkeys(range(1, 7), 100.0)
+    assert found(study(quickstart, "baseline"))[BASE].steps == dict.fromkeys(range(1, 7), 600.0)
+
+
+def test_a_variant_with_missing_runs_is_not_compared(messy: Path) -> None:
+    analysis = study(messy)
+    for slug, reason in analysis.incomplete.items():
+        variant = found(analysis)[slug]
+        assert variant.verdict is None
+        assert variant.reason == reason
+        assert len(variant.steps) < len(analysis.frames.seeds)
+
+
+def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, without_figures: None) -> None:
+    paths = write_content(ReportContent(study(quickstart)), tmp_path)
+    markdown = paths.markdown.read_text(encoding="utf-8")
+    assert "## Steps to target" in markdown
+    assert "Target: validation loss 1.500." in markdown
+    assert "| 3 of 6 | ∞ | ∞ | 3, 3 | 1.000 | inconclusive |" in markdown
+    rows = list(csv.DictReader(paths.csv.read_text(encoding="utf-8").splitlines()))
+    steps = {(row["variant"], row["seed"]): row[f"steps_to_target/{LOSS}"] for row in rows}
+    assert steps[NEVER, "1"] == "inf"
+    assert float(steps[FAST, "1"]) == 300
+    (target,) = json.loads(paths.json.read_text(encoding="utf-8"), parse_constant=pytest.fail)["targets"]
+    assert target["variants"][NEVER]["median_steps"] == "inf"
+    assert target["variants"][FAST] | {"holm_p": None, "verdict": None} == {
+        "runs": 6,
+        "reached": 6,
+        "median_steps": 200.0,
+        "median_seconds": 10.0,
+        "seeds_earlier": 6,
+        "seeds_later": 0,
+        "holm_p": None,
+        "verdict": None,
+        "reason": None,
+    }
+
+
+def test_a_report_without_targets_has_no_section(quickstart: Path, tmp_path: Path, without_figures: None) -> None:
+    paths = write_content(ReportContent(analyse(load_frames(quickstart))), tmp_path)
+    assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
+    assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")

@@ -1,0 +1,73 @@
+"""Sequential seeds in a plan: the looks, the seeds of the current look, and the maximum number of runs."""
+
+import pytest
+
+from headtohead import files
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.overview import overview
+from headtohead.schema.experiment_file import SequentialSeeds
+from headtohead.statistics.looks import FEWEST_SEEDS, Looks
+
+SEQUENTIAL = "design: [{product: {positional: [sinusoidal, alibi]}}]\nseeds: {until: decided, at_most: 8, looks: 2}\n"
+
+
+def test_a_plan_has_the_seeds_of_the_first_look_and_states_the_rest(plan):
+    found = plan(SEQUENTIAL)
+    assert found.looks == Looks((4, 8))
+    assert found.design.seeds == (1, 2, 3, 4)
+    level = 100 * found.looks.level(0.05)
+    assert (
+        "seeds: 4, then up to 8 until every contrast is decided; judged at 4 and 8 seeds, each look at a level of "
+        f"{level:.2g} % for 5 % over all looks; at most 16 runs"
+    ) in overview(found).lines
+    assert found.record().looks.seeds == (4, 8)
+
+
+def test_a_plan_continues_with_the_look_of_the_record_and_fresh_with_the_first(plan):
+    second = plan(SEQUENTIAL, look=8)
+    assert second.design.seeds == tuple(range(1, 9))
+    second.directory.mkdir(parents=True)
+    record = second.record()
+    files.write_json(second.directory / "experiment.json", record.to_json())
+    again = plan(SEQUENTIAL)
+    assert again.design.seeds == second.design.seeds
+    assert again.record().looks == record.looks
+    assert plan(SEQUENTIAL, fresh=True).design.seeds == (1, 2, 3, 4)
+    assert plan(SEQUENTIAL.replace("at_most: 8", "at_most: 12")).design.seeds == tuple(range(1, 13))
+
+
+def test_the_runs_of_the_second_look_include_those_of_the_first(plan):
+    first, second = plan(SEQUENTIAL), plan(SEQUENTIAL, look=8)
+    assert {run.run_hash for run in first.runs} < {run.run_hash for run in second.runs}
+    fixed = plan(SEQUENTIAL.replace("{until: decided, at_most: 8, looks: 2}", "8"))
+    assert {run.run_hash for run in second.runs} == {run.run_hash for run in fixed.runs}
+
+
+def test_the_option_for_seeds_replaces_the_looks(plan):
+    found = plan(SEQUENTIAL, seeds=2)
+    assert found.looks is None
+    assert found.design.seeds == (1, 2)
+    assert found.record().looks is None
+
+
+def test_tuning_has_no_looks_and_seeds_that_no_look_reaches(plan):
+    found = plan(f"{SEQUENTIAL}tune: {{train.lr: [0.003, 0.001]}}\n")
+    sweep = found.tuning.plan
+    assert sweep.looks is None
+    assert min(sweep.design.seeds) > SequentialSeeds.model_fields["at_most"].metadata[1].le
+
+
+def test_the_detectable_effect_is_that_of_the_last_look(plan):
+    (sequential,) = plan(SEQUENTIAL).power
+    (fixed,) = plan(SEQUENTIAL, seeds=8).power
+    assert sequential.effect > fixed.effect
+    assert sequential.summary.startswith("1 variant contrast at the last look, with 8 seeds: MDE ")
+
+
+def test_the_smallest_maximum_is_the_fewest_seeds_of_a_look():
+    assert SequentialSeeds.model_fields["at_most"].metadata[0].ge == FEWEST_SEEDS
+
+
+def test_the_limit_of_runs_counts_all_looks(load):
+    with pytest.raises(HeadToHeadError, match="2 variants × 8 seeds are 16 runs"):
+        load(f"question: q\n{SEQUENTIAL}", max_runs=15)

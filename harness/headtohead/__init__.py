@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headtohead.analysis.judge import judge as judge
+    from headtohead.api import export as export
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "judge": "headtohead.analysis.judge",
     "results": "headtohead.api",
+    "export": "headtohead.api",
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
     "plan": "headtohead.api",
@@ -120,6 +122,7 @@ __all__ = [
     "RunConfig",
     "Setting",
     "Transfer",
+    "export",
     "find_geometry",
     "hookimpl",
     "import_checkpoint",

@@ -13,6 +13,7 @@ from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_ove
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.import_checkpoint import read_checkpoint
 from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
@@ -30,6 +31,8 @@ from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import find_experiment
+from headtohead.storage.records import EXPERIMENT
+from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
+__all__ = ["LoadedRun", "Result", "export", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
 
 
 register(Plan, LoadedRun, SentenceMaps)
@@ -294,6 +297,33 @@ def import_checkpoint(
     for note in checkpoint.vocabulary.notes:
         log(f"note: {note}")
     return write_imported(checkpoint, name, root, registry)
+
+
+def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:
+    """Write a finished run as a model folder that `load` reads without the study and the data; return its files.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        folder: The folder of ``model.safetensors``, ``config.json``, the vocabularies and the model card.
+        runs: Folder of run directories.
+        force: Replace the model in a folder that is not empty; other files stay.
+
+    Raises:
+        HeadToHeadError: If the run is not DONE or damaged, or the folder is not empty or cannot be written.
+    """
+    from headtohead.report.model_card import model_card
+    from headtohead.storage.frames import load_frames
+
+    target = Path(folder)
+    check_target(target, force=force)
+    path = find_run(run, runs_folder(given=runs))
+    loaded, results = load(path), RunDirectory(path).results
+    assert results is not None
+    study = path.parent / EXPERIMENT
+    frames = load_frames(path.parent) if study.is_file() else None
+    card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
+    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
+    return write_exported(target, loaded.record, weights, loaded.words, card)
 
 
 def with_failed_reset(planned: Plan) -> Plan:

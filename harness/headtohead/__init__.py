@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
     from headtohead.plugins.launcher import Launcher as Launcher
+    from headtohead.plugins.logger import LoggedRun as LoggedRun
+    from headtohead.plugins.logger import Logger as Logger
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
@@ -78,6 +80,8 @@ _HOMES = {
     "Exit": "headtohead.plugins.launcher",
     "Job": "headtohead.plugins.launcher",
     "Launcher": "headtohead.plugins.launcher",
+    "LoggedRun": "headtohead.plugins.logger",
+    "Logger": "headtohead.plugins.logger",
     "Masking": "headtohead.plugins.masking",
     "BuildContext": "headtohead.plugins.positional",
     "Geometry": "headtohead.plugins.positional",
@@ -108,6 +112,8 @@ __all__ = [
     "Job",
     "Launcher",
     "LocalLauncher",
+    "LoggedRun",
+    "Logger",
     "MaskPattern",
     "Masking",
     "Message",

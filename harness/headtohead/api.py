@@ -21,7 +21,7 @@ from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, reset_failed
-from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
+from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -114,6 +114,7 @@ def run(
     retry: bool = False,
     repair: bool = False,
     tracking: bool = True,
+    loggers: Sequence[str] = (),
     allow_partial: bool = False,
     watcher: Watcher | None = None,
     command: str | None = None,
@@ -139,6 +140,7 @@ def run(
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
         tracking: Log to MLflow while training.
+        loggers: Names of registered loggers that log too, for example ``tensorboard``.
         allow_partial: Write the report even if runs are missing.
         watcher: Receives progress events.
         command: Command line that is recorded in the experiment's record.
@@ -149,6 +151,8 @@ def run(
             seeds would replace results of the experiment.
     """
     chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
+    for logger in loggers:
+        current().logger(logger).require()
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     kind = find_device(device, chosen_launcher)
     registry, root = current(), runs_folder(experiment, runs)
@@ -169,19 +173,20 @@ def run(
     same_command = "the same command without --fresh" if fresh else "the same command"
     # The file does not identify an experiment with a label.
     target = planned.name if name else experiment
-    shippers: dict[str, ShipperProcess] = {}
+    shippers: dict[str, list[ShipperProcess]] = {}
 
     def train(plan: Plan) -> Outcome:
-        if tracking and (shipper := start_shipper(plan.directory, root)) is not None:
-            shippers[plan.name] = shipper
+        started = [start_shipper(plan.directory, root)] if tracking else []
+        started += [start_logger(plan.directory, logger) for logger in dict.fromkeys(loggers)]
+        shippers[plan.name] = [shipper for shipper in started if shipper is not None]
         try:
             return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
         except KeyboardInterrupt:
             log(f"interrupted; finished runs are kept, and {same_command} resumes")
             raise
         finally:
-            if plan.name in shippers:
-                shippers[plan.name].close()
+            for shipper in shippers[plan.name]:
+                shipper.close()
 
     def log_end(plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Log why runs of a plan have no result, and how to continue."""
@@ -224,7 +229,7 @@ def run(
 
 
 def _finish_shipping(
-    shippers: dict[str, ShipperProcess],
+    shippers: dict[str, list[ShipperProcess]],
     name: str,
     experiment: Path | str,
     root: Path,
@@ -233,14 +238,18 @@ def _finish_shipping(
 ) -> None:
     """Wait a limited time for the shippers, and log where the runs are or how to ship the rest."""
     until = time.monotonic() + QUIET_SECONDS + seconds
-    for shipped_name, shipper in reversed(shippers.items()):
+    for shipped_name, shipper in [(key, shipper) for key in reversed(shippers) for shipper in shippers[key]]:
         sync = next_command("sync", experiment if shipped_name == name else shipped_name, root)
+        if shipper.logger is not None:
+            sync += f" --logger {shipper.logger}"
         missing = shipper.finish(sync, until, log)
         if missing is not None:
             log(missing)
-        elif shipped_name == name:
+        elif shipped_name == name and shipper.logger is None:
             ui = next_command("ui", None, root)
             log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
+        elif shipped_name == name:
+            log(f"{shipper.logger}: all runs are logged")
 
 
 def write_report(

@@ -20,7 +20,7 @@ COMMANDS = {
     "list": "List the experiments: runs, states, size, last change.",
     "show": "Show a run: scores, files, configuration.",
     "report": "Write the report of an experiment.",
-    "sync": "Log missing runs to MLflow.",
+    "sync": "Log missing runs to MLflow or to loggers.",
     "judge": "Judge the scores of any training code: better, worse or noise.",
     "reproduce": "Retrain a finished run and compare weights and scores.",
     "check": "Check invariants, and measure the pitfalls of a recipe.",

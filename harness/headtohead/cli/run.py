@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import launcher_options, plan_options, plugin_option, read_launcher_options, reports_option
+from headtohead.cli.options import (
+    launcher_options,
+    logger_option,
+    plan_options,
+    plugin_option,
+    read_launcher_options,
+    reports_option,
+)
 from headtohead.cli.output import echo
 
 
@@ -35,6 +42,7 @@ from headtohead.cli.output import echo
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
+@logger_option
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
@@ -56,6 +64,7 @@ def command(
     retry: bool,
     repair: bool,
     no_tracking: bool,
+    loggers: tuple[str, ...],
     allow_partial: bool,
 ) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
@@ -85,6 +94,7 @@ def command(
         retry=retry,
         repair=repair,
         tracking=not no_tracking,
+        loggers=loggers,
         allow_partial=allow_partial,
         watcher=make_watcher(),
         command=_command(experiment, runs_root),

@@ -41,6 +41,7 @@ class SideRecord(Record):
 
     words: tuple[str, ...]
     pieces: bool
+    decoded_by_tokenizer: bool
     unknown: Unknown
     normalise: str
     boundaries: Boundaries
@@ -144,7 +145,15 @@ def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) 
         if found.pieces and subwords is None:
             raise HeadToHeadError(f"'{folder}' has no {TOKENIZERS[side]}; export the run again")
         tokenisers[side] = Tokeniser(found.normalise, subwords, found.boundaries, found.max_tokens)
-    source, target = (Vocabulary(list(sides[side].words), sides[side].pieces, sides[side].unknown) for side in SIDES)
+    source, target = (
+        Vocabulary(
+            list(found.words),
+            found.pieces,
+            found.unknown,
+            tokenisers[side].subwords if found.decoded_by_tokenizer else None,
+        )
+        for side, found in sides.items()
+    )
     return PreparedData(source, target, {}, dict(record.data), record.data["data_hash"], tokenisers)
 
 
@@ -153,6 +162,7 @@ def _side(words: PreparedData, side: Side) -> SideRecord:
     return SideRecord(
         words=tuple(vocabulary.words),
         pieces=vocabulary.pieces,
+        decoded_by_tokenizer=vocabulary.tokenizer is not None,
         unknown=vocabulary.unknown,
         normalise=tokeniser.normalise,
         boundaries=tokeniser.boundaries,

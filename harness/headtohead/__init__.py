@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headtohead.analysis.judge import judge as judge
+    from headtohead.api import export as export
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
     from headtohead.plugins.launcher import Launcher as Launcher
+    from headtohead.plugins.logger import LoggedRun as LoggedRun
+    from headtohead.plugins.logger import Logger as Logger
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "judge": "headtohead.analysis.judge",
     "results": "headtohead.api",
+    "export": "headtohead.api",
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
     "plan": "headtohead.api",
@@ -76,6 +80,8 @@ _HOMES = {
     "Exit": "headtohead.plugins.launcher",
     "Job": "headtohead.plugins.launcher",
     "Launcher": "headtohead.plugins.launcher",
+    "LoggedRun": "headtohead.plugins.logger",
+    "Logger": "headtohead.plugins.logger",
     "Masking": "headtohead.plugins.masking",
     "BuildContext": "headtohead.plugins.positional",
     "Geometry": "headtohead.plugins.positional",
@@ -106,6 +112,8 @@ __all__ = [
     "Job",
     "Launcher",
     "LocalLauncher",
+    "LoggedRun",
+    "Logger",
     "MaskPattern",
     "Masking",
     "Message",
@@ -120,6 +128,7 @@ __all__ = [
     "RunConfig",
     "Setting",
     "Transfer",
+    "export",
     "find_geometry",
     "hookimpl",
     "import_checkpoint",

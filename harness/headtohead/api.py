@@ -14,6 +14,7 @@ from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_ove
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.import_checkpoint import read_checkpoint
 from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
@@ -21,7 +22,7 @@ from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, final_states, reset_failed
-from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
+from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
@@ -32,6 +33,8 @@ from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import find_experiment
+from headtohead.storage.records import EXPERIMENT
+from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -40,7 +43,18 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "trial", "write_report"]
+__all__ = [
+    "LoadedRun",
+    "Result",
+    "export",
+    "import_checkpoint",
+    "load",
+    "plan",
+    "results",
+    "run",
+    "trial",
+    "write_report",
+]
 
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
@@ -117,6 +131,7 @@ def run(
     only: Sequence[str] = (),
     tracking: bool = True,
     report: bool = True,
+    loggers: Sequence[str] = (),
     allow_partial: bool = False,
     watcher: Watcher | None = None,
     command: str | None = None,
@@ -144,6 +159,7 @@ def run(
         only: Slugs of the variants to train; default: all. The report is written when all variants have results.
         report: Write the report.
         tracking: Log to MLflow while training.
+        loggers: Names of registered loggers that log too, for example ``tensorboard``.
         allow_partial: Write the report even if runs are missing.
         watcher: Receives progress events.
         command: Command line that is recorded in the experiment's record.
@@ -155,6 +171,8 @@ def run(
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    for logger in loggers:
+        registry.logger(logger).require()
     chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     kind = find_device(device, chosen_launcher)
     if repair and fresh:
@@ -180,21 +198,22 @@ def run(
     same_command = "the same command without --fresh" if fresh else "the same command"
     # The file does not identify an experiment with a label.
     target = planned.name if name else experiment
-    shippers: dict[str, ShipperProcess] = {}
+    shippers: dict[str, list[ShipperProcess]] = {}
 
     @contextmanager
     def shipped(plan: Plan) -> Iterator[None]:
-        """Log the runs of an experiment to MLflow while they train."""
-        if tracking and (shipper := start_shipper(plan.directory, root)) is not None:
-            shippers[plan.name] = shipper
+        """Log the runs of an experiment to MLflow and other trackers while they train."""
+        started = [start_shipper(plan.directory, root)] if tracking else []
+        started += [start_logger(plan.directory, logger) for logger in dict.fromkeys(loggers)]
+        shippers[plan.name] = [shipper for shipper in started if shipper is not None]
         try:
             yield
         except KeyboardInterrupt:
             log(f"interrupted; finished runs are kept, and {same_command} resumes")
             raise
         finally:
-            if plan.name in shippers:
-                shippers[plan.name].close()
+            for shipper in shippers[plan.name]:
+                shipper.close()
 
     def train(plan: Plan) -> Outcome:
         return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
@@ -302,7 +321,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
 
 
 def _finish_shipping(
-    shippers: dict[str, ShipperProcess],
+    shippers: dict[str, list[ShipperProcess]],
     name: str,
     experiment: Path | str,
     root: Path,
@@ -311,14 +330,18 @@ def _finish_shipping(
 ) -> None:
     """Wait a limited time for the shippers, and log where the runs are or how to ship the rest."""
     until = time.monotonic() + QUIET_SECONDS + seconds
-    for shipped_name, shipper in reversed(shippers.items()):
+    for shipped_name, shipper in [(key, shipper) for key in reversed(shippers) for shipper in shippers[key]]:
         sync = next_command("sync", experiment if shipped_name == name else shipped_name, root)
+        if shipper.logger is not None:
+            sync += f" --logger {shipper.logger}"
         missing = shipper.finish(sync, until, log)
         if missing is not None:
             log(missing)
-        elif shipped_name == name:
+        elif shipped_name == name and shipper.logger is None:
             ui = next_command("ui", None, root)
             log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
+        elif shipped_name == name:
+            log(f"{shipper.logger}: all runs are logged")
 
 
 def write_report(
@@ -375,6 +398,33 @@ def import_checkpoint(
     for note in checkpoint.vocabulary.notes:
         log(f"note: {note}")
     return write_imported(checkpoint, name, root, registry)
+
+
+def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:
+    """Write a finished run as a model folder that `load` reads without the study and the data; return its files.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        folder: The folder of ``model.safetensors``, ``config.json``, the vocabularies and the model card.
+        runs: Folder of run directories.
+        force: Replace the model in a folder that is not empty; other files stay.
+
+    Raises:
+        HeadToHeadError: If the run is not DONE or damaged, or the folder is not empty or cannot be written.
+    """
+    from headtohead.report.model_card import model_card
+    from headtohead.storage.frames import load_frames
+
+    target = Path(folder)
+    check_target(target, force=force)
+    path = find_run(run, runs_folder(given=runs))
+    loaded, results = load(path), RunDirectory(path).results
+    assert results is not None
+    study = path.parent / EXPERIMENT
+    frames = load_frames(path.parent) if study.is_file() else None
+    card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
+    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
+    return write_exported(target, loaded.record, weights, loaded.words, card)
 
 
 def with_failed_reset(planned: Plan) -> Plan:

@@ -106,6 +106,26 @@ def _has_unsafe_targets(markdown: str) -> bool:
     return any(token.type == "image" for token in inline) or not all(map(is_safe_link, targets))
 
 
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
+    "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row they begin an argument
+    "\u2212": "$-$", "\u2013": r"\textendash{}", "\u2014": r"\textemdash{}", "\u2026": r"\ldots{}",
+    "\u00b7": r"\textperiodcentered{}",
+    "\u00d7": r"$\times$", "\u2192": r"$\rightarrow$", "\u2264": r"$\leq$", "\u2265": r"$\geq$", "\u00a0": "~",
+}  # fmt: skip
+
+
+def latex_escape(text: object) -> str:
+    """Return text as a line of LaTeX that contains no commands of the text.
+
+    Letters are unchanged. Those outside Latin need LuaLaTeX or XeLaTeX.
+    """
+    escaped = "".join(_LATEX.get(character, character) for character in single_line(text).replace("\t", " "))
+    return re.sub("-(?=-)", "-{}", escaped)  # a sequence of hyphens is a dash
+
+
 def spreadsheet_text(text: str) -> str:
     """Return the text of a CSV cell, with an apostrophe in front if a spreadsheet would evaluate it as a formula."""
     # Excel also accepts the full-width forms.

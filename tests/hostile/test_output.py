@@ -142,6 +142,24 @@ def check_table(text: str, marker: str) -> None:
     assert float(rows[1][rows[0].index("test/exact_match")]) == 0.5
 
 
+def check_csv(text: str, marker: str) -> None:
+    """Check that no cell of a CSV file is a formula."""
+    assert marker in text
+    for row in csv.reader(io.StringIO(text)):
+        assert not any(cell.startswith(tuple("=@\t\r")) for cell in row), row
+
+
+def check_latex(text: str, marker: str) -> None:
+    """Check that LaTeX has the text and only the commands of the renderer."""
+    assert hidden(text) == set()
+    assert marker in text
+    assert ORDINARY in text
+    layout = "usepackage|begin|end|centering|small|caption|label|toprule|midrule|bottomrule|medskip|parbox|linewidth"
+    letters = "textbackslash|textless|textgreater|textbar|textasciigrave|textasciitilde|textperiodcentered|textendash"
+    rest = re.sub(rf"\\({layout}|{letters}|footnotesize)(?![a-z])|\\[\\{{}}$&#_%]", "", text)
+    assert "\\" not in rest
+
+
 def check_json(text: str, marker: str) -> None:
     """Check that JSON has the exact text, and can be printed."""
     assert hidden(text) == set()
@@ -217,6 +235,15 @@ class Outputs:
 
     def answer_json(self) -> str:
         return self._file("answer.json")
+
+    def table_tex(self) -> str:
+        return str(self.call("report", "study", "--format", "latex").stdout)
+
+    def table_md(self) -> str:
+        return str(self.call("report", "study", "--format", "markdown").stdout)
+
+    def table_csv(self) -> str:
+        return str(self.call("report", "study", "--format", "csv").stdout)
 
     def results_csv(self) -> str:
         return self._file("results.csv")
@@ -472,6 +499,9 @@ CASES = [
         ),
         ("answer.json", check_json, "QUESTION"),
         ("results.csv", check_table, "REASON"),
+        ("table.tex", check_latex, "QUESTION TITLE"),
+        ("table.md", check_markdown, "QUESTION TITLE"),
+        ("table.csv", check_csv, "TITLE"),
         ("figures", check_page, "TITLE"),
         ("notebook", check_page, "TITLE REASON PITFALL"),
         ("mlflow", check_markdown, "QUESTION DESCRIPTION TITLE PITFALL CONSEQUENCE REASON"),

@@ -156,3 +156,18 @@ def test_a_run_with_another_file_has_another_hash(notebooks, saved, tmp_path):
         )
         keys.add(read(path / "run.json")["run_hash"])
     assert len(keys) == 2
+
+
+def test_an_imported_checkpoint_without_vocabularies_is_exported(tatoeba, h2h, tmp_path):
+    """The exported model computes equal logits from ids, and names no folder of this machine."""
+    code, out, _ = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "ids")
+    assert code == 0
+    run = tmp_path / out.splitlines()[-1]
+    headtohead.export(run, tmp_path / "model")
+    original, exported = headtohead.load(run), headtohead.load(tmp_path / "model")
+    ids = torch.tensor([[1, 5, 9, 3]])
+    assert torch.equal(original.logits(ids, ids), exported.logits(ids, ids))
+    assert not (tmp_path / "model" / "vocabulary.json").exists()
+    assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text(encoding="utf-8")
+    with pytest.raises(HeadToHeadError, match="has no vocabularies"):
+        exported.translate(["hello"])

@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.analysis.best import compare_variants
 from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis
 from headtohead.planning.axes import DATA_AXIS
-from headtohead.statistics.best import BestComparison, compare_with_best
+from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import higher_is_better, label, span
 from headtohead.storage.records import ExcludedRecord, VariantRecord
@@ -149,7 +150,7 @@ def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | Non
     sign = 1.0 if higher_is_better(metric) else -1.0
     means = {cell: table.summaries[slug].mean for cell, slug in scored.items()}
     margin = frames.record.margins.get(metric)
-    compared = _comparisons(analysis, set(scored.values()), margin.value if margin else None)
+    compared = compare_variants(analysis, scored.values())
     order = sorted(scored, key=lambda cell: -sign * means[cell])
     ranking = [
         Combination(*cell, table.summaries[scored[cell]], compared.get(frames.trained(scored[cell]))) for cell in order
@@ -166,20 +167,6 @@ def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | Non
         working=len(working),
         shares=_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}, working),
     )
-
-
-def _comparisons(analysis: Analysis, slugs: set[str], margin: float | None) -> dict[str, BestComparison]:
-    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds."""
-    frames, metric = analysis.frames, analysis.metric
-    trained = sorted({frames.trained(slug) for slug in slugs})
-    scores = [frames.scores(slug, metric) for slug in trained]
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in scores)))
-    if min(len(trained), len(seeds)) < 2:
-        return {}
-    table = [[by_seed[seed] for seed in seeds] for by_seed in scores]
-    better = higher_is_better(metric)
-    found = compare_with_best(table, margin=margin, higher_is_better=better, looks=frames.looks)
-    return dict(zip(trained, found, strict=True))
 
 
 def _chance(analysis: Analysis) -> float | None:

@@ -83,6 +83,13 @@ plugin_option: Decorator = click.option(
     metavar="FILE",
     help="Load a plugin file, or all plugin files of a folder.",
 )
+logger_option: Decorator = click.option(
+    "--logger",
+    "loggers",
+    multiple=True,
+    metavar="NAME",
+    help="Also log to this tracker: tensorboard, wandb, or a plugin's. Repeatable.",
+)
 launcher_options: Decorator = click.option(
     "--launcher-option",
     "launcher_options",

@@ -1,4 +1,4 @@
-"""Generate the pages of commands and of built-in plugins in ``docs/reference``.
+"""Generate the pages of commands, built-in plugins and answer files in ``docs/reference``.
 
 ``python -m headtohead.cli.reference docs/reference`` writes the pages. With ``--check`` it exits with 1 if they
 are outdated. ``headtohead.config.reference`` generates the tables of the experiment file.
@@ -10,9 +10,12 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
+
+from headtohead.report.answer_schema import AnswerFile, JudgeFile, answer_page, schema_text
 
 WIDTH = 92
 """Width of help texts in columns."""
@@ -130,7 +133,13 @@ def _markdown(text: str) -> str:
     return text.replace("``", "`")
 
 
-PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page, "plugins.md": plugins_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "plugins.md": plugins_page,
+    "answer-file.md": answer_page,
+    "answer.schema.json": partial(schema_text, AnswerFile),
+    "judge.schema.json": partial(schema_text, JudgeFile),
+}
 
 
 def main(arguments: Sequence[str]) -> int:

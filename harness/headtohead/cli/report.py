@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import experiment_argument, reports_option, runs_option
-from headtohead.cli.output import echo
+from headtohead.cli.options import experiment_argument, format_option, reports_option, runs_option
+from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
-    from headtohead.report.writing import ReportPaths
+    from headtohead.report.content import ReportContent
 
 
 @click.command()
@@ -22,37 +24,85 @@ if TYPE_CHECKING:
 @click.option(
     "--from-mlflow", "store", metavar="URI", help="Read the runs from an MLflow store instead of the runs folder."
 )
+@format_option(
+    "latex, csv or markdown: print the table of variants instead of writing the report.", "latex", "csv", "markdown"
+)
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the table here.")
+@click.option(
+    "--figures",
+    "figure_formats",
+    type=click.Choice(["svg", "pdf", "png"]),
+    multiple=True,
+    help="Format of the figures in the report's folder; SVG is always written. Repeatable.",
+)
 def command(
-    experiment: Path, runs_root: Path, reports_root: Path | None, allow_partial: bool, store: str | None
+    experiment: Path,
+    runs_root: Path,
+    reports_root: Path | None,
+    allow_partial: bool,
+    store: str | None,
+    form: str,
+    output: Path | None,
+    figure_formats: tuple[str, ...],
 ) -> None:
     """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder
+    from headtohead.errors import HeadToHeadError
 
+    if form == "text" and output is not None:
+        raise HeadToHeadError("--output requires --format latex, csv or markdown; --reports sets the report's folder")
+    if form != "text" and figure_formats:
+        raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
     root = reports_folder(runs_root, reports_root)
-    if store is None:
-        from headtohead.report.writing import write_report
-        from headtohead.storage.progress import find_experiment
+    with _content(experiment, store, runs_root, allow_partial) as content:
+        if form != "text":
+            _write_table(content, form, output)
+            return
+        from headtohead.report.writing import write_content
 
-        folder = find_experiment(experiment, runs_root)
-        paths = write_report(folder, root, allow_partial=allow_partial)
-    else:
-        paths = _from_store(experiment, store, root, allow_partial)
+        paths = write_content(content, root, [name for name in figure_formats if name != "svg"])
     echo(paths.answer, *paths.cautions)
     echo(f"report:   {paths.html}")
     echo(f"markdown: {paths.markdown}")
     echo(f"table:    {paths.csv}")
+    if figure_formats:
+        echo(f"figures:  {paths.folder / 'figures'}")
 
 
-def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:
-    """Rebuild the run directories in a temporary folder and write the report from them."""
+def _write_table(content: ReportContent, form: str, output: Path | None) -> None:
+    """Print the table of variants, or write it to a file."""
+    from headtohead.errors import HeadToHeadError
+    from headtohead.files import write_text
+    from headtohead.report.score_table import score_table
+
+    table = score_table(content, form)
+    if output is None:
+        echo_text(table)
+        return
+    try:
+        write_text(output, table)
+    except OSError as error:
+        raise HeadToHeadError(f"--output {output}: {error.strerror}; choose another file") from error
+    echo(f"table: {output}")
+
+
+@contextmanager
+def _content(experiment: Path, store: str | None, runs_root: Path, allow_partial: bool) -> Iterator[ReportContent]:
+    """Read the runs of an experiment, or rebuild them in a temporary folder from an MLflow store."""
+    from headtohead.report.writing import read_content
+
+    if store is None:
+        from headtohead.storage.progress import find_experiment
+
+        yield read_content(find_experiment(experiment, runs_root), allow_partial=allow_partial)
+        return
     from headtohead import files
-    from headtohead.report.writing import write_report
     from headtohead.tracking import materialise
     from headtohead.tracking.store import readable
 
     with files.scratch_folder() as scratch:
         folder = materialise(store, _name(experiment), scratch)
-        return write_report(folder, reports_root, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
+        yield read_content(folder, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
 
 
 def _name(experiment: Path) -> str:

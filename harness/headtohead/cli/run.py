@@ -9,12 +9,19 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from headtohead.cli.options import launcher_options, plan_options, plugin_option, read_launcher_options, reports_option
+from headtohead.cli.options import (
+    launcher_options,
+    logger_option,
+    plan_options,
+    plugin_option,
+    read_launcher_options,
+    reports_option,
+)
 from headtohead.cli.output import echo
 
 TRAINING_ONLY = (
     *("seeds", "reports_root", "workers", "launcher", "address", "launcher_options", "timeout"),
-    *("fresh", "retry", "repair", "no_tracking", "no_report", "allow_partial"),
+    *("fresh", "retry", "repair", "no_tracking", "no_report", "loggers", "allow_partial"),
 )
 """Options that do not apply to --try."""
 
@@ -46,6 +53,7 @@ TRAINING_ONLY = (
 @click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
+@logger_option
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
@@ -71,6 +79,7 @@ def command(
     steps: int | None,
     no_tracking: bool,
     no_report: bool,
+    loggers: tuple[str, ...],
     allow_partial: bool,
 ) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
@@ -126,6 +135,7 @@ def command(
         only=only,
         tracking=not no_tracking,
         report=not no_report,
+        loggers=loggers,
         allow_partial=allow_partial,
         watcher=make_watcher(),
         command=_command(experiment, runs_root),

@@ -1,4 +1,4 @@
-"""``h2h sync``: log missing runs to MLflow."""
+"""``h2h sync``: log missing runs to MLflow or to loggers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import reports_option, runs_option
+from headtohead.cli.options import logger_option, plugin_option, reports_option, runs_option
 from headtohead.cli.output import echo
 
 
@@ -15,11 +15,23 @@ from headtohead.cli.output import echo
 @runs_option
 @reports_option
 @click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.")
-def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | None, uri: str | None) -> None:
+@logger_option
+@plugin_option
+def command(
+    experiments: tuple[str, ...],
+    runs_root: Path,
+    reports_root: Path | None,
+    uri: str | None,
+    loggers: tuple[str, ...],
+    plugin_files: tuple[Path, ...],
+) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
-    The command is idempotent: a run is never logged twice.
+    With --logger, log to these loggers instead. The command is idempotent: a run is never logged twice.
     """
+    if loggers:
+        _send_to_loggers(_folders(runs_root, experiments), loggers, plugin_files)
+        return
     from headtohead.config.project import next_command
     from headtohead.tracking import environment
     from headtohead.tracking.serving import server_of
@@ -39,6 +51,27 @@ def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | 
     if not uri.startswith("http"):
         ui = next_command("ui", None, runs_root)
         echo(f"store: {readable(uri)}; the links require a running {ui}")
+    if incomplete:
+        raise SystemExit(1)
+
+
+def _send_to_loggers(folders: list[Path], loggers: tuple[str, ...], plugin_files: tuple[Path, ...]) -> None:
+    """Log the missing runs of experiments to loggers; exit with 1 if a run cannot be logged."""
+    from headtohead.plugins.registry import use_files
+    from headtohead.tracking.loggers import send_all
+
+    registry = use_files(plugin_files)
+    for logger in loggers:
+        registry.logger(logger).require()
+    incomplete = False
+    for folder in folders:
+        for logger in dict.fromkeys(loggers):
+            sent = send_all(folder, logger)
+            failed = f", {len(sent.failures)} failed" if sent.failures else ""
+            echo(f"{folder.name}: {sent.shipped} logged to {logger}{failed}")
+            for line in sent.failures:
+                echo(f"  {line}", err=True)
+            incomplete |= bool(sent.failures)
     if incomplete:
         raise SystemExit(1)
 

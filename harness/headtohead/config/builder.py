@@ -228,6 +228,8 @@ class ConfigBuilder:
         if inner is None and rest:
             raise location.error(f"'{name}' has no fields of its own, got '{'.'.join(rest)}'")
         if inner is None or not (rest or isinstance(value, Mapping)):
+            if location.source.folder is not None and _holds_paths(model.model_fields[name]):
+                value = located(value, location.source.folder)
             tree[name] = value
             self._record_origin(here, location)
             return

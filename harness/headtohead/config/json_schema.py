@@ -33,7 +33,7 @@ def experiment_schema(registry: Registry | None = None) -> Schema:
     registry = registry or load_registry()
     models: list[type[BaseModel]] = [experiment_file.ExperimentFile, *SECTIONS.values()]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
-    definitions: dict[str, Schema] = _without_titles(made["$defs"])
+    definitions: dict[str, Schema] = without_titles(made["$defs"])
     definitions |= {f"{family}-name": _name(family, registry) for family in NAMED}
     for family in FAMILIES:
         definitions |= _family(family)
@@ -124,13 +124,13 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _without_titles(value: Any) -> Any:
+def without_titles(value: Any) -> Any:
     """Return a schema without the titles that pydantic derives from field names."""
     if isinstance(value, list):
-        return [_without_titles(item) for item in value]
+        return [without_titles(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
 def main(arguments: Sequence[str]) -> int:

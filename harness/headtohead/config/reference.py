@@ -36,6 +36,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "published.claims.published": experiment_file.PublishedValues,
     "data": config_input.DataInput,
     "data.vocabulary": run_config.VocabularyConfig,
+    "data.vocabulary.special_tokens": run_config.SpecialTokens,
     "model": config_input.ModelInput,
     "train": run_config.TrainConfig,
     "train.early_stopping": run_config.EarlyStopping,

@@ -16,6 +16,7 @@ from headtohead.data.normalise import normaliser
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
+from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import Boundaries, Vocabulary
 from headtohead.data.wordlists import Sentences, vocabularies_of
@@ -60,7 +61,7 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     """Return the data of a configuration and their cache file."""
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
     options = dataset_options(config.dataset, dataset, config.options)
-    source = registry.find("dataset", config.dataset).source_sha256
+    source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", config, source)
     split = loaded_split(dataset, config.split)
     early_key = dataset.cache_key(options, split, downloads)
@@ -100,16 +101,22 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     """
     table = _Table.read(corpus, config)
     parts = _divide(table, config)
-    tokenisers = _tokenisers(table, parts["train"], config)
+    given = read_tokenizer(config) if config.vocabulary.file else None
+    tokenisers = _tokenisers(table, parts["train"], config, given)
     words = {
         part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()] for side in SIDES}
         for part, rows in parts.items()
     }
-    vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
+    if given is not None:
+        vocabularies: dict[Side, Vocabulary] = dict.fromkeys(SIDES, given)
+    else:
+        vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
     splits = {part: _split(table, rows, words[part], vocabularies, tokenisers, part) for part, rows in parts.items()}
     _check_parts(splits, table.dropped)
     digest = data_hash(splits, vocabularies, tokenisers)
     record = _record(table, corpus, config, splits, vocabularies, digest)
+    if given is not None and (note := _inexact_note(splits["test"], given)):
+        record["notes"].append(note)
     if config.vocabulary.unknown == "drop":
         _record_dropped_words(record, words["train"], vocabularies)
     return PreparedData(vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers)
@@ -202,8 +209,19 @@ def _sample(rows: Labels, size: float, seed: int) -> Labels:
     return np.sort(rows[shuffled(len(rows), seed)[: int(size)]])
 
 
-def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, Tokeniser]:
-    merges: dict[Side, str | None] = {"source": None, "target": None}
+def _inexact_note(test: Split, vocabulary: Vocabulary) -> str | None:
+    """Return a note if the tokenizer changes references, for example their case; None if it reproduces all."""
+    changed = [text for ids, text in zip(test.target, test.target_text, strict=True) if vocabulary.decode(ids) != text]
+    if not changed:
+        return None
+    return (
+        f"{len(changed)} of {len(test)} test references differ after they are tokenized and decoded, for example "
+        f"'{changed[0]}', so exact match cannot reach 1; set data.normalise as the tokenizer normalises"
+    )
+
+
+def _tokenisers(table: _Table, train: Labels, config: DataConfig, given: Vocabulary | None) -> dict[Side, Tokeniser]:
+    merges: dict[Side, str | None] = dict.fromkeys(SIDES, given.tokenizer if given else None)
     if config.tokens == "subword":
         from headtohead.data.subwords import learn
 
@@ -270,7 +288,7 @@ def _record(
         "languages": list(corpus.languages),
         "split": config.split,
         "normalise": config.normalise,
-        "tokens": config.tokens,
+        "tokens": "tokenizer" if config.vocabulary.file else config.tokens,
         "counts": {part: len(split) for part, split in splits.items()},
         "dropped": dict(table.dropped),
         "vocabulary": {side: len(vocabularies[side]) for side in SIDES},

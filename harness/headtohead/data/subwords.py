@@ -44,18 +44,28 @@ def learn(texts: Sequence[str], config: VocabularyConfig) -> str:
 
 def pieces(merges: str, text: str) -> list[str]:
     """Return the subwords of a normalised text; concatenated, with ▁ replaced by a space, they are the text."""
-    tokens: list[str] = _tokenizer(merges).encode(text).tokens
+    tokens: list[str] = load_tokenizer(merges).encode(text, add_special_tokens=False).tokens
     return tokens
+
+
+def decode(tokenizer: str, ids: Sequence[int]) -> str:
+    """Return the text of ids, decoded by a ``tokenizer.json`` with its special tokens as text."""
+    text: str = load_tokenizer(tokenizer).decode(ids, skip_special_tokens=False)
+    return " ".join(text.split())
 
 
 def inventory(merges: str) -> list[str]:
     """Return all subwords that the merges can produce."""
-    return sorted(_tokenizer(merges).get_vocab())
+    return sorted(load_tokenizer(merges).get_vocab())
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(merges: str) -> Any:
-    return _package().Tokenizer.from_str(merges)
+def load_tokenizer(text: str) -> Any:
+    """Return the tokenizer of a JSON text, without padding and truncation."""
+    tokenizer = _package().Tokenizer.from_str(text)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _package() -> ModuleType:
@@ -63,6 +73,6 @@ def _package() -> ModuleType:
         return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
-            "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]', "
-            "or use tokens: word"
+            "data.tokens: subword and data.vocabulary.file require the package tokenizers; pip install "
+            "'headtohead[subwords]', or use tokens: word"
         ) from error

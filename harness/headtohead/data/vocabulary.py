@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -27,14 +27,15 @@ Unknown = Literal["token", "drop", "refuse"]
 class Vocabulary:
     """Words in the order of their ids.
 
-    ``pieces`` marks a vocabulary of subwords, in which ▁ marks the start of a word. ``unknown``
-    decides how ``encode`` treats a word without an id: as <unk> (``token``), not at all (``drop``),
-    or as an error (``refuse``).
+    ``pieces`` marks a vocabulary of subwords, in which ▁ marks the start of a word. ``tokenizer`` is
+    the text of a ``tokenizer.json``, which then decodes ids. ``unknown`` decides how ``encode`` treats
+    a word without an id: as <unk> (``token``), not at all (``drop``), or as an error (``refuse``).
     """
 
     words: list[str]
     pieces: bool = False
     unknown: Unknown = "token"
+    tokenizer: str | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -84,12 +85,17 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], until_eos: bool = True) -> str:
         """Return the text without <pad>, <sos>, <eos> and ids without a word."""
         skipped = (self.pad, self.sos, self.eos)
-        words = []
+        kept = []
         for index in ids:
             if until_eos and index == self.eos:
                 break
             if index not in skipped and index < len(self.words):
-                words.append(self.words[index])
+                kept.append(int(index))
+        if self.tokenizer is not None:
+            from headtohead.data.subwords import decode
+
+            return decode(self.tokenizer, kept)
+        words = [self.words[index] for index in kept]
         if self.pieces:
             return " ".join("".join(words).replace(WORD_START, " ").split())
         return " ".join(words)

@@ -16,6 +16,7 @@ from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
 from headtohead.execution.import_checkpoint import tokenisers_of
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
@@ -44,17 +45,29 @@ class LoadedRun:
     Attributes:
         path: The run directory.
         words: Vocabularies; None for a checkpoint that was imported without them, which accepts ids only.
-        decoding_limit: Maximum number of tokens of a translation; 0 for a checkpoint without vocabularies.
-        positions: Number of rows of an imported checkpoint's positional table, if it has such a table.
+        record: The run's record.
     """
 
     path: Path
     config: RunConfig
     model: Transformer
     words: PreparedData | None
-    decoding_limit: int
-    imported: bool = False
-    positions: int | None = None
+    record: RunRecord
+
+    @property
+    def decoding_limit(self) -> int:
+        """Maximum number of tokens of a translation; 0 for a checkpoint without vocabularies."""
+        return self.record.decoding_limit
+
+    @property
+    def imported(self) -> bool:
+        """Whether the weights are an imported checkpoint."""
+        return self.record.imported is not None
+
+    @property
+    def positions(self) -> int | None:
+        """Number of rows of an imported checkpoint's positional table, if it has such a table."""
+        return self.record.imported.positions if self.record.imported else None
 
     @property
     def data(self) -> PreparedData:
@@ -73,7 +86,12 @@ class LoadedRun:
     @property
     def pitfalls(self) -> list[str]:
         """Names of the settings that make this run's results less meaningful than they appear."""
-        return [pitfall.name for pitfall in RunDirectory(self.path).record.pitfalls]
+        return [pitfall.name for pitfall in self.record.pitfalls]
+
+    @property
+    def can_translate(self) -> bool:
+        """Whether `translate` accepts sentences."""
+        return self.words is not None and self.config.evaluate.decode not in NO_TRANSLATION
 
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Return the logits ``[batch, time, vocab]`` of the token after each target token.
@@ -259,36 +277,42 @@ def _scattered(ids: Tensor, pad: int) -> bool:
 
 
 def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
-    """Load a finished run or an imported checkpoint.
+    """Load a finished run, an imported checkpoint, or an exported model.
 
     Args:
-        run: The run's directory, its name, or an unambiguous prefix of its name.
+        run: The run's directory, its name, or an unambiguous prefix of its name; or the folder of an exported model.
         runs: The folder of run directories, for lookup by name.
         dtype: Type of the weights; default: the run's own precision.
 
     Raises:
         HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
     """
-    path = find_run(run, runs_folder(given=runs))
-    directory = RunDirectory(path)
-    directory.require_done()
-    record = directory.record
-    config = recorded_config(record.config, current(), path.name)
-    imported = record.imported
-    if imported:
-        words, sizes = _imported_words(directory, config, record), (imported.words["source"], imported.words["target"])
+    if is_exported(Path(run)):
+        path = Path(run)
+        exported = read_exported(path)
+        record, words, sizes, weights = exported.record, exported.words, exported.sizes, path / WEIGHTS
+        config = recorded_config(record.config, current(), path.name)
     else:
-        words = _prepared(path, config, record)
-        sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-    weights = checkpoint.load_weights(directory.verified(CHECKPOINT), _expected_weights(config, sizes, path))
+        path = find_run(run, runs_folder(given=runs))
+        directory = RunDirectory(path)
+        directory.require_done()
+        record = directory.record
+        config = recorded_config(record.config, current(), path.name)
+        if record.imported:
+            words = _imported_words(directory, config, record)
+            sizes = record.imported.words["source"], record.imported.words["target"]
+        else:
+            words = _prepared(path, config, record)
+            sizes = len(words.source_vocabulary), len(words.target_vocabulary)
+        weights = directory.verified(CHECKPOINT)
+    tensors = checkpoint.load_weights(weights, _expected_weights(config, sizes, path))
     model = Transformer(config, [1], *sizes)
     if config.train.precision == "float64":
         model.double()
     if dtype is not None:
         model.to(dtype)
-    checkpoint.load_members(model, [weights])
-    rows = imported.positions if imported else None
-    return LoadedRun(path, config, model.eval(), words, record.decoding_limit, imported is not None, rows)
+    checkpoint.load_members(model, [tensors])
+    return LoadedRun(path, config, model.eval(), words, record)
 
 
 def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:

@@ -1,12 +1,13 @@
-"""The shipper as a child process, which logs runs to MLflow while others train.
+"""Shippers as child processes, which log runs to MLflow and to loggers while others train.
 
-Only the child process imports mlflow.
+Only the child processes import mlflow and the packages of loggers.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from pathlib import Path
 from headtohead import files
 from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
+from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
 
 QUIET_SECONDS = 2.0
@@ -27,16 +29,21 @@ QUIET_SECONDS = 2.0
 STOPPING_SECONDS = 5.0
 
 DONE = ".shipping-done"
-LOG = "shipper.log"
+
+
+def log_file(logger: str | None) -> str:
+    """Return the name of the log of a shipper to a logger, or None for MLflow, in the experiment's folder."""
+    return f"shipper-{logger}.log" if logger else "shipper.log"
 
 
 @dataclass
 class ShipperProcess:
-    """A running shipper of an experiment's folder."""
+    """A running shipper of an experiment's folder, to the MLflow store ``uri`` or to ``logger``."""
 
     experiment: Path
     uri: str
     process: subprocess.Popen[bytes]
+    logger: str | None = None
 
     def close(self) -> None:
         """Signal the shipper to end after a final pass, without waiting for it."""
@@ -55,12 +62,12 @@ class ShipperProcess:
             A message with the command to use if runs are missing in the store, else None.
         """
         self.close()
-        store = readable(self.uri)
+        name, store = self.logger or "mlflow", self.logger or readable(self.uri)
         try:
             if not self._ended(min(QUIET_SECONDS, _left(until))):
                 if _left(until) > 0:
                     log(
-                        f"mlflow: shipping to {store} for at most {_left(until):.0f} s more; "
+                        f"{name}: shipping to {store} for at most {_left(until):.0f} s more; "
                         f"Ctrl-C leaves the rest to {sync}"
                     )
                 self._ended(_left(until))
@@ -68,11 +75,11 @@ class ShipperProcess:
             pass
         if self.process.poll() == 0:
             return None
-        reason = _last_line(self.experiment / LOG).rpartition(" WARNING ")[2]
+        reason = _last_line(self.experiment / log_file(self.logger)).rpartition(" WARNING ")[2]
         if self.process.poll() is None:
             reason = "stopped early"
             self.stop()
-        return f"mlflow: not everything was shipped to {store} ({reason}); nothing is lost, run {sync}"
+        return f"{name}: not everything was shipped to {store} ({reason}); nothing is lost, run {sync}"
 
     def stop(self) -> None:
         """End the process; ``h2h sync`` ships the rest."""
@@ -91,30 +98,38 @@ class ShipperProcess:
 
 
 def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
-    """Start the shipper; return None if MLflow is not installed or the folder cannot be written."""
+    """Start the shipper to MLflow; return None if MLflow is not installed or the folder cannot be written."""
     if importlib.util.find_spec("mlflow") is None:
         return None
     uri = default_uri(runs_root)
+    process = _start(experiment, log_file(None), "--uri", uri)
+    return ShipperProcess(experiment, uri, process) if process else None
+
+
+def start_logger(experiment: Path, name: str) -> ShipperProcess | None:
+    """Start the shipper to a registered logger; return None if the folder cannot be written."""
+    process = _start(experiment, log_file(name), "--logger", name, plugins=pickle.dumps(worker_plugins()))
+    return ShipperProcess(experiment, "", process, name) if process else None
+
+
+def _start(experiment: Path, log_name: str, *options: str, plugins: bytes = b"") -> subprocess.Popen[bytes] | None:
+    """Start a shipper that reads ``plugins`` from its standard input."""
     try:
         experiment.mkdir(parents=True, exist_ok=True)
         inside(experiment, DONE).unlink(missing_ok=True)
-        log = inside(experiment, LOG).open("ab")
+        log = inside(experiment, log_name).open("ab")
     except OSError:
         # The scheduler writes the same folder next and reports the error.
         return None
-    command = [
-        sys.executable,
-        "-m",
-        "headtohead.tracking.shipper",
-        str(experiment),
-        "--uri",
-        uri,
-        "--parent",
-        str(os.getpid()),
-    ]
+    module = "headtohead.tracking.shipper"
+    command = [sys.executable, "-m", module, str(experiment), *options, "--parent", str(os.getpid())]
+    source = subprocess.PIPE if plugins else subprocess.DEVNULL
     with log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return ShipperProcess(experiment, uri, process)
+        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, start_new_session=True)
+    if process.stdin is not None:
+        with suppress(OSError), process.stdin as pipe:  # a process that has ended is reported by `finish`
+            pipe.write(plugins)
+    return process
 
 
 def shipping_seconds() -> float:

@@ -32,7 +32,7 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
         limit = decoding_limit(config, data.longest_target)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
         longer = sum(length > limit for length in shortest)
-        if longer and config.data.tokens == "word":
+        if longer and config.data.tokens == "word" and config.data.vocabulary.file is None:
             notes.append(
                 f"{longer} of {len(test)} test references are longer than the decoding limit of {limit} words: "
                 f"set evaluate.max_length: {max(shortest)}"

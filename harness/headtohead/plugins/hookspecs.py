@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
     from headtohead.plugins.dataset import Dataset
     from headtohead.plugins.launcher import Launcher
+    from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
@@ -58,6 +59,11 @@ def register_recipes() -> Mapping[str, type[Recipe]]:
 @hookspec
 def register_launchers() -> Mapping[str, type[Launcher]]:
     """Return launchers by name."""
+
+
+@hookspec
+def register_loggers() -> Mapping[str, type[Logger]]:
+    """Return loggers by name."""
 
 
 @hookspec

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Dataset
     from headtohead.plugins.entry import Entry
     from headtohead.plugins.launcher import Launcher
+    from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
@@ -89,6 +90,8 @@ BUILT_IN = (
     "headtohead_plugins.launchers.local",
     "headtohead_plugins.launchers.ray",
     "headtohead_plugins.launchers.slurm",
+    "headtohead_plugins.loggers.tensorboard",
+    "headtohead_plugins.loggers.wandb",
 )
 
 FAMILIES = {
@@ -98,6 +101,7 @@ FAMILIES = {
     "dataset": "register_datasets",
     "recipe": "register_recipes",
     "launcher": "register_launchers",
+    "logger": "register_loggers",
 }
 
 FAMILY_BASES = {
@@ -107,6 +111,7 @@ FAMILY_BASES = {
     "dataset": "headtohead.plugins.dataset.Dataset",
     "recipe": "headtohead.plugins.recipe.Recipe",
     "launcher": "headtohead.plugins.launcher.Launcher",
+    "logger": "headtohead.plugins.logger.Logger",
 }
 
 ENTRY_POINT_GROUP = "headtohead"
@@ -195,6 +200,9 @@ class Registry:
 
     def launcher(self, name: str) -> type[Launcher]:
         return cast("type[Launcher]", self.find("launcher", name).entry)
+
+    def logger(self, name: str) -> type[Logger]:
+        return cast("type[Logger]", self.find("logger", name).entry)
 
     def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
         """Register a module or object that implements hooks, and its entries.

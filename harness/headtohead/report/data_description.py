@@ -12,7 +12,7 @@ from headtohead.storage.metrics import readable
 
 def data_blocks(content: ReportContent) -> list[Block]:
     """Return the section on the baseline's data."""
-    items = [*_draws(content), *_data_items(content.record.data), *_decodings(content), *_signatures(content)]
+    items = [*_draws(content), *data_items(content.record.data), *_decodings(content), *_signatures(content)]
     return [Heading(2, "Data", "data", "Data"), Definitions(tuple(items))]
 
 
@@ -27,7 +27,8 @@ def _draws(content: ReportContent) -> list[tuple[str, Text]]:
     return [("draws", text)]
 
 
-def _data_items(data: Mapping[str, Any]) -> list[tuple[str, Text]]:
+def data_items(data: Mapping[str, Any]) -> list[tuple[str, Text]]:
+    """Return the properties of a dataset in a run's record, by name."""
     languages = " to ".join(data.get("languages") or ())
     unknown = (data.get("unk_rate") or {}).get("test") or {}
     tokens = f", {data['tokens']} tokens" if data.get("tokens") else ""

@@ -16,7 +16,7 @@ from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import write_text
+from headtohead.files import replace, write_text
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
@@ -46,6 +46,9 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "cost": cost_figure,
     "heads": heads_figure,
 }
+
+FIGURE_FORMATS: dict[str, Callable[[Figure], bytes]] = {"pdf": style.to_pdf, "png": style.to_png}
+"""Formats of figures besides SVG."""
 
 NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "waterfall": partial(waterfall_figure, narrow=True),
@@ -83,7 +86,12 @@ class ReportPaths(os.PathLike[str]):
 
 
 def write_report(
-    experiment_dir: Path, reports_root: Path, *, allow_partial: bool = False, source: str | None = None
+    experiment_dir: Path,
+    reports_root: Path,
+    *,
+    allow_partial: bool = False,
+    source: str | None = None,
+    figure_formats: Sequence[str] = (),
 ) -> ReportPaths:
     """Write the report of an experiment to ``reports_root/<experiment>/``.
 
@@ -92,15 +100,21 @@ def write_report(
         reports_root: The folder of all reports; an existing report of the experiment is replaced.
         allow_partial: Rank variants with missing seeds, with a warning at the top of the report.
         source: Origin of the run directories if it is not the runs folder.
+        figure_formats: Further formats of the figures besides SVG: keys of ``FIGURE_FORMATS``.
 
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    content = ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
-    return write_content(content, reports_root)
+    content = read_content(experiment_dir, allow_partial=allow_partial, source=source)
+    return write_content(content, reports_root, figure_formats)
 
 
-def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
+def read_content(experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None) -> ReportContent:
+    """Return the content of an experiment's report; arguments as for `write_report`."""
+    return ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
+
+
+def write_content(content: ReportContent, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
     """Write the files of a report to ``reports_root/<experiment>/``."""
     folder = inside(reports_root, content.analysis.frames.name, tree=True)
     with _writing_to(folder):
@@ -117,11 +131,15 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
         content.cautions,
     )
     with _writing_to(folder):
-        for old in (folder / "figures").glob("*.svg"):
-            if old.stem not in figures:
+        for old in (folder / "figures").iterdir():
+            if old.suffix in (".svg", *(f".{name}" for name in FIGURE_FORMATS)) and old.stem not in figures:
                 old.unlink()
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
+        for form in figure_formats:
+            for name, figure in _figures(content):
+                file = FIGURE_FORMATS[form](figure)
+                replace(folder / "figures" / f"{name}.{form}", lambda path, file=file: path.write_bytes(file))
         write_text(paths.csv, _table(content.analysis))
         write_text(paths.json, answer_file(content))
         write_text(paths.markdown, markdown_page(blocks))
@@ -166,14 +184,16 @@ def _writing_to(folder: Path) -> Iterator[None]:
 
 def draw(content: ReportContent) -> dict[str, str]:
     """Return the figures as SVG by name, without figures that have no data."""
-    figures: dict[str, str] = {}
+    return {name: style.to_svg(figure, salt=name) for name, figure in _figures(content)}
+
+
+def _figures(content: ReportContent) -> Iterator[tuple[str, Figure]]:
     for name, function in FIGURES.items():
         figure = function(content.analysis)
         if figure is not None:
-            figures[name] = style.to_svg(figure, salt=name)
+            yield name, figure
     if content.gallery is not None:
-        figures["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
-    return figures
+        yield "attention", attention_figure(content.gallery)
 
 
 def draw_narrow(content: ReportContent, names: Iterable[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from headtohead.schema.sections import NotHashed, Section
+from headtohead.schema.sections import FilePath, NotHashed, Section
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -42,6 +42,20 @@ def _mask_value(value: object) -> object:
     return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
 
 
+class SpecialTokens(Section):
+    """Names of the special tokens in ``data.vocabulary.file``; default: the usual names, such as [PAD] or </s>."""
+
+    pad: str | None = Field(None, description="padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>")
+    unk: str | None = Field(None, description="unknown tokens; default: <unk>, [UNK], <|unk|>, <|unknown|>")
+    bos: str | None = Field(
+        None,
+        description="start of a sentence; default: <s>, <bos>, <sos>, [BOS], [CLS], <|startoftext|>, <|begin_of_text|>",
+    )
+    eos: str | None = Field(
+        None, description="end of a sentence; default: </s>, <eos>, [EOS], [SEP], <|endoftext|>, <|end_of_text|>"
+    )
+
+
 class VocabularyConfig(Section):
     """How tokens get their ids."""
 
@@ -62,6 +76,14 @@ class VocabularyConfig(Section):
     )
     unknown: Literal["token", "drop", "refuse"] = Field(
         "token", description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error"
+    )
+    file: Annotated[str | None, FilePath()] = Field(
+        None,
+        description="tokenizer.json of Hugging Face's tokenizers for both sides, with its tokens and ids; needs the "
+        "extra `hf`; its content is part of the data hash",
+    )
+    special_tokens: Annotated[SpecialTokens, NotHashed()] = Field(
+        SpecialTokens(), description="names of the special tokens in `file`; part of the data hash"
     )
 
 

@@ -35,7 +35,7 @@ PAGE = 250
 
 
 @dataclass
-class LoggedRun:
+class MlflowRun:
     """The MLflow run of a run directory; ``points`` holds its histories if this process has read or logged them."""
 
     run_id: str
@@ -55,7 +55,7 @@ class Destination:
     experiment_id: str
     index_id: str
     parent: str
-    logged_runs: dict[str, LoggedRun] = field(default_factory=dict)
+    logged_runs: dict[str, MlflowRun] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Read the logged runs from the store; active runs with known histories keep their entry."""
@@ -68,9 +68,9 @@ def status_of(state: str) -> str:
     return STATUS.get(state, "FAILED")
 
 
-def read_logged_runs(store: Store, experiment_id: str) -> dict[str, LoggedRun]:
+def read_logged_runs(store: Store, experiment_id: str) -> dict[str, MlflowRun]:
     """Return the runs of an MLflow experiment by run hash; of duplicates, the oldest."""
-    logged_runs: dict[str, LoggedRun] = {}
+    logged_runs: dict[str, MlflowRun] = {}
     for run in all_runs(store, experiment_id):
         run_hash = run.data.tags.get(RUN_HASH_TAG)
         if run_hash:
@@ -78,9 +78,9 @@ def read_logged_runs(store: Store, experiment_id: str) -> dict[str, LoggedRun]:
     return logged_runs
 
 
-def _logged_run(run: Run, *, fresh: bool = False) -> LoggedRun:
+def _logged_run(run: Run, *, fresh: bool = False) -> MlflowRun:
     info, tags = run.info, run.data.tags
-    return LoggedRun(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
+    return MlflowRun(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
 
 
 def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]:
@@ -182,7 +182,7 @@ def _replay_whole(
 
 def _find_or_create(
     destination: Destination, study: TrackedStudy, run: TrackedRun, record: RunRecord, status: StatusRecord, state: str
-) -> LoggedRun:
+) -> MlflowRun:
     logged = destination.logged_runs.get(run.run_hash)
     if logged is None:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
@@ -197,7 +197,7 @@ def _find_or_create(
     return logged
 
 
-def _earlier(destination: Destination, logged: LoggedRun) -> Run | None:
+def _earlier(destination: Destination, logged: MlflowRun) -> Run | None:
     """Return the existing MLflow run, or None if it was just created and is empty."""
     if logged.fresh:
         logged.fresh = False
@@ -205,7 +205,7 @@ def _earlier(destination: Destination, logged: LoggedRun) -> Run | None:
     return destination.store.client.get_run(logged.run_id)
 
 
-def _points(destination: Destination, logged: LoggedRun, earlier: Run | None) -> dict[str, list[MetricPoint]]:
+def _points(destination: Destination, logged: MlflowRun, earlier: Run | None) -> dict[str, list[MetricPoint]]:
     """Return the histories of an existing MLflow run, which may contain points of a process that was killed."""
     client = destination.store.client
     return {
@@ -219,7 +219,7 @@ def _points(destination: Destination, logged: LoggedRun, earlier: Run | None) ->
 
 def _log(
     destination: Destination,
-    logged: LoggedRun,
+    logged: MlflowRun,
     params: dict[str, str],
     tags: dict[str, str],
     metrics: list[Metric],
@@ -280,7 +280,7 @@ def _last_moment(run: TrackedRun) -> int | None:
     return max((points[-1].time for points in run.histories().values() if points), default=None)
 
 
-def _mark(destination: Destination, run: TrackedRun, logged: LoggedRun) -> None:
+def _mark(destination: Destination, run: TrackedRun, logged: MlflowRun) -> None:
     """Write the ids of the MLflow run into the run directory, for information only."""
     path = run.path / MARKER
     try:

@@ -1,4 +1,4 @@
-"""The process that logs an experiment to MLflow during training: ``python -m headtohead.tracking.shipper``.
+"""The process that logs an experiment to MLflow or a logger: ``python -m headtohead.tracking.shipper``.
 
 It polls the run directories at low priority. No other process waits for it, so a slow or unreachable store does not
 slow down training. It ends when the parent creates the file ``.shipping-done`` or has ended, after a final pass over
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import pickle
 import sys
 import time
 from dataclasses import dataclass, field
@@ -17,11 +18,14 @@ from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
+from headtohead.execution.shipper import DONE, log_file
 from headtohead.storage import states
 from headtohead.storage.leases import process_start
+from headtohead.storage.objects import load_plugins
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking import environment
+from headtohead.tracking.loggers import LoggerShipper, locked
 from headtohead.tracking.replay import Destination
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
 from headtohead.tracking.serving import server_of
@@ -29,8 +33,6 @@ from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
 from headtohead.tracking.store import Store, readable
 from headtohead.tracking.study import describe, open_study
 
-DONE_FILE = ".shipping-done"
-LOG_FILE = "shipper.log"
 POLL_SECONDS = 1.0
 LIVE_SECONDS = 8.0
 # Maximum fraction of a core for logging active runs, and for polling. With many runs, polls are less frequent.
@@ -120,9 +122,9 @@ class StudyShipper:
         return self.destination
 
 
-def follow(shipper: StudyShipper, parent: int) -> bool:
+def follow(shipper: StudyShipper | LoggerShipper, parent: int) -> bool:
     """Log runs while the parent runs, then all missing runs; return whether the store is complete."""
-    done, next_poll = shipper.folder / DONE_FILE, 0.0
+    done, next_poll = shipper.folder / DONE, 0.0
     started = process_start(parent)
     while started is not None and process_start(parent) == started and not done.exists():
         if time.monotonic() >= next_poll and (shipper.folder / EXPERIMENT).is_file():
@@ -133,20 +135,31 @@ def follow(shipper: StudyShipper, parent: int) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the shipper; the log is ``shipper.log`` in the experiment's folder."""
+    """Run the shipper; the log is in the experiment's folder: ``shipper.log``, or ``shipper-<logger>.log``."""
     parser = argparse.ArgumentParser(prog="headtohead.tracking.shipper", description=__doc__)
     parser.add_argument("folder", type=Path, help="the experiment's folder")
-    parser.add_argument("--uri", required=True, help="the MLflow store")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--uri", help="the MLflow store")
+    target.add_argument("--logger", help="a registered logger; plugins are read from standard input")
     parser.add_argument("--parent", type=int, required=True, help="process to follow")
     options = parser.parse_args(arguments)
-    _log_to(inside(options.folder, LOG_FILE))
-    if not environment.installed():
+    _log_to(inside(options.folder, log_file(options.logger)))
+    if options.uri and not environment.installed():
         log.warning(environment.ABSENT.format(runs=options.folder.parent))
         return INCOMPLETE
     os.nice(NICENESS)
-    log.info("shipping %s to %s", options.folder, readable(options.uri))
     try:
-        complete = follow(StudyShipper(options.folder, options.uri), options.parent)
+        if options.logger:
+            load_plugins(pickle.load(sys.stdin.buffer))  # from the parent, through a pipe
+            log.info("logging %s to %s", options.folder, options.logger)
+            with locked(options.folder, options.logger):
+                complete = follow(LoggerShipper(options.folder, options.logger), options.parent)
+        else:
+            log.info("shipping %s to %s", options.folder, readable(options.uri))
+            complete = follow(StudyShipper(options.folder, options.uri), options.parent)
+    except HeadToHeadError as error:
+        log.warning(error)
+        return INCOMPLETE
     except Exception:
         log.exception("the shipper failed; no run is lost, run h2h sync")
         return INCOMPLETE

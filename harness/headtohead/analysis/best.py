@@ -1,0 +1,71 @@
+"""Which variants of an experiment may be printed as the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headtohead.analysis.contrasts import score_mismatch
+from headtohead.analysis.study import Analysis
+from headtohead.statistics.best import BestComparison, compare_with_best
+from headtohead.statistics.verdicts import BETTER
+from headtohead.storage.metrics import higher_is_better
+
+
+@dataclass(frozen=True)
+class BestVariants:
+    """The variants that are the best, or with ``reason`` why no variant can be named."""
+
+    slugs: frozenset[str] = frozenset()
+    reason: str = ""
+
+
+def best_variants(analysis: Analysis, slugs: Sequence[str]) -> BestVariants:
+    """Return the variants of ``slugs`` that the tests support as the best.
+
+    The variant with the best mean is among them if every other variant is equal to it in every seed, equivalent to it
+    within the margin, or significantly worse than another variant. Equal and equivalent variants are among them too.
+    If the baseline is not, the verdict on each of them must be better.
+    """
+    frames, metric = analysis.frames, analysis.metric
+    ranked = [slug for slug in slugs if slug not in analysis.withheld]
+    if analysis.incomplete:
+        return BestVariants(reason="variants are incomplete")
+    if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
+        return BestVariants(reason="the scores of the variants are not comparable")
+    compared = compare_variants(analysis, ranked)
+    if not compared:
+        return BestVariants(reason="there are too few seeds or variants for a test")
+    sign = 1.0 if higher_is_better(metric) else -1.0
+    leader = max(ranked, key=lambda slug: sign * analysis.summaries[slug].mean)
+
+    def is_best(slug: str) -> bool:
+        is_equal = frames.scores(slug, metric) == frames.scores(leader, metric)
+        return is_equal or compared[frames.trained(slug)].is_equivalent
+
+    best = frozenset(slug for slug in ranked if is_best(slug))
+    undecided = sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked)
+    if undecided:
+        return BestVariants(
+            reason=f"{undecided} of the other {len(ranked) - 1} variants {'is' if undecided == 1 else 'are'} neither "
+            "equivalent to the best mean nor significantly worse than another variant"
+        )
+    verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
+        return BestVariants(reason="the best mean is not significantly better than the baseline")
+    return BestVariants(best)
+
+
+def compare_variants(analysis: Analysis, slugs: Iterable[str]) -> dict[str, BestComparison]:
+    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds."""
+    frames, metric = analysis.frames, analysis.metric
+    trained = sorted({frames.trained(slug) for slug in slugs})
+    scores = [frames.scores(slug, metric) for slug in trained]
+    seeds = sorted(set.intersection(*map(set, scores))) if scores else []
+    if min(len(trained), len(seeds)) < 2:
+        return {}
+    table = [[by_seed[seed] for seed in seeds] for by_seed in scores]
+    margin = frames.record.margins.get(metric)
+    better, value = higher_is_better(metric), margin.value if margin else None
+    found = compare_with_best(table, margin=value, higher_is_better=better, looks=frames.looks)
+    return dict(zip(trained, found, strict=True))

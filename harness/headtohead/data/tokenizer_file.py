@@ -1,0 +1,133 @@
+"""Vocabularies from a ``tokenizer.json`` of Hugging Face's ``tokenizers``.
+
+Ids are those of the file. The four special tokens get the names that headtohead uses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headtohead import files
+from headtohead.data.subwords import load_tokenizer
+from headtohead.data.vocabulary import EOS_WORD, PAD_WORD, SOS_WORD, UNK_WORD, Vocabulary
+from headtohead.errors import HeadToHeadError, UndefinedError, nearest, shown_path
+from headtohead.schema.run_config import DataConfig, VocabularyConfig
+
+USUAL_NAMES = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>", "<|padding|>"),
+    "unk": ("<unk>", "[UNK]", "<|unk|>", "<|unknown|>"),
+    "bos": ("<s>", "<bos>", "<sos>", "[BOS]", "[CLS]", "<|startoftext|>", "<|begin_of_text|>"),
+    "eos": ("</s>", "<eos>", "[EOS]", "[SEP]", "<|endoftext|>", "<|end_of_text|>"),
+}
+"""Names that are recognised without ``data.vocabulary.special_tokens``; the first that exists counts."""
+
+OWN_NAMES = {"pad": PAD_WORD, "unk": UNK_WORD, "bos": SOS_WORD, "eos": EOS_WORD}
+MAX_UNUSED_IDS = 10_000
+
+
+def read_tokenizer(config: DataConfig) -> Vocabulary:
+    """Return the vocabulary of the file ``data.vocabulary.file``, which contains the file's text.
+
+    Raises:
+        HeadToHeadError: If the file is not a tokenizer, a special token is missing, or the package is not installed.
+        UndefinedError: If other fields contradict the file.
+    """
+    vocabulary = config.vocabulary
+    _check_fields(config)
+    text, path = _read(vocabulary), shown_path(str(vocabulary.file))
+    try:
+        tokenizer = load_tokenizer(text)
+    except HeadToHeadError:
+        raise
+    except Exception as error:  # the package raises plain exceptions
+        reason = " ".join(str(error).split())
+        raise HeadToHeadError(
+            f"data.vocabulary.file '{path}' is not a tokenizer.json of Hugging Face's tokenizers ({reason})"
+        ) from error
+    if json.loads(text)["model"].get("dropout"):
+        raise HeadToHeadError(
+            f"data.vocabulary.file '{path}' splits words at random (model.dropout); set it to null in the file"
+        )
+    ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    words = _words(ids, path)
+    for name, token in _special_tokens(ids, vocabulary, path).items():
+        words[ids[token]] = OWN_NAMES[name]
+    repeated = {word for word in OWN_NAMES.values() if words.count(word) > 1}
+    if repeated:
+        raise HeadToHeadError(
+            f"data.vocabulary.file '{path}' uses '{min(repeated)}' for another token than the special token of that "
+            "name; name the special tokens in data.vocabulary.special_tokens"
+        )
+    return Vocabulary(words, True, vocabulary.unknown, text)
+
+
+def tokenizer_key(config: DataConfig) -> str:
+    """Return what prepared data depend on in the file and the names of its special tokens; empty without a file."""
+    vocabulary = config.vocabulary
+    if vocabulary.file is None:
+        return ""
+    return json.dumps([_read(vocabulary), vocabulary.special_tokens.model_dump()])
+
+
+def _read(vocabulary: VocabularyConfig) -> str:
+    path = Path(str(vocabulary.file))
+    try:
+        return files.read_text(path)
+    except FileNotFoundError as error:
+        raise HeadToHeadError(f"data.vocabulary.file '{shown_path(path)}' does not exist") from error
+
+
+def _words(ids: dict[str, int], path: str) -> list[str]:
+    """Return the tokens by id; an id without a token gets a name of its own."""
+    size = max(ids.values(), default=-1) + 1
+    if size > len(ids) + MAX_UNUSED_IDS:
+        raise HeadToHeadError(f"data.vocabulary.file '{path}' has {len(ids)} tokens with ids up to {size - 1}")
+    words = [f"<unused {index}>" for index in range(size)]
+    for word, index in ids.items():
+        words[index] = word
+    return words
+
+
+def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, path: str) -> dict[str, str]:
+    """Return the special tokens of the file by name: the configured ones, else those with a usual name."""
+    found: dict[str, str] = {}
+    configured: dict[str, Any] = vocabulary.special_tokens.model_dump()
+    for name, usual in USUAL_NAMES.items():
+        token = configured[name]
+        if token is not None and token not in ids:
+            hint = nearest(token, [other for other in ids if not other.isalnum()][:1000])
+            hint = hint if hint.startswith("; did you mean") else ""
+            raise HeadToHeadError(f"data.vocabulary.special_tokens.{name}: '{path}' has no token '{token}'{hint}")
+        token = token or next((candidate for candidate in usual if candidate in ids), None)
+        if token is None and name == "unk" and vocabulary.unknown != "token":
+            continue
+        if token is None:
+            remedy = ", or set data.vocabulary.unknown: refuse if it has a token for every text" * (name == "unk")
+            raise HeadToHeadError(
+                f"data.vocabulary.file '{path}' has none of the tokens {', '.join(usual)}; name its token in "
+                f"data.vocabulary.special_tokens.{name}{remedy}"
+            )
+        found[name] = token
+    for name, token in found.items():
+        same = [other for other in found if other != name and found[other] == token]
+        if same:
+            raise HeadToHeadError(
+                f"data.vocabulary.special_tokens: {name} and {same[0]} are both '{token}'; each needs its own token"
+            )
+    return found
+
+
+def _check_fields(config: DataConfig) -> None:
+    """Raise an error for fields that apply to counted vocabularies only."""
+    vocabulary = config.vocabulary
+    fields = {
+        "data.vocabulary.min_count": vocabulary.min_count > 1,
+        "data.vocabulary.max_size": vocabulary.max_size is not None,
+        "data.vocabulary.ids": vocabulary.ids != "standard",
+        "data.tokens: subword": config.tokens != "word",
+    }
+    for name, is_set in fields.items():
+        if is_set:
+            raise UndefinedError(f"data.vocabulary.file has its own tokens and ids; leave out {name}")

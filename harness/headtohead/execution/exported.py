@@ -1,0 +1,196 @@
+"""Folders of exported models: weights, record and vocabularies, without the study and the data.
+
+``model.safetensors`` holds the weights, ``config.json`` the record of the run with its configuration,
+``vocabulary.json`` the words of both sides. A side with subwords has the tokenizer of Hugging Face's ``tokenizers`` in
+``tokenizer.source.json`` or ``tokenizer.target.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from pydantic import Field
+from safetensors.torch import save_file
+from torch import Tensor
+
+from headtohead import files
+from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
+from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
+from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.storage.records import Count, Record, RunRecord, read_record
+
+WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
+TOKENIZERS: dict[Side, str] = {"source": "tokenizer.source.json", "target": "tokenizer.target.json"}
+
+
+class ExportRecord(Record):
+    """``config.json``: the record of the run, and the numbers of rows of the embeddings."""
+
+    format: Literal["headtohead-model/1"] = "headtohead-model/1"
+    model_type: Literal["headtohead"] = "headtohead"
+    vocabulary_sizes: Mapping[Side, Count]
+    run: RunRecord
+
+
+class SideRecord(Record):
+    """Words of a side by id, and how text becomes words."""
+
+    words: tuple[str, ...]
+    pieces: bool
+    decoded_by_tokenizer: bool
+    unknown: Unknown
+    normalise: str
+    boundaries: Boundaries
+    max_tokens: int | None = Field(ge=1)
+
+
+class ExportedVocabularies(Record):
+    """``vocabulary.json``."""
+
+    format: Literal["headtohead-vocabulary/1"] = "headtohead-vocabulary/1"
+    source: SideRecord
+    target: SideRecord
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported model: its record, sizes and vocabularies; the weights are in ``folder``."""
+
+    folder: Path
+    record: RunRecord
+    sizes: tuple[int, int]
+    words: PreparedData | None
+
+
+def is_exported(folder: Path) -> bool:
+    """Return whether a folder has the files of an exported model."""
+    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """Check that a model can be written to a folder.
+
+    Raises:
+        HeadToHeadError: If it is a file, or without ``force`` a folder with files.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise HeadToHeadError(f"folder '{folder}' is not empty; choose another, or --force to replace the model in it")
+
+
+def write_exported(
+    folder: Path, record: RunRecord, weights: Mapping[str, Tensor], words: PreparedData | None, card: str
+) -> list[Path]:
+    """Write a model to a folder and return its files; other files in the folder stay.
+
+    Args:
+        folder: The folder; it is created.
+        record: The run's record. Absolute paths in it are shortened to names.
+        weights: Weights by name, without the dimension of members.
+        words: Vocabularies and tokenisers; None for a model of ids.
+        card: The text of ``README.md``.
+
+    Raises:
+        HeadToHeadError: If the folder cannot be written.
+    """
+    sizes = _sizes(record, words)
+    texts = {CONFIG: _json(ExportRecord(vocabulary_sizes=sizes, run=_portable(record))), CARD: card}
+    if words is not None:
+        texts[VOCABULARIES] = _json(ExportedVocabularies(**{side: _side(words, side) for side in SIDES}))
+        texts |= {TOKENIZERS[side]: words.tokenisers[side].subwords or "" for side in SIDES}
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (VOCABULARIES, *TOKENIZERS.values()):  # of a model that is replaced
+            (folder / name).unlink(missing_ok=True)
+        files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+        for name, text in texts.items():
+            if text:
+                files.write_text(folder / name, text)
+    except Exception as error:
+        if not is_disk_error(error):
+            raise
+        raise HeadToHeadError(f"cannot write to '{folder}' ({error}); free space, or choose another folder") from error
+    return [folder / name for name in (WEIGHTS, *(name for name, text in texts.items() if text))]
+
+
+def read_exported(folder: Path) -> Exported:
+    """Return the model in a folder, without its weights.
+
+    Raises:
+        HeadToHeadError: If a file is damaged or missing.
+    """
+    exported = read_record(ExportRecord, folder / CONFIG)
+    assert exported is not None
+    vocabularies = read_record(ExportedVocabularies, folder / VOCABULARIES)
+    sizes = exported.vocabulary_sizes
+    words = _words(folder, vocabularies, exported.run) if vocabularies else None
+    if words is None and exported.run.imported is None:
+        raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
+    if words is not None and exported.run.imported is None and _sizes(exported.run, words) != dict(sizes):
+        raise HeadToHeadError(f"{VOCABULARIES} and {CONFIG} in '{folder}' differ in size; export the run again")
+    return Exported(folder, exported.run, (sizes["source"], sizes["target"]), words)
+
+
+def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) -> PreparedData:
+    sides: dict[Side, SideRecord] = {"source": vocabularies.source, "target": vocabularies.target}
+    tokenisers: dict[Side, Tokeniser] = {}
+    for side, found in sides.items():
+        subwords = files.read_text(folder / TOKENIZERS[side]) if (folder / TOKENIZERS[side]).is_file() else None
+        if found.pieces and subwords is None:
+            raise HeadToHeadError(f"'{folder}' has no {TOKENIZERS[side]}; export the run again")
+        tokenisers[side] = Tokeniser(found.normalise, subwords, found.boundaries, found.max_tokens)
+    source, target = (
+        Vocabulary(
+            list(found.words),
+            found.pieces,
+            found.unknown,
+            tokenisers[side].subwords if found.decoded_by_tokenizer else None,
+        )
+        for side, found in sides.items()
+    )
+    return PreparedData(source, target, {}, dict(record.data), record.data["data_hash"], tokenisers)
+
+
+def _side(words: PreparedData, side: Side) -> SideRecord:
+    vocabulary, tokeniser = words.vocabulary(side), words.tokenisers[side]
+    return SideRecord(
+        words=tuple(vocabulary.words),
+        pieces=vocabulary.pieces,
+        decoded_by_tokenizer=vocabulary.tokenizer is not None,
+        unknown=vocabulary.unknown,
+        normalise=tokeniser.normalise,
+        boundaries=tokeniser.boundaries,
+        max_tokens=tokeniser.max_tokens,
+    )
+
+
+def _sizes(record: RunRecord, words: PreparedData | None) -> dict[Side, int]:
+    """Return the sizes of the vocabularies; an imported checkpoint can have more rows than words."""
+    if record.imported is not None:
+        return {side: record.imported.words[side] for side in SIDES}
+    assert words is not None
+    return {side: len(words.vocabulary(side)) for side in SIDES}
+
+
+def _portable(record: RunRecord) -> RunRecord:
+    """Return the record with names instead of absolute paths, which mean nothing on another machine."""
+    content = _without_folders(record.model_dump(mode="json"))
+    return RunRecord.model_validate(content)
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, str) and PurePath(value).is_absolute():
+        return PurePath(value).name or value
+    if isinstance(value, dict):
+        return {name: _without_folders(inner) for name, inner in value.items()}
+    return [_without_folders(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _json(record: Record) -> str:
+    return json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,1 @@
+"""Built-in loggers, a file per logger."""

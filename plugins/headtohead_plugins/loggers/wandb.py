@@ -1,0 +1,59 @@
+"""Logs runs to Weights & Biases, with ``WANDB_MODE=offline`` to ``wandb/`` beside the runs folder.
+
+``WANDB_PROJECT`` sets the project (default headtohead), the experiment is the group. An offline run that begins again
+is replaced; an online run continues after its last step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+
+from headtohead import Logger, hookimpl
+
+
+class WandbLogger(Logger):
+    """Logs to Weights & Biases, online or offline: metrics by step, and the results as the summary."""
+
+    packages = ("wandb",)
+    extra = "wandb"
+
+    def begin(self) -> int:
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        run, offline = self.run, os.environ.get("WANDB_MODE") == "offline"
+        # Unique in the project, and the same whenever the run begins again.
+        run_id = hashlib.sha256(f"{run.experiment} {run.run_hash}".encode()).hexdigest()[:16]
+        for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}"):
+            shutil.rmtree(old)
+        self.tracked = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "headtohead"),
+            group=run.experiment,
+            name=f"{run.variant}, seed {run.seed}",
+            id=run_id,
+            config={**run.config, "seed": run.seed, "axes": dict(run.axes)},
+            dir=run.root,
+            resume=None if offline else "allow",
+            reinit="create_new",
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
+        )
+        return int(self.tracked.step) - 1
+
+    def log(self, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
+        self.tracked.log({**metrics, "_timestamp": seconds}, step=step)
+
+    def end(self, state: str, results: Mapping[str, float]) -> None:
+        self.tracked.summary.update({**results, "state": state})
+        self.tracked.finish(exit_code=0 if state == "DONE" else 1)
+
+    def abort(self) -> None:
+        self.tracked.finish(exit_code=1)
+
+
+@hookimpl
+def register_loggers() -> dict[str, type[Logger]]:
+    """Register ``wandb``."""
+    return {"wandb": WandbLogger}

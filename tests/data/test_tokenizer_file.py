@@ -1,0 +1,223 @@
+"""A ``tokenizer.json`` that the library tokenizers has trained on a real file is the vocabulary of a dataset."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import headtohead
+from headtohead import HeadToHeadError
+from headtohead.config.identity import run_hash
+from headtohead.config.resolve import resolve
+from headtohead.data import prepare
+from headtohead.data.vocabulary import SPECIALS
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import DataConfig
+from headtohead.testing.tiny import tiny_config
+
+tokenizers = pytest.importorskip("tokenizers")
+
+ROOT = Path(__file__).parents[2]
+PAIRS = 400
+SPECIAL = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """The first pairs of a file of Tatoeba."""
+    with lzma.open(ROOT / "data" / "eng-spa.manythings-2019-07-21.2col.tsv.xz", "rt", encoding="utf-8") as file:
+        return [next(file).rstrip("\n") for _ in range(PAIRS)]
+
+
+def word_piece(lines: list[str], path: Path, special: list[str] = SPECIAL, size: int = 300) -> Path:
+    """Train a lower-casing WordPiece tokenizer with a post-processor, and save it."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = tokenizers.normalizers.Lowercase()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator((text for line in lines for text in line.split("\t")), trainer)
+    if {"[CLS]", "[SEP]"} <= set(special):
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[(name, special.index(name)) for name in ("[CLS]", "[SEP]")]
+        )
+    tokenizer.enable_padding(length=50, pad_token="[PAD]")
+    tokenizer.enable_truncation(5)
+    tokenizer.save(str(path))
+    return path
+
+
+def byte_level(lines: list[str], path: Path) -> Path:
+    """Train a byte-level BPE tokenizer, which has no unknown token, and save it."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<s>", "</s>", "<pad>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((text for line in lines for text in line.split("\t")), trainer)
+    tokenizer.save(str(path))
+    return path
+
+
+@pytest.fixture
+def folder(lines: list[str], tmp_path: Path) -> Path:
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    word_piece(lines, tmp_path / "tokenizer.json")
+    return tmp_path
+
+
+def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any) -> DataConfig:
+    """Return the ``data`` section of an experiment in the folder."""
+    data = {
+        "dataset": "pairs",
+        "file": str(folder / "pairs.tsv"),
+        "columns": [1, 2],
+        "normalise": "none",
+        "vocabulary": {"file": str(folder / file), **vocabulary.pop("vocabulary", {})},
+        **vocabulary,
+    }
+    return resolve({"data": data, "train": {"steps": 1}}, current()).data
+
+
+def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:
+    data = prepare(configuration(folder), cache)
+    original = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    original.no_padding()
+    original.no_truncation()
+    cls, sep = (original.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+    vocabulary = data.target_vocabulary
+    ids = [original.token_to_id(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")]
+    assert [vocabulary.pad, vocabulary.unk, vocabulary.sos, vocabulary.eos] == ids
+    assert len(vocabulary) == original.get_vocab_size()
+    for split in data.splits.values():
+        for found, text in zip(split.target, split.target_text, strict=True):
+            expected = original.encode(text, add_special_tokens=False).ids
+            assert found.tolist() == [cls, *expected, sep]
+            assert vocabulary.decode(found) == original.decode(expected)
+        for found, text in zip(split.source, split.source_text, strict=True):
+            assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
+
+
+def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
+    byte_level(lines, folder / "bytes.json")
+    data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
+    assert data.target_vocabulary.unk is None
+    for text in ("¿Qué? 日本語 🙂", *data.splits["test"].target_text):
+        assert data.target_vocabulary.decode(data.tokenise(text, "target")) == " ".join(text.split())
+    assert not any("tokenized and decoded" in note for note in data.record["notes"])
+
+
+def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: Path) -> None:
+    data = prepare(configuration(folder), cache)
+    test = data.splits["test"]
+    changed = sum(
+        data.target_vocabulary.decode(ids) != text for ids, text in zip(test.target, test.target_text, strict=True)
+    )
+    (note,) = (note for note in data.record["notes"] if "tokenized and decoded" in note)
+    assert note.startswith(f"{changed} of {len(test)} test references differ after they are tokenized and decoded")
+    assert changed > 0
+
+
+def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
+    def hashed(name: str) -> str:
+        config = configuration(folder, name)
+        run = tiny_config().model_copy(update={"data": config})
+        return run_hash(run, 1, prepare(config, cache).data_hash)
+
+    first = hashed("tokenizer.json")
+    (folder / "copy.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    assert hashed("copy.json") == first
+    word_piece(lines, folder / "tokenizer.json", size=280)  # the same path
+    assert hashed("tokenizer.json") != first
+
+
+def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:
+    word_piece(lines, folder / "named.json", ["[UNK]", "NOTHING", "BEGIN", "END"])
+    names = {"pad": "NOTHING", "bos": "BEGIN", "eos": "END"}
+    data = prepare(configuration(folder, "named.json", vocabulary={"special_tokens": names}), cache)
+    vocabulary = data.source_vocabulary
+    assert [vocabulary.unk, vocabulary.pad, vocabulary.sos, vocabulary.eos] == [0, 1, 2, 3]
+    assert set(SPECIALS) <= set(vocabulary.words)
+    assert vocabulary.decode(data.tokenise("Go.", "source")) == "go."
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        ({"file": "missing.json"}, "missing.json' does not exist"),
+        ({"file": "pairs.tsv"}, "pairs.tsv' is not a tokenizer.json of Hugging Face's tokenizers ("),
+        (
+            {"file": "bare.json"},
+            "has none of the tokens <pad>, [PAD], <|pad|>, <|padding|>; name its token in data.voca",
+        ),
+        ({"file": "bytes.json"}, "vocabulary.special_tokens.unk, or set data.vocabulary.unknown: refuse if it has a"),
+        ({"special_tokens": {"bos": "[CLSS]"}}, "has no token '[CLSS]'; did you mean '[CLS]'?"),
+        ({"special_tokens": {"bos": "[SEP]"}}, "bos and eos are both '[SEP]'; each needs its own token"),
+        ({"max_size": 100}, "data.vocabulary.file has its own tokens and ids; leave out data.vocabulary.max_size"),
+        ({"ids": "frequency"}, "leave out data.vocabulary.ids"),
+    ],
+)
+def test_wrong_files_and_names_are_errors(
+    vocabulary: dict[str, Any], message: str, folder: Path, lines: list[str], h2h_here: Callable[..., Any], cache: Path
+) -> None:
+    byte_level(lines, folder / "bytes.json")
+    word_piece(lines, folder / "bare.json", ["[UNK]"])
+    data = {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2]}
+    data["vocabulary"] = {"file": "tokenizer.json", **vocabulary}
+    content = {
+        "question": "Does it tokenize?",
+        "base": {"data": data, "train": {"steps": 1}},
+        "baseline": {},
+        "seeds": 1,
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    done = h2h_here(folder, "plan", "study.yaml", H2H_CACHE=str(cache))
+    assert message in done.stderr + done.stdout
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
+    folder: Path, h2h_here: Callable[..., Any], cache: Path, without_figures: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = {
+        "question": "Does it train?",
+        "base": {
+            "data": {
+                "dataset": "pairs",
+                "file": "pairs.tsv",
+                "columns": [1, 2],
+                "vocabulary": {"file": "tokenizer.json", "shared": True},
+            },
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "tie_embeddings": "all"},
+            "train": {"steps": 4, "batch_tokens": 256},
+            "evaluate": {"max_length": 6, "test_limit": 5},
+        },
+        "baseline": {},
+        "seeds": 1,
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(cache))
+    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.setenv("H2H_CACHE", str(cache))
+    (run,) = (path.parent for path in (folder / "runs" / "study").glob("*/results.json"))
+    assert "test/bleu" in json.loads((run / "results.json").read_text())["metrics"]
+    original = headtohead.load(run)
+    sentences = ["Go.", "I love you."]
+    expected = original.translate(sentences)
+    headtohead.export(run, folder / "model")
+    (folder / "tokenizer.json").unlink()
+    monkeypatch.setenv("H2H_CACHE", str(folder / "none"))
+    assert headtohead.load(folder / "model").translate(sentences) == expected
+    with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' does not exist"):
+        headtohead.load(run)

@@ -1,0 +1,104 @@
+"""The JSON Schemas of answer files are current and describe every field that is written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from headtohead.report.answer_file import answer_file
+from headtohead.report.answer_schema import ANSWER_TABLES, JUDGE_TABLES, AnswerFile, JudgeFile, answer_schema
+from headtohead.report.writing import read_content
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = sorted((ROOT / "reports").rglob("answer.json"))
+
+
+def strict(schema: Any) -> Any:
+    """Return a schema that refuses fields without a description."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "properties" in schema else {}
+    return {key: strict(item) for key, item in schema.items()} | closed
+
+
+def problems(answer: Any, name: str) -> list[str]:
+    schema = json.loads((ROOT / "docs" / "reference" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator
+    validator.check_schema(schema)
+    assert [error.message for error in validator(schema).iter_errors(answer)] == [
+        error.message for error in validator(strict(schema)).iter_errors(answer)
+    ]
+    return [error.message for error in validator(strict(schema)).iter_errors(answer)]
+
+
+@pytest.fixture(scope="module")
+def fresh(quickstart: Path) -> dict[str, Any]:
+    return json.loads(answer_file(read_content(quickstart)))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
+def test_the_answer_of_every_committed_report_is_valid(path: Path) -> None:
+    assert problems(json.loads(path.read_text(encoding="utf-8")), "answer") == []
+
+
+def test_a_fresh_answer_is_valid(fresh: dict[str, Any]) -> None:
+    assert problems(fresh, "answer") == []
+
+
+def test_the_answer_of_an_incomplete_study_is_valid(messy: Path) -> None:
+    answer = json.loads(answer_file(read_content(messy, allow_partial=True)))
+    assert answer["incomplete"]
+    assert problems(answer, "answer") == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda answer: answer.pop("metric"),
+        lambda answer: answer.update(format="headtohead-answer/2"),
+        lambda answer: answer["contrasts"][0].update(verdict="good"),
+        lambda answer: answer["contrasts"][0].update(holm_p=1.5),
+        lambda answer: answer["scores"].update(rotary="0.9"),
+        lambda answer: next(iter(answer["training"]["variants"].values())).pop("fall"),
+    ],
+)
+def test_a_wrong_answer_is_invalid(fresh: dict[str, Any], fault: Callable[[dict[str, Any]], object]) -> None:
+    answer = copy.deepcopy(fresh)
+    fault(answer)
+    assert not jsonschema.Draft202012Validator(answer_schema(AnswerFile)).is_valid(answer)
+
+
+def test_a_version_may_get_further_fields(fresh: dict[str, Any]) -> None:
+    assert jsonschema.Draft202012Validator(answer_schema(AnswerFile)).is_valid(fresh | {"new": 1})
+
+
+@pytest.mark.parametrize("options", [(), ("--margin", "0.05"), ("--unpaired",), ("--looks", "3")])
+def test_the_answer_of_judge_is_valid(
+    options: tuple[str, ...], tmp_path: Path, h2h_here: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    rows = [f"{name},{seed},{score + seed / 100}" for name, score in (("a", 0.5), ("b", 0.6)) for seed in range(5)]
+    (tmp_path / "scores.csv").write_text("\n".join(["variant,seed,accuracy", *rows]) + "\n")
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "a", "--answer", "answer.json", *options)
+    assert done.returncode in (0, 3), done.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert problems(answer, "judge") == []
+    assert answer["exit_code"] == done.returncode
+    assert (answer["contrasts"][0]["equivalence"] is None) == ("--margin" not in options)
+
+
+def test_every_table_of_the_page_has_its_fields() -> None:
+    page = (ROOT / "docs" / "reference" / "answer-file.md").read_text(encoding="utf-8")
+    for tables, model in ((ANSWER_TABLES, AnswerFile), (JUDGE_TABLES, JudgeFile)):
+        described = {entry.__name__ for entry in tables.values()}
+        assert described == {model.__name__, *answer_schema(model)["$defs"]}
+        for entry in tables.values():
+            assert all(f"| `{name}` |" in page for name in entry.model_fields)

@@ -1,0 +1,215 @@
+"""``h2h report --format`` prints the table of variants; bold follows the tests."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headtohead.analysis.best import best_variants
+from headtohead.analysis.study import analyse
+from headtohead.escaping import latex_escape
+from headtohead.report.content import ReportContent
+from headtohead.report.score_table import score_table
+from headtohead.storage.frames import load_frames
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+NASTY = r"50% of $x_1$ & {a} #3 ~ ^2 \input{/etc/passwd} [b] * | <tag> `c` \\* --lr 'd' “é” − → “" + '"e"'
+NOISE = [0.001, -0.002, 0.003, -0.001, 0.002, -0.003]
+
+
+def study(
+    made: ModuleType, root: Path, means: Mapping[str, float], *, margin: float | None = None, question: str = "Which?"
+) -> ReportContent:
+    """Return the content of a study with an axis whose values have the means; the first value is the baseline."""
+
+    def score(axes: Mapping[str, Any], seed: int) -> float:
+        name = str(axes["positional"])
+        return means[name] + NOISE[(seed + len(name)) % 6]
+
+    folder = made.write_study(
+        root, made.Study(axes={"positional": list(means)}, score=score, question=question, maps=False)
+    )
+    if margin is not None:
+        file = folder / "experiment.json"
+        record = json.loads(file.read_text(encoding="utf-8"))
+        margins = {"test/exact_match": {"value": margin, "since": "2000-01-01T00:00:00+00:00"}}
+        file.write_text(json.dumps(record | {"margins": margins}), encoding="utf-8")
+    return ReportContent(analyse(load_frames(folder)))
+
+
+@pytest.mark.parametrize(
+    ("means", "margin", "bold"),
+    [
+        ({"sinusoidal": 0.8, "rotary": 0.9}, None, {"rotary"}),
+        ({"sinusoidal": 0.9, "rotary": 0.8}, None, {"sinusoidal"}),
+        ({"sinusoidal": 0.9, "rotary": 0.9005}, None, set()),
+        ({"sinusoidal": 0.9, "rotary": 0.9005}, 0.02, {"sinusoidal", "rotary"}),
+        ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, None, set()),
+        ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, 0.02, {"rotary", "none"}),
+        ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, None, {"rotary"}),
+    ],
+)
+def test_scores_are_bold_only_where_the_tests_decide(
+    made: ModuleType, tmp_path: Path, means: dict[str, float], margin: float | None, bold: set[str]
+) -> None:
+    content = study(made, tmp_path, means, margin=margin)
+    latex = score_table(content, "latex")
+    rows = re.findall(r"^    (\S+) & 6 & (\\textbf)?", latex, re.MULTILINE)
+    assert {name for name, mark in rows if mark} == bold
+    assert len(rows) == len(means)
+    assert ("No score is bold" in latex) == (not bold)
+    best = {row["variant"] for row in csv.DictReader(io.StringIO(score_table(content, "csv"))) if row["best"] == "true"}
+    assert best == bold
+    assert set(re.findall(r"^\| (\S+) \| 6 \| \*\*", score_table(content, "markdown"), re.MULTILINE)) == bold
+
+
+def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path, quickstart: Path) -> None:
+    contents = [ReportContent(analyse(load_frames(quickstart)))]
+    for number, gap in enumerate((0.001, 0.002, 0.003, 0.004, 0.01)):
+        contents.append(study(made, tmp_path / str(number), {"sinusoidal": 0.8, "rotary": 0.8 + gap}))
+    outcomes = set()
+    for content in contents:
+        analysis = content.analysis
+        best = best_variants(analysis, analysis.order)
+        verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+        if best.slugs and analysis.frames.baseline not in best.slugs:
+            assert {verdicts[slug] for slug in best.slugs} == {"better"}
+        outcomes.add(bool(best.slugs))
+    assert outcomes == {True, False}
+
+
+def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
+    content = ReportContent(analyse(load_frames(messy)))
+    latex = score_table(content, "latex")
+    assert r"\textbf" not in latex
+    assert "No score is bold, because variants are incomplete." in latex
+    assert "not ranked: 1 diverged of 6 seeds." in latex
+
+
+def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path: Path) -> None:
+    content = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, margin=0.02)
+    latex = score_table(content, "latex")
+    for note in (
+        r"over seeds 1 to 6, with 95 \% t-intervals that include the variation of training seeds",
+        "from the baseline sinusoidal, paired by seed",
+        r"paired t-test at 5 \% after Holm's correction over 2 contrasts",
+        "two one-sided paired t-tests within the margin of 0.020",
+        "Set-up: ",
+    ):
+        assert note in latex
+
+
+def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
+    content = ReportContent(analyse(load_frames(quickstart)))
+    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(score_table(content, "csv")))}
+    assert list(rows) == list(content.analysis.order)
+    for contrast in content.analysis.variants.contrasts:
+        row = rows[contrast.left]
+        assert contrast.paired is not None
+        assert contrast.judgement.interval is not None
+        assert float(row["difference"]) == contrast.paired.mean
+        assert float(row["difference_low"]) == contrast.paired.low
+        assert float(row["holm_high"]) == contrast.judgement.interval.high
+        assert float(row["mean"]) == content.analysis.summaries[contrast.left].mean
+        assert row["verdict"] == contrast.verdict
+
+
+def test_the_ends_of_a_shapley_path_are_the_rows(paths: ModuleType, tmp_path: Path, cache: Path) -> None:
+    made = paths.PathStudy(("train.lr", "model.norm"), lambda applied, seed: 0.5 + 0.1 * len(applied) + seed / 1000)
+    content = ReportContent(analyse(load_frames(paths.write_path(tmp_path, made, cache))))
+    assert content.analysis.path is not None
+    rows = list(csv.DictReader(io.StringIO(score_table(content, "csv"))))
+    assert [row["variant"] for row in rows] == [content.analysis.path.start, content.analysis.path.end]
+
+
+def compiled(document: str, folder: Path) -> str:
+    """Return the log of pdflatex; the test is skipped without pdflatex."""
+    if not shutil.which("pdflatex"):
+        pytest.skip("requires pdflatex with booktabs (Debian: texlive-latex-base, texlive-latex-recommended)")
+    preamble = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    (folder / "table.tex").write_text(f"{preamble}{document}\nDone.\\end{{document}}\n", encoding="utf-8")
+    command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert (folder / "table.pdf").stat().st_size > 10_000
+    return done.stdout
+
+
+def test_latex_compiles(quickstart: Path, tmp_path: Path) -> None:
+    compiled(score_table(ReportContent(analyse(load_frames(quickstart))), "latex"), tmp_path)
+
+
+def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path) -> None:
+    content = study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY)
+    compiled(score_table(content, "latex"), tmp_path)
+
+
+def test_no_special_character_of_a_name_reaches_latex(made: ModuleType, tmp_path: Path) -> None:
+    latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY), "latex")
+    assert "\\input" not in latex
+    assert "--lr" not in latex
+    caption = next(line for line in latex.splitlines() if r"\caption" in line)
+    assert caption == rf"  \caption{{{latex_escape(NASTY)}}}"
+    rows = [line for line in latex.splitlines() if " & 6 & " in line]
+    assert len(rows) == 2
+    assert all(len(re.findall(r"(?<!\\)&", row)) == 6 for row in rows)
+    assert not any(row.strip().startswith(("[", "*")) for row in rows)
+
+
+@pytest.mark.parametrize("character", '\\{}$&#_%~^<>|`[]*"')
+def test_every_special_character_is_escaped(character: str) -> None:
+    assert latex_escape(character) not in (character, "")
+
+
+def test_the_command_prints_or_writes_the_table(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:
+    arguments = ("report", str(quickstart), "--format", "latex")
+    printed = h2h_here(tmp_path, *arguments)
+    written = h2h_here(tmp_path, *arguments, "--output", "table.tex")
+    assert (printed.returncode, written.returncode) == (0, 0)
+    assert written.stdout == "table: table.tex\n"
+    assert (tmp_path / "table.tex").read_text(encoding="utf-8") == printed.stdout
+    assert printed.stdout.startswith("% Requires")
+    assert not (quickstart.parent / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--output", "table.tex"), "--output requires --format latex, csv or markdown"),
+        (("--format", "csv", "--figures", "pdf"), "--figures writes the report; leave out --format csv"),
+        (("--format", "csv", "--output", "missing/table.csv"), "--output missing/table.csv: No such file or directory"),
+        (("--format", "word"), "'word' is not one of"),
+    ],
+)
+def test_wrong_options_are_named(
+    options: tuple[str, ...], message: str, quickstart: Path, tmp_path: Path, h2h_here: Command
+) -> None:
+    done = h2h_here(tmp_path, "report", str(quickstart), *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_figures_are_written_as_pdf_and_svg(made: ModuleType, tmp_path: Path, h2h_here: Command) -> None:
+    two = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
+    made.write_study(tmp_path / "runs", two)
+    figures = tmp_path / "reports" / "quickstart" / "figures"
+    figures.mkdir(parents=True)
+    (figures / "old.pdf").write_bytes(b"%PDF-")
+    done = h2h_here(tmp_path, "report", "quickstart", "--figures", "pdf", "--figures", "svg")
+    assert done.returncode == 0
+    assert "figures:  reports/quickstart/figures" in done.stdout.replace(f"{tmp_path}/", "")
+    names = {path.stem for path in figures.glob("*.svg")}
+    assert {"contrasts", "scores", "curves"} <= names
+    assert {path.stem for path in figures.glob("*.pdf")} == names
+    assert all(path.read_bytes().startswith(b"%PDF-") for path in figures.glob("*.pdf"))

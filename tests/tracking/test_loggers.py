@@ -1,0 +1,388 @@
+"""Loggers get every step of every run once, from a process of their own, whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import re
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headtohead import HeadToHeadError
+from headtohead.plugins import registry
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.tracking.loggers import LoggerShipper, locked, send_all
+
+MakeExperiment = Callable[..., Path]
+AXES = {"positional": ["rotary"]}
+MINE = '''
+"""A logger that appends to a text file, and fails as its environment demands."""
+import os
+from pathlib import Path
+from headtohead import HeadToHeadError, Logger, hookimpl
+
+
+class LinesLogger(Logger):
+    """Appends a line per step to a text file."""
+
+    def begin(self):
+        if os.environ.get("LINES_DOWN"):
+            raise HeadToHeadError("the tracker cannot be reached")
+        self.file = self.run.root / f"{self.run.name}.txt"
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return int(lines[-1].split()[0]) if lines else -1
+
+    def log(self, step, seconds, metrics):
+        with self.file.open("a") as file:
+            file.write(f"{step} {len(metrics)}\\n")
+        if step == int(os.environ.get("LINES_FAIL_AT", -1)):
+            raise ValueError("lost the connection")
+
+    def end(self, state, results):
+        Path(f"{self.file}.end").write_text(f"{state} {len(results)}")
+
+
+@hookimpl
+def register_loggers():
+    return {"lines": LinesLogger}
+'''
+
+
+def recorded(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the history of each metric in a run directory, read by this test."""
+    found: dict[str, dict[int, float]] = {}
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        for name, value in entry["values"].items():
+            if value is not None and math.isfinite(value):
+                found.setdefault(name, {})[entry["step"]] = value
+    return {name: sorted(points.items()) for name, points in found.items()}
+
+
+def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the scalars of TensorBoard event files as TensorBoard reads them."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return {
+        name: [(event.step, event.value) for event in accumulator.Scalars(name)]
+        for name in accumulator.Tags()["scalars"]
+    }
+
+
+def assert_logged(folder: Path) -> None:
+    """Check that TensorBoard has the recorded history of every run, and its results once."""
+    for run in sorted(path.parent for path in folder.glob("*/run.json")):
+        history = recorded(run)
+        results = json.loads((run / "results.json").read_text())["metrics"]
+        found = events(folder.parent.parent / "tensorboard" / folder.name / run.name)
+        finals = {name: value for name, value in results.items() if name not in history and value is not None}
+        assert found.keys() == history.keys() | finals.keys()
+        for name, points in history.items():
+            assert found[name] == [(step, float(np.float32(value))) for step, value in points], name
+        last = max(points[-1][0] for points in history.values())
+        for name, value in finals.items():
+            assert found[name] == [(last, float(np.float32(value)))], name
+
+
+def test_tensorboard_events_equal_the_recorded_metrics(make_experiment: MakeExperiment) -> None:
+    folder = make_experiment(axes=AXES)
+    sent = send_all(folder, "tensorboard")
+    assert (sent.shipped, sent.failures) == (2, [])
+    assert_logged(folder)
+    again = send_all(folder, "tensorboard")
+    assert again.shipped == 0
+    assert_logged(folder)
+
+
+def test_a_run_is_followed_while_it_trains(make_experiment: MakeExperiment) -> None:
+    """The newest step waits, because further metrics of it may follow; the state DONE completes it."""
+    folder = make_experiment(axes=AXES, seeds=1)
+    (run,) = (path.parent for path in folder.glob("*/run.json"))
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    status = json.loads((run / "status.json").read_text())
+    live = status | {"state": "RUNNING", "ended": None, "files": {}, "pid": os.getpid()}
+    shipper = LoggerShipper(folder, "tensorboard")
+    for count in (len(lines) // 3, 2 * len(lines) // 3):
+        (run / "metrics.jsonl").write_text("".join(lines[:count]))
+        (run / "status.json").write_text(json.dumps(live))
+        shipper.send(sweep=False)
+        assert shipper.failures == []
+        newest = json.loads(lines[count - 1])["step"]
+        found = events(folder.parent.parent / "tensorboard" / folder.name / run.name)
+        expected = {n: [p for p in points if p[0] < newest] for n, points in recorded(run).items()}
+        assert {name: len(points) for name, points in found.items()} == {n: len(p) for n, p in expected.items() if p}
+    (run / "metrics.jsonl").write_text("".join(lines))
+    (run / "status.json").write_text(json.dumps(status))
+    shipper.send(sweep=False)
+    assert_logged(folder)
+
+
+def wandb_records(file: Path) -> Iterator[bytes]:
+    """Yield the records of an offline W&B run: a LevelDB log of blocks of 32 KiB after a header of 7 bytes."""
+    content, offset, parts = file.read_bytes(), 7, b""
+    assert content.startswith(b":W&B")
+    while offset + 7 <= len(content):
+        if 2**15 - offset % 2**15 < 7:
+            offset += 2**15 - offset % 2**15
+            continue
+        length, kind = struct.unpack_from("<HB", content, offset + 4)
+        parts += content[offset + 7 : offset + 7 + length]
+        offset += 7 + length
+        if kind in (1, 4):  # a whole record, or its last part
+            yield parts
+            parts = b""
+
+
+def wandb_history(root: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Return the histories in offline W&B runs by run name, each run from a folder of its own."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for file in root.glob("wandb/offline-run-*/*.wandb"):
+        name, history = "", {}
+        for content in wandb_records(file):
+            record = Record.FromString(content)
+            name = record.run.display_name or name
+            for item in record.history.item:
+                metric = item.key or item.nested_key[0]
+                if not metric.startswith("_"):
+                    points = history.setdefault(metric, [])
+                    points.append((record.history.step.num, float(json.loads(item.value_json))))
+        assert name not in found, "two folders of a run"
+        found[name] = history
+    return found
+
+
+def assert_in_wandb(folder: Path) -> None:
+    found = wandb_history(folder.parent.parent)
+    runs = sorted(path.parent for path in folder.glob("*/run.json"))
+    assert len(found) == len(runs)
+    for run in runs:
+        record = json.loads((run / "run.json").read_text())
+        assert found[f"{record['title']}, seed {record['seed']}"] == recorded(run)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+
+
+@pytest.mark.slow
+def test_a_failed_wandb_run_begins_again_in_the_same_process(
+    make_experiment: MakeExperiment, offline: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kind = make_experiment(axes=AXES, seeds=1), registry.current().logger("wandb")
+
+    def fail(self: object, *arguments: object) -> None:
+        raise OSError("lost the connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "end", fail)
+        assert "lost the connection" in send_all(folder, "wandb").failures[0]
+    assert send_all(folder, "wandb").failures == []
+    assert_in_wandb(folder)
+
+
+def test_offline_wandb_runs_have_the_recorded_metrics(make_experiment: MakeExperiment, offline: None) -> None:
+    folder = make_experiment(axes=AXES, seeds=1)
+    sent = send_all(folder, "wandb")
+    assert (sent.shipped, sent.failures) == (1, [])
+    assert_in_wandb(folder)
+    assert send_all(folder, "wandb").shipped == 0
+
+
+@pytest.fixture
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Register the logger ``lines`` for this test; return its file."""
+    file = tmp_path / "mine.py"
+    file.write_text(textwrap.dedent(MINE))
+    monkeypatch.setattr(registry, "_current", None)
+    registry.use_files([file])
+    return file
+
+
+def steps_in(folder: Path) -> list[list[int]]:
+    files = sorted(folder.parent.parent.glob("*.txt"))
+    return [[int(line.split()[0]) for line in file.read_text().splitlines()] for file in files]
+
+
+def recorded_steps(folder: Path) -> list[list[int]]:
+    runs = sorted(path.parent for path in folder.glob("*/run.json"))
+    return [sorted({step for points in recorded(run).values() for step, _ in points}) for run in runs]
+
+
+def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
+    make_experiment: MakeExperiment, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_experiment(axes=AXES)
+    monkeypatch.setenv("LINES_DOWN", "1")
+    down = send_all(folder, "lines")
+    assert down.shipped == 0
+    assert [line.split(": ", 2)[2] for line in down.failures] == ["the tracker cannot be reached"] * 2
+    monkeypatch.delenv("LINES_DOWN")
+    steps = recorded_steps(folder)
+    monkeypatch.setenv("LINES_FAIL_AT", str(steps[0][len(steps[0]) // 2]))
+    broken = send_all(folder, "lines")
+    assert all("ValueError: lost the connection (" in line and "mine.py:" in line for line in broken.failures)
+    monkeypatch.delenv("LINES_FAIL_AT")
+    sent = send_all(folder, "lines")
+    assert (sent.shipped, sent.failures) == (2, [])
+    assert steps_in(folder) == steps
+    ends = [file.read_text().split()[0] for file in folder.parent.parent.glob("*.txt.end")]
+    assert ends == ["DONE", "DONE"]
+
+
+def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment, lines: Path) -> None:
+    folder = make_experiment(axes=AXES)
+    first, second = sorted(path.parent for path in folder.glob("*/run.json"))
+    (first / "run.json").write_text("{")
+    sent = send_all(folder, "lines")
+    assert sent.shipped == 1
+    assert len(sent.failures) == 1
+    assert first.name in sent.failures[0]
+    assert (folder.parent.parent / f"{second.name}.txt.end").exists()
+
+
+def test_two_processes_never_log_the_same_experiment(make_experiment: MakeExperiment, lines: Path) -> None:
+    folder = make_experiment(axes=AXES, seeds=1)
+    with locked(folder, "lines"), pytest.raises(HeadToHeadError, match="another process logs 'quickstart' to lines"):
+        send_all(folder, "lines")
+
+
+SLOW = """
+import os, signal, sys, time
+from pathlib import Path
+from headtohead.tracking.loggers import LoggerShipper
+from headtohead.plugins.registry import current
+
+kind = current().logger(sys.argv[3])
+calls, original = 0, kind.log
+def log(self, *arguments):
+    global calls
+    calls += 1
+    original(self, *arguments)
+    self.flush()
+    if calls == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+kind.log = log
+LoggerShipper(Path(sys.argv[1]), sys.argv[3]).send(sweep=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [1, 7, 40])
+@pytest.mark.parametrize("logger", ["tensorboard", "wandb"])
+def test_a_killed_shipper_repeats_no_step(
+    logger: str, call: int, make_experiment: MakeExperiment, offline: None
+) -> None:
+    folder = make_experiment(axes=AXES)
+    # Without the service of W&B in this process.
+    environment = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
+    command = [sys.executable, "-c", SLOW, str(folder), str(call), logger]
+    killed = subprocess.run(command, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert send_all(folder, logger).failures == []
+    (assert_logged if logger == "tensorboard" else assert_in_wandb)(folder)
+
+
+@pytest.mark.slow
+def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
+    make_experiment: MakeExperiment, lines: Path
+) -> None:
+    folder = make_experiment(axes=AXES)
+    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "--logger", "lines"]
+    plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
+    with subprocess.Popen([*command, "--parent", str(parent.pid)], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(plugins)
+        process.stdin.close()
+        until = time.monotonic() + 30
+        while len(list(folder.parent.parent.glob("*.txt.end"))) < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+        parent.kill()
+        parent.wait()
+        assert process.wait(timeout=30) == 0
+    assert steps_in(folder) == recorded_steps(folder)
+
+
+def test_sync_logs_to_loggers(make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path) -> None:
+    folder = make_experiment(axes=AXES)
+    done = h2h_here(tmp_path, "sync", "--logger", "tensorboard")
+    assert (done.returncode, done.stdout) == (0, "quickstart: 2 logged to tensorboard\n")
+    assert_logged(folder)
+    assert not (tmp_path / "mlflow.db").exists()
+    assert h2h_here(tmp_path, "sync", "--logger", "tensorboard").stdout == "quickstart: 0 logged to tensorboard\n"
+
+
+def test_sync_reports_a_failed_logger(
+    make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
+) -> None:
+    make_experiment(axes=AXES, seeds=1)
+    (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
+    done = h2h_here(tmp_path, "sync", "--logger", "lines", "--plugin", "mine.py", LINES_DOWN="1")
+    assert done.returncode == 1
+    assert done.stdout == "quickstart: 0 logged to lines, 1 failed\n"
+    assert done.stderr.endswith(": the tracker cannot be reached\n")
+
+
+@pytest.mark.parametrize("command", [("run", "file.yaml"), ("sync",)])
+def test_unknown_loggers_are_named(
+    command: tuple[str, ...], make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
+) -> None:
+    make_experiment(axes=AXES, seeds=1)
+    (tmp_path / "file.yaml").write_text("question: Does it log?\nbaseline: {}\nseeds: 1\n")
+    done = h2h_here(tmp_path, *command, "--logger", "tensorbord")
+    assert done.returncode == 2
+    assert done.stderr == "h2h: unknown logger 'tensorbord'; did you mean 'tensorboard'?\n"
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = registry.current().logger("tensorboard")
+    monkeypatch.setattr(logger, "packages", ("no_such_package",))
+    with pytest.raises(HeadToHeadError) as error:
+        logger.require()
+    assert str(error.value) == (
+        "logger 'tensorboard' requires the package no_such_package; pip install 'headtohead[tensorboard]', or leave "
+        "out --logger tensorboard"
+    )
+
+
+def test_the_logger_of_the_documentation_works(
+    make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len([line for line in source.splitlines() if line.strip()]) <= 25
+    (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
+    folder = make_experiment(axes=AXES, seeds=1)
+    done = h2h_here(tmp_path, "sync", "--logger", "json-lines", "--plugin", "json_lines.py")
+    assert (done.returncode, done.stdout) == (0, "quickstart: 1 logged to json-lines\n"), done.stderr
+    (file,) = (tmp_path / "lines" / "quickstart").glob("*.jsonl")
+    *steps, end = map(json.loads, file.read_text().splitlines())
+    assert [step["step"] for step in steps] == recorded_steps(folder)[0]
+    assert end["state"] == "DONE"
+
+
+def test_a_damaged_list_of_complete_runs_sends_all_again(make_experiment: MakeExperiment) -> None:
+    folder = make_experiment(axes=AXES, seeds=1)
+    send_all(folder, "tensorboard")
+    (folder / ".loggers" / "tensorboard.json").write_text("{")
+    assert send_all(folder, "tensorboard").shipped == 1
+    assert_logged(folder)

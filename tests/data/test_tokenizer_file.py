@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,11 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     assert headtohead.load(folder / "model").translate(sentences) == expected
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' does not exist"):
         headtohead.load(run)
+
+
+def test_without_the_package_the_extra_is_named(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(HeadToHeadError, match=r"^data\.vocabulary\.file requires .* pip install 'headtohead\[hf\]'$"):
+        prepare(configuration(folder), tmp_path_factory.mktemp("fresh"))

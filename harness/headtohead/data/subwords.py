@@ -73,6 +73,6 @@ def _package() -> ModuleType:
         return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
-            "data.tokens: subword and data.vocabulary.file require the package tokenizers; pip install "
-            "'headtohead[subwords]', or use tokens: word"
+            "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]', "
+            "or use tokens: word"
         ) from error

@@ -5,6 +5,7 @@ Ids are those of the file. The four special tokens get the names that headtohead
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,13 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
         HeadToHeadError: If the file is not a tokenizer, a special token is missing, or the package is not installed.
         UndefinedError: If other fields contradict the file.
     """
+    if importlib.util.find_spec("tokenizers") is None:
+        raise HeadToHeadError("data.vocabulary.file requires the package tokenizers; pip install 'headtohead[hf]'")
     vocabulary = config.vocabulary
     _check_fields(config)
     text, path = _read(vocabulary), shown_path(str(vocabulary.file))
     try:
         tokenizer = load_tokenizer(text)
-    except HeadToHeadError:
-        raise
     except Exception as error:  # the package raises plain exceptions
         reason = " ".join(str(error).split())
         raise HeadToHeadError(

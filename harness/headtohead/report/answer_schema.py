@@ -16,7 +16,7 @@ from headtohead.config.json_schema import without_titles
 from headtohead.config.reference import type_words
 from headtohead.statistics.verdicts import Verdict
 
-AnswerFamily = Literal["variants", "factors", "interactions", "choices"]
+AnswerFamily = Literal["variants", "factors", "interactions", "declared", "choices"]
 
 
 class AnswerInterval(BaseModel):
@@ -42,6 +42,39 @@ class AnswerContrast(BaseModel):
     )
     holm_p: float | None = Field(ge=0, le=1, description="p of the paired t-test, adjusted by Holm in its family.")
     seeds: list[int] = Field(description="Seeds that both sides have.")
+
+
+class AnswerLooks(BaseModel):
+    """Sequential seeds: the planned and the taken looks."""
+
+    planned: list[int] = Field(description="Number of seeds of each planned look.")
+    taken: list[int] = Field(description="Number of seeds of each look that was taken.")
+    level: float = Field(gt=0, lt=1, description="Level of the tests at each look.")
+    stopped: Literal["decided", "at_most"] | None = Field(description="Why no seeds are added; null if there are more.")
+    undecided: list[str] = Field(description="Names of the inconclusive contrasts.")
+    set_after_results: bool = Field(description="Whether the looks were set or changed after results existed.")
+
+
+class AnswerTargetVariant(BaseModel):
+    """How fast a variant reaches a target."""
+
+    runs: int = Field(ge=0, description="Number of runs.")
+    reached: int = Field(ge=0, description="Number of runs that reach the target.")
+    median_steps: float | Literal["inf"] | None = Field(description="Median of the steps to the target.")
+    median_seconds: float | Literal["inf"] | None = Field(description="Median of the training seconds to the target.")
+    seeds_earlier: int = Field(description="Seeds that reach the target in fewer steps than the baseline.")
+    seeds_later: int = Field(description="Seeds that reach the target in more steps than the baseline.")
+    holm_p: float | None = Field(description="p of the sign test over seeds, adjusted by Holm.")
+    verdict: Literal["faster", "slower", "inconclusive"] | None = Field(description="Verdict of the sign test.")
+    reason: str | None = Field(description="Why there is no verdict.")
+
+
+class AnswerTarget(BaseModel):
+    """Steps to a target value of a validation metric."""
+
+    metric: str = Field(description="Metric of the target.")
+    target: float | Literal["baseline"] = Field(description="Value, or the baseline's final value with the same seed.")
+    variants: dict[str, AnswerTargetVariant] = Field(description="Steps and time by variant.")
 
 
 class AnswerTrend(BaseModel):
@@ -107,9 +140,11 @@ class AnswerFile(BaseModel):
     facts: list[str] = Field(description="Facts that qualify the answer, a sentence each.")
     metric: str = Field(description="Primary metric, as in `results.csv`. It is the unit of all differences.")
     margin: float | None = Field(gt=0, description="Smallest difference that matters, in units of the metric.")
+    looks: AnswerLooks | None = Field(description="Sequential seeds; null with a fixed number of seeds.")
     incomplete: dict[str, str] = Field(description="Number of missing seeds as text, by variant.")
     scores: dict[str, float | None] = Field(description="Mean of the metric by ranked variant, best first.")
     contrasts: list[AnswerContrast] = Field(description="All declared contrasts.")
+    targets: list[AnswerTarget] = Field(description="Steps to the targets of the experiment file.")
     training: AnswerTraining = Field(description="Whether the runs trained far enough.")
     reference_points: AnswerReferencePoints | None = Field(
         description="Scores without training; null if the data is not a translation dataset."
@@ -166,6 +201,9 @@ ANSWER_TABLES: dict[str, type[BaseModel]] = {
     "": AnswerFile,
     "contrasts[]": AnswerContrast,
     "contrasts[].interval": AnswerInterval,
+    "looks": AnswerLooks,
+    "targets[]": AnswerTarget,
+    "targets[].variants.VARIANT": AnswerTargetVariant,
     "training": AnswerTraining,
     "training.variants.VARIANT": AnswerTrend,
     "training.gaps[]": AnswerGap,

@@ -12,7 +12,9 @@ from headtohead.training.results import cost_metrics
 
 
 def test_every_member_counts_with_its_own_tokens_and_flops() -> None:
-    training = StackTraining(tiny_config(train={"steps": 3, "precision": "float32"}), [1, 2], tiny_data(), torch.device("cpu"))
+    training = StackTraining(
+        tiny_config(train={"steps": 3, "precision": "float32"}), [1, 2], tiny_data(), torch.device("cpu")
+    )
     training.run()
     tokens = training.token_sums.tolist()
     costs = cost_metrics(training, [1e6, 3e6])

@@ -175,10 +175,10 @@ def _some(slugs: Sequence[str]) -> str:
 def _data_line(plan: Plan) -> str:
     record = plan.data.record
     counts = " / ".join(f"{count:,}" for count in record["counts"].values())
-    words = " / ".join(f"{count:,}" for count in record["vocabulary"].values())
+    tokens = " / ".join(f"{count:,}" for count in record["vocabulary"].values())
     return (
         f"data: {record['dataset']}, split {record['split']}, {counts} pairs "
-        f"(train / valid / test), {words} words, data_hash {record['data_hash'][:8]}"
+        f"(train / valid / test), {tokens} vocabulary tokens, data_hash {record['data_hash'][:8]}"
     )
 
 

@@ -24,7 +24,7 @@ CONFIDENCE = 0.95
 ALPHA = 0.05
 POWER = 0.8
 ENUMERATED = 20
-"""Largest number of seeds with an exact sign-flip test over all 2^n sign patterns (a million sums)."""
+"""Largest number of seeds with an exact sign-flip test over all 2^n sign patterns."""
 DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
 MAX_SIGNS = 10_000_000
@@ -230,15 +230,31 @@ def sign_flip_p(differences: ArrayLike) -> float:
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
     if len(d) <= ENUMERATED:
-        # The first sign is fixed, since a pattern and its opposite have sums of the same size.
-        sums = d[:1]
-        for value in d[1:]:
-            sums = np.concatenate([sums + value, sums - value])
-        return float((np.abs(sums) >= threshold).mean())
-    draws = min(DRAWS, MAX_SIGNS // len(d))
-    signs = np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, len(d)))
+        if threshold <= 0:
+            return 1.0
+        # Each sum is a sum of one half plus a sum of the other, so sorting one half is enough to count.
+        left, right = _signed_sums(d[: len(d) // 2]), np.sort(_signed_sums(d[len(d) // 2 :]))
+        above = len(right) - np.searchsorted(right, threshold - left, side="left")
+        below = np.searchsorted(right, -threshold - left, side="right")
+        return float((above + below).sum() / 2 ** len(d))
+    signs = _random_signs(len(d))
     hits = int((np.abs(signs @ d) >= threshold).sum())
-    return (hits + 1) / (draws + 1)
+    return (hits + 1) / (len(signs) + 1)
+
+
+def _signed_sums(values: Floats) -> Floats:
+    """Return the sums under all ``2^n`` sign patterns."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums + value, sums - value])
+    return sums
+
+
+@lru_cache(maxsize=1)
+def _random_signs(seeds: int) -> Floats:
+    """Return random sign patterns ``[draw, seed]``, the same ones for every contrast."""
+    draws = min(DRAWS, MAX_SIGNS // seeds)
+    return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
 def sign_test_p(values: ArrayLike, against: ArrayLike) -> float:

@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from headtohead.execution import stack_archive
 from headtohead.storage.stack import stack_folders
+from headtohead.tracking.description import parameters
+from headtohead.tracking.rundirs import read_study
 
 KILL = """
 import os
@@ -90,12 +92,18 @@ def test_records_show_and_report_name_the_run_and_the_hash_of_its_weights(warm: 
     expected = {"run": f"tiny/{warm.source.name}", "weights": sha256}
     assert [warm.record(run)["config"]["init_from"] for run in warm.runs()] == [expected, expected]
     assert "init_from" not in warm.record(warm.source)["config"]
+    tracked = read_study(warm.experiment).runs()[0]
+    logged = parameters(tracked, tracked.record)
+    assert (logged["init_from.run"], logged["init_from.weights"]) == (expected["run"], sha256)
+    assert warm.h2h("export", warm.runs()[0].name, "model").returncode == 0
+    assert f"those of run {expected['run']}" in (warm.study.folder / "model" / "README.md").read_text()
     assert f"init_from:\n    run: {expected['run']}" in warm.h2h("show", warm.runs()[0].name).stdout
     report = (warm.study.folder / "reports" / "warm" / "report.md").read_text()
     assert f"initial weights from run {expected['run']}" in report
     assert sha256 in report
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_bit_for_bit_and_is_reproducible(warm: Warm, h2h_here: Any) -> None:
     (warm.study.folder / "kill.py").write_text(KILL)
     warm.write(train={"steps": 6, "checkpoint_seconds": 0})
@@ -165,6 +173,25 @@ def test_a_trial_starts_from_the_weights(warm: Warm) -> None:
     assert printed == pytest.approx(warm.metrics(warm.source)["valid/loss"], rel=1e-3)
 
 
+def test_the_plan_states_what_seeds_and_data_have_in_common_with_the_run(warm: Warm) -> None:
+    name, command = f"tiny/{warm.source.name}", ("plan", str(warm.file))
+    first = warm.h2h(*command).stdout
+    assert f"every seed starts from the weights of {name}; seeds change only the order of batches and dropout" in first
+    assert "was trained on other data" not in first
+    other = warm.h2h(*command, "--set", "data.source_boundaries=sos-eos")
+    assert other.returncode == 0, other.stderr
+    assert f"{name} was trained on other data, which may contain test sentences of this experiment" in other.stdout
+
+
+@pytest.mark.slow
+def test_tuning_runs_start_from_the_weights(warm: Warm) -> None:
+    warm.write(tune={"train.lr": [0.001, 0.003]}, tune_seeds=1, seeds=1)
+    warm.run("--no-report")
+    runs = [path.parent for path in warm.study.runs.glob("warm*/*/run.json")]
+    assert len(runs) == 3
+    assert {warm.record(run)["config"]["init_from"]["run"] for run in runs} == {f"tiny/{warm.source.name}"}
+
+
 def edit_status(warm: Warm) -> None:
     status = json.loads((warm.source / "status.json").read_text())
     (warm.source / "status.json").write_text(json.dumps(status | {"state": "FAILED", "files": {}}))
@@ -211,6 +238,7 @@ def test_other_vocabularies_sizes_and_plugins_are_refused(warm: Warm) -> None:
     ("value", "message"),
     [
         ("nowhere", "base.init_from: no run 'nowhere' in"),
+        ("a" * 300, "aaa…: File name too long"),
         (3, "base.init_from: expected the name or the directory of a run, got 3"),
         ({"run": "x"}, "base.init_from: expected the name or the directory of a run, got {'run': 'x'}"),
     ],

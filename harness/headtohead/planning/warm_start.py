@@ -9,7 +9,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.data import PreparedData
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError
@@ -91,6 +91,8 @@ class WarmStarts:
             _refuse_shapes(run, variant, draws[0])
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
+        except OSError as error:
+            raise location.error(f"cannot read run {shown(init_from.run)}: {error.strerror}") from error
         if any(data.data_hash != run.data_hash for data in draws):
             self._other_data.add(run.reference)
         update = {INIT_FROM: InitFrom(run=run.reference, weights=run.sha256)}

@@ -83,6 +83,14 @@ def test_a_trial_prints_loss_and_speed_and_changes_only_its_own_folder(folder: P
     assert "no experiments" in h2h("list").stdout + h2h("list").stderr
 
 
+def test_a_trial_ignores_tuning_and_sequential_seeds(folder: Path, h2h: Command) -> None:
+    write(folder, seeds={"until": "decided", "at_most": 9}, tune={"train.lr": [1.0e-3, 2.0e-3]})
+    tried = h2h("run", "study.yaml", "--try", "--only", "sinusoidal", "--steps", "2")
+    assert tried.returncode == 0, tried.stderr
+    assert "trying 1 variant for 2 steps" in tried.stdout
+    assert tried.stdout.count("20 test sentences: test/") == 1
+
+
 def test_a_trial_raises_the_error_of_a_plugin_in_this_process(h2h: Command) -> None:
     import os
 

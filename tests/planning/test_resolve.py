@@ -240,7 +240,8 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"data": {"test": 10.5}}, "data.test: expected a fraction below 1 or a whole number of pairs, got 10.5"),
         (
             {"data": {"vocabulary": {"min": 2}}},
-            "data.vocabulary.min: unknown field 'min'; known: ids, max_size, min_count, shared, unknown",
+            "data.vocabulary.min: unknown field 'min'; known: file, ids, max_size, min_count, shared, "
+            "special_tokens, unknown",
         ),
         (
             {"evaluate": {"beam": {"size": 3}}},

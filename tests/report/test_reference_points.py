@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.study import analyse
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
@@ -124,6 +125,16 @@ def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) 
     save_reference_points(folder, load)
     assert len(loads) == 1
     assert (folder / "reference_points.json").read_bytes() == content
+
+
+def test_a_record_without_a_section_has_the_defaults_of_the_section(study: Any) -> None:
+    folder = study(POINTS)
+    record = json.loads((folder / "experiment.json").read_text())
+    for variant in record["variants"]:
+        del variant["config"]["evaluate"]
+    (folder / "experiment.json").write_text(json.dumps(record))
+    frames = load_frames(folder)
+    assert reference_points(frames, frames.baseline) is not None
 
 
 def test_data_that_cannot_be_read_are_left_out(study: Any) -> None:

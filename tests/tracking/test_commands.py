@@ -148,7 +148,7 @@ def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
         assert any("mlflow" in " ".join(process_of_ui.cmdline()) for process_of_ui in started)
         try:
             parent.send_signal(sign)
-            _, noise = parent.communicate(timeout=30)
+            _, noise = parent.communicate(timeout=120)
             _, left = psutil.wait_procs(started, timeout=1)
             assert (parent.returncode, noise, left) == (128 + sign, "", [])
         finally:

@@ -67,7 +67,8 @@ def try_out(
     Raises:
         HeadToHeadError: If the file or a name is invalid. All other errors of plugins are raised unchanged.
     """
-    loaded = replace(loaded, seeds=loaded.seeds[:1], file=loaded.file.model_copy(update={"tune": None}))
+    file = loaded.file.model_copy(update={"tune": None, "seeds": 1})
+    loaded = replace(loaded, seeds=loaded.seeds[:1], file=file)
     root = inside(runs_root, FOLDER)
     plan = make_plan(
         loaded,

@@ -10,8 +10,8 @@ import torch
 
 from headtohead.model.transformer import Transformer
 
-_SIZE = 384
-_SECONDS = 0.2
+_SIZE = {"cpu": 384, "cuda": 4096}
+"""Rows and columns of the measured products, which are large enough for the peak and small enough for a few ms."""
 
 
 def products_of(model: Transformer) -> AbstractContextManager[object]:
@@ -33,27 +33,42 @@ def bfloat16_speed() -> float:
 
     It is about 4 with AVX512-BF16 or AMX instructions, and far below 1 without them, where torch emulates bfloat16.
     """
-    return _rate(torch.bfloat16) / _rate(torch.float32)
-
-
-def _rate(dtype: torch.dtype) -> float:
-    """Return products per second of a core, at the best of the repetitions that fit into the time limit."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        left, right = torch.ones(1, _SIZE, _SIZE, dtype=dtype), torch.ones(1, _SIZE, _SIZE, dtype=dtype)
-        best, end = float("inf"), time.perf_counter() + _SECONDS
-        for repetition in range(1000):
-            started = time.perf_counter()
-            torch.bmm(left, right)
-            stopped = time.perf_counter()
-            if repetition:  # the first includes the preparation of the kernel
-                best = min(best, stopped - started)
-                if stopped > end:
-                    break
-        return 1 / best
+        return _product_flops(torch.bfloat16, "cpu", 0.2) / _product_flops(torch.float32, "cpu", 0.2)
     finally:
         torch.set_num_threads(threads)
+
+
+@cache
+def peak_flops(device: str, precision: str) -> float:
+    """Return the FLOP/s of large square products, measured in about 30 ms with the threads of this process.
+
+    Args:
+        device: Type of the device, ``cpu`` or ``cuda``.
+        precision: Value of ``train.precision``; for tf32 after a call of `products_of`.
+    """
+    dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
+    return _product_flops(dtype, device, 0.03)
+
+
+def _product_flops(dtype: torch.dtype, device: str, seconds: float) -> float:
+    """Return the FLOP/s of a product, at the best of the repetitions that fit into the time limit."""
+    size = _SIZE[device]
+    left, right = (torch.ones(1, size, size, dtype=dtype, device=device) for _ in range(2))
+    best, end = float("inf"), time.perf_counter() + seconds
+    for repetition in range(1000):
+        started = time.perf_counter()
+        torch.bmm(left, right)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        stopped = time.perf_counter()
+        if repetition:  # the first includes the preparation of the kernel
+            best = min(best, stopped - started)
+            if stopped > end:
+                break
+    return 2 * size**3 / best
 
 
 def describe_bfloat16() -> str:

@@ -75,6 +75,8 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
     """Return the steps of a gap with two significant digits, at most the trained steps."""
     if gap.steps > found.total_steps:
         return f"more than {found.total_steps:,} steps"
+    if gap.steps < 0.5:
+        return "less than a step"
     return f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 

@@ -179,14 +179,17 @@ def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
     """Return the cost cells of a variant; speed, memory and time are means over its runs."""
     variant = content.analysis.frames.by_slug[slug]
     d_ff, d_ff_asked = variant.d_ff, variant.d_ff_asked
-    seconds = _mean(content, slug, "system/wall_seconds")
+    seconds, utilisation = (_mean(content, slug, f"system/{name}") for name in ("wall_seconds", "mfu"))
     return (
         TableCell(parameters(content, slug)),
         TableCell(show_count(variant.flops_per_token)),
         TableCell(
             str(variant.inner_width), (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else ()
         ),
-        TableCell(show_count(_mean(content, slug, "system/tokens_per_second"))),
+        TableCell(
+            show_count(_mean(content, slug, "system/tokens_per_second")),
+            () if math.isnan(utilisation) else (CellNote(f"MFU {100 * utilisation:.0f} %"),),
+        ),
         TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
         TableCell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
     )

@@ -58,7 +58,7 @@ MEASURED = (
     *(f"attention/{role}/{name}" for role in ROLES for name in ("entropy", "distance")),
     "attention/fused_difference",
     *(f"system/{name}" for name in ("peak_memory_mb", "step_ms", "train_seconds")),
-    *(f"system/{name}" for name in ("wall_seconds", "tokens_per_second")),
+    *(f"system/{name}" for name in ("wall_seconds", "tokens_per_second", "mfu")),
 )
 """Metrics of every finished run."""
 

@@ -107,13 +107,12 @@ Date = Annotated[str, AfterValidator(_date)]
 
 
 def _config(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration unchanged if it is a complete `RunConfig`."""
+    """Return a configuration with the defaults of the fields that the file lacks."""
     try:
-        RunConfig.model_validate(value)
+        return RunConfig.model_validate(value).model_dump(mode="json")
     except ValidationError as error:
         field, message = format_validation_error(error, RunConfig, value)
         raise ValueError(f"{dotted(field)}: {message}" if field else message) from error
-    return value
 
 
 Config = Annotated[SkipValidation[Mapping[str, Any]], AfterValidator(_config)]

@@ -6,12 +6,15 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import mul
 from typing import Any
 
 import torch
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
+from headtohead.model.precision import peak_flops
+from headtohead.planning.costs import TRAINING
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
 from headtohead.training.backends import BackendChoice
@@ -165,19 +168,27 @@ def bucket_scores(
     return scored
 
 
-def cost_metrics(training: StackTraining) -> dict[str, float]:
+def cost_metrics(training: StackTraining, flops_per_token: Sequence[float]) -> dict[str, float]:
     """Return the costs of training, which are equal for all members of the stack.
 
     ``system/tokens_per_second`` counts target tokens without padding of all members.
     ``system/step_ms`` is the duration of a step of the stack.
+    ``system/mfu`` is the model FLOP utilisation (Chowdhery et al. 2022, appendix B): the FLOPs that the models of all
+    members need per second, as a fraction of the FLOP/s of large products on this device.
+
+    Args:
+        training: The finished training.
+        flops_per_token: FLOPs of a forward pass per target token, for each member.
     """
     progress = training.progress
     seconds = max(progress.train_seconds, 1e-9)
+    flops = TRAINING * sum(map(mul, flops_per_token, training.token_sums.tolist()))
     return {
         "system/peak_memory_mb": peak_memory_bytes(training.device) / 2**20,
         "system/step_ms": 1000.0 * seconds / max(1, progress.step),
         "system/train_seconds": progress.train_seconds,
         "system/tokens_per_second": float(training.token_sums.sum()) / seconds,
+        "system/mfu": flops / seconds / peak_flops(training.device.type, training.train.precision),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headtohead.analysis.judge import judge as judge
+    from headtohead.api import curves as curves
     from headtohead.api import export as export
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "judge": "headtohead.analysis.judge",
     "results": "headtohead.api",
+    "curves": "headtohead.api",
     "export": "headtohead.api",
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
@@ -128,6 +130,7 @@ __all__ = [
     "RunConfig",
     "Setting",
     "Transfer",
+    "curves",
     "export",
     "find_geometry",
     "hookimpl",

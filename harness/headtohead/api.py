@@ -39,6 +39,8 @@ from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headtohead.analysis.results import RunsTable
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LoadedRun",
     "Result",
+    "curves",
     "export",
     "import_checkpoint",
     "load",
@@ -500,3 +503,22 @@ def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable
     register(RunsTable)
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
     return RunsTable.from_frames(load_frames(folder))
+
+
+def curves(experiment: Path | str, runs: Path | str | None = None) -> pd.DataFrame:
+    """Return the training curves of an experiment in long format: a row per run, step and metric.
+
+    The columns are run, variant, the axes, seed, step, epoch, metric and value. Curves of running and failed runs are
+    included. A variant that equals another by construction has no runs of its own.
+
+    Args:
+        experiment: The experiment's file, name or folder.
+        runs: The runs folder; default: H2H_RUNS, else ``runs`` in the project root.
+
+    Raises:
+        HeadToHeadError: If the runs folder has no runs of the experiment.
+    """
+    from headtohead.analysis.results import training_curves
+    from headtohead.storage.frames import load_frames
+
+    return training_curves(load_frames(find_experiment(Path(experiment), runs_folder(experiment, runs))))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import headtohead as h2h
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.frames import load_frames
 
@@ -117,3 +118,13 @@ def test_reading_seventy_two_runs_takes_less_than_two_seconds(quickstart):
     started = time.process_time()
     load_frames(quickstart)
     assert time.process_time() - started < 2
+
+
+def test_training_curves_have_the_axes_of_each_run(quickstart):
+    frames, curves = load_frames(quickstart), h2h.curves(quickstart)
+    assert list(curves) == ["run", "variant", *frames.axes, "seed", "step", "epoch", "metric", "value"]
+    assert len(curves) == len(frames.histories) > 0
+    assert len(frames.axes) > 1
+    for run, rows in curves.groupby("run"):
+        for column in ("variant", *frames.axes, "seed"):
+            assert set(rows[column]) == {frames.runs.loc[run, column]}

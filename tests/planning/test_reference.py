@@ -9,6 +9,7 @@ from headtohead.schema.run_config import (
     DataConfig,
     DataFields,
     EntryConfig,
+    InitFrom,
     ModelConfig,
     ModelFields,
     PerRole,
@@ -31,7 +32,7 @@ def test_every_section_of_the_schema_has_its_table():
         for section in vars(module).values()
         if isinstance(section, type) and issubclass(section, Section) and section is not Section
     }
-    without_table = {EntryConfig, PerRole, RunConfig, DataFields, DataConfig, ModelFields, ModelConfig}
+    without_table = {EntryConfig, InitFrom, PerRole, RunConfig, DataFields, DataConfig, ModelFields, ModelConfig}
     assert sections - without_table == set(TABLES.values())
 
 

@@ -1,4 +1,4 @@
-"""The results of an experiment as a pandas table."""
+"""The results and training curves of an experiment as pandas tables."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ class RunsTable(pd.DataFrame):
     @property
     def _constructor(self) -> type[pd.DataFrame]:
         return pd.DataFrame
+
+
+def training_curves(frames: Frames) -> pd.DataFrame:
+    """Return the histories of an experiment with the variant, the axes and the seed of each run."""
+    described = frames.runs[["variant", *frames.axes, "seed"]]
+    order = ["run", *described.columns, "step", "epoch", "metric", "value"]
+    table = frames.histories.astype({"run": object, "metric": object}).join(described, on="run")
+    return table[order]

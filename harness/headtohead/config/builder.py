@@ -18,7 +18,7 @@ from headtohead.config.validation_errors import section_of, suggest_field
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SECTIONS, DataInput
+from headtohead.schema.config_input import INIT_FROM, SECTIONS, DataInput
 from headtohead.schema.roles import ROLES
 from headtohead.schema.sections import FilePath
 
@@ -50,6 +50,7 @@ class ConfigBuilder:
         self.sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
         self.dataset_options: dict[str, Any] = {}
         self.entries: dict[tuple[str, str], EntrySelection] = {}
+        self.init_from: str | None = None
         self.origins: dict[FieldPath, SourceLocation] = {}
         for family, name in DEFAULTS.items():
             self._select_in_all_roles(family, name, {}, self.root)
@@ -64,6 +65,7 @@ class ConfigBuilder:
         twin.entries = {
             key: EntrySelection(selection.name, dict(selection.options)) for key, selection in self.entries.items()
         }
+        twin.init_from = self.init_from
         twin.origins = dict(self.origins)
         return twin
 
@@ -79,8 +81,10 @@ class ConfigBuilder:
             self._assign_family(head, rest, value, location)
         elif head in SECTIONS:
             self._assign_section(head, rest, value, location)
+        elif head == INIT_FROM:
+            self._assign_init_from(rest, value, location)
         else:
-            raise location.error(f"unknown field '{head}'{nearest(head, [*FAMILIES, *SECTIONS])}")
+            raise location.error(f"unknown field '{head}'{nearest(head, [*FAMILIES, *SECTIONS, INIT_FROM])}")
 
     def location(self, path: FieldPath) -> SourceLocation:
         """Return the source location of the value at a configuration path."""
@@ -94,6 +98,14 @@ class ConfigBuilder:
         for inner in [origin for origin in self.origins if origin[: len(path)] == path]:
             del self.origins[inner]
         self.origins[path] = location
+
+    def _assign_init_from(self, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+        if rest:
+            raise location.error(f"'{INIT_FROM}' has no fields of its own, got '{'.'.join(rest)}'")
+        if value is not None and (not isinstance(value, str) or not value):
+            raise location.error(f"expected the name or the directory of a run, got {shown(value)}")
+        self.init_from = value
+        self._record_origin((INIT_FROM,), location)
 
     def _assign_family(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         if not rest:

@@ -68,7 +68,7 @@ def identity_fields(section: BaseModel) -> dict[str, Any]:
     plain = section.model_dump(mode="json")
     for name, info in type(section).model_fields.items():
         value = getattr(section, name)
-        if is_hashed(info, plain[name]):
+        if is_hashed(info, plain.get(name)):
             result[name] = identity_fields(value) if isinstance(value, BaseModel) else plain[name]
     return result
 

@@ -18,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file
-from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
 
 FAMILIES = ("positional", "attention", "masking")
@@ -79,6 +79,7 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
     found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
     found["match"] = {"enum": ["none", "parameters", "flops"]}
+    found[INIT_FROM] = {"type": ["string", "null"], "description": "finished run whose weights training starts from"}
     for section, model in SECTIONS.items():
         for name in definitions[model.__name__]["properties"]:
             found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")

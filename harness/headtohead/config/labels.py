@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SHORTHANDS
+from headtohead.schema.config_input import INIT_FROM, SHORTHANDS
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
@@ -44,6 +44,8 @@ def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> An
 
 def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
     """Return the value of an axis in a run configuration as a scalar."""
+    if path[0] == INIT_FROM:
+        return config.init_from.run if config.init_from else "none"
     if path[0] not in FAMILIES:
         return scalar(value_at(config, path, registry))
     roles: PerRole = getattr(config, path[0])

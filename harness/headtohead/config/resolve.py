@@ -17,6 +17,7 @@ from headtohead.schema.run_config import (
     BeamConfig,
     DataConfig,
     EvaluateConfig,
+    InitFrom,
     ModelConfig,
     QuirksConfig,
     RunConfig,
@@ -77,6 +78,7 @@ def build_config(builder: ConfigBuilder) -> RunConfig:
         train=train,
         evaluate=evaluate,
         quirks=quirks,
+        init_from=None if builder.init_from is None else InitFrom(run=builder.init_from, weights=builder.init_from),
         **families,
     )
 

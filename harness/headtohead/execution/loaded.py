@@ -18,6 +18,7 @@ from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
 from headtohead.execution.import_checkpoint import tokenisers_of
+from headtohead.execution.tokenizer import Tokenizer
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -44,6 +45,9 @@ class LoadedRun:
 
     Attributes:
         path: The run directory.
+        config: The complete configuration.
+        model: The torch module. All its tensors have a leading member dimension, which is 1 in a loaded run.
+            `logits`, `translate`, `generate` and `attention` add and remove this dimension.
         words: Vocabularies; None for a checkpoint that was imported without them, which accepts ids only.
         record: The run's record.
     """
@@ -82,6 +86,15 @@ class LoadedRun:
                 "import-checkpoint with --data and the file of sentence pairs it was trained on"
             )
         return self.words
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The conversion of text to ids and back.
+
+        Raises:
+            HeadToHeadError: If the run has no vocabularies.
+        """
+        return Tokenizer(self.data)
 
     @property
     def pitfalls(self) -> list[str]:

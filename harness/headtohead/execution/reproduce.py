@@ -92,6 +92,9 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
         with leased(inside(experiment, member.directory)) as writer:
             writer.plan(run.record)
     folder = StackFolder(experiment / STACKS / record.id)
+    if stack.initial_weights.exists():
+        folder.path.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(stack.initial_weights, folder.initial_weights)
     folder.write(record)
     return folder
 

@@ -213,7 +213,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
         plan_directories(plan, missing, lease)
         for folder in folders:
             _record_execution(folder, lease, {run.directory for run in missing})
-        return folders + [lay_out(plan.directory, record, lease) for record in records]
+        return folders + [lay_out(plan.directory, record, lease, initial_weights(plan, record)) for record in records]
 
 
 def plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
@@ -271,9 +271,21 @@ def stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache
     )
 
 
-def lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
-    """Write a stack's folder, and the execution settings into the records of its runs."""
+def initial_weights(plan: Plan, record: StackRecord) -> Path | None:
+    """Return the checkpoint that ``init_from`` of a stack names; None without ``init_from``."""
+    init_from = record.config.get("init_from")
+    return plan.initial_weights[init_from["weights"]] if init_from else None
+
+
+def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None) -> StackFolder:
+    """Write a stack's folder, and the execution settings into the records of its runs.
+
+    The initial ``weights`` are copied into the folder, which is all that another machine receives.
+    """
     folder = StackFolder(experiment / STACKS / record.id)
+    if weights is not None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
     _record_execution(folder, lease, {member.directory for member in record.members})
     return folder
@@ -304,7 +316,8 @@ def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lea
     for part in parts:
         folder.resume_points.copy(folder.path.parent / part.id)
     (folder.path / RECORD).unlink()
-    new_stacks = [lay_out(folder.experiment, part, lease) for part in parts]
+    weights = folder.initial_weights if folder.initial_weights.exists() else None
+    new_stacks = [lay_out(folder.experiment, part, lease, weights) for part in parts]
     shutil.rmtree(folder.path)
     return new_stacks
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.loading import LoadedExperiment
-from headtohead.execution.scheduler import Machine, lay_out, pending, plan_directories, stack_record
+from headtohead.execution.scheduler import Machine, initial_weights, lay_out, pending, plan_directories, stack_record
 from headtohead.execution.worker import Worker
 from headtohead.planning.design import Design, Variant
 from headtohead.planning.planner import make_plan
@@ -70,7 +70,15 @@ def try_out(
     file = loaded.file.model_copy(update={"tune": None, "seeds": 1})
     loaded = replace(loaded, seeds=loaded.seeds[:1], file=file)
     root = inside(runs_root, FOLDER)
-    plan = make_plan(loaded, registry, root, cache, fresh=True, adapt=lambda design: _shortened(design, steps))
+    plan = make_plan(
+        loaded,
+        registry,
+        root,
+        cache,
+        fresh=True,
+        adapt=lambda design: _shortened(design, steps),
+        initial_runs=runs_root,
+    )
     plan = plan.limited_to(only)
     if plan.directory.exists():
         shutil.rmtree(inside(root, plan.name))
@@ -84,7 +92,8 @@ def try_out(
         path = inside(plan.directory, run.directory)
         with Lease(path) as lease:
             plan_directories(plan, [run], lease)
-            stack = lay_out(plan.directory, stack_record(plan, [run], machine, cache, threads), lease)
+            record = stack_record(plan, [run], machine, cache, threads)
+            stack = lay_out(plan.directory, record, lease, initial_weights(plan, record))
             trial = _Trial(stack, machine.device, WorkerPlugins(), lease)
             trial.log = log
             trial.run()

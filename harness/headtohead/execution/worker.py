@@ -22,7 +22,7 @@ from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import InitFrom, RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
@@ -152,6 +152,26 @@ class Worker:
             run_hashes=[member.run_hash for member in self.record.members],
             saving=self._writing,
         )
+        # Members of a stack have the same initial weights. A resume point replaces them.
+        if self.config.init_from is not None:
+            self._load_initial_weights(self.config.init_from)
+
+    def _load_initial_weights(self, init_from: InitFrom) -> None:
+        """Set the weights of all members to those of a finished run.
+
+        Raises:
+            HeadToHeadError: If the stack's copy of its checkpoint is missing or damaged.
+        """
+        path = self.folder.initial_weights
+        if not path.is_file() or files.sha256(path) != init_from.weights:
+            state = "is missing" if not path.exists() else "has changed: its sha256 is not that of the plan"
+            raise HeadToHeadError(
+                f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
+                f"'{self.folder.path}' and run the same command again"
+            )
+        weights = checkpoint.load_weights(path)
+        for member in range(len(self.runs)):
+            self.training.model.load_member(member, weights)
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results."""

@@ -140,13 +140,19 @@ class Transformer(nn.Module):
         return {"encoder": encoder.attention.path, "decoder": decoder.attention.path, "cross": decoder.cross.path}
 
     def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
-        """Return logits ``[member, batch, time, vocab]`` of the next token after each target token.
+        """Return logits ``[member, batch, target time, vocab]`` of the next token after each target token.
+
+        All ids and lengths are integer tensors. ``member`` is 1 in a loaded run, and the number of runs in a stack.
+        The gradient reaches all parameters, whose first dimension is ``member`` too.
 
         Args:
             source: Token ids ``[member, batch, source time]``, padding last.
             source_lengths: Tokens without padding, ``[member, batch]``.
             target: Decoder input ids ``[member, batch, target time]``, starting with <sos>.
             target_lengths: Tokens without padding, ``[member, batch]``.
+
+        Raises:
+            HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
         """
         return self.project(self.hidden(source, source_lengths, target, target_lengths))
 

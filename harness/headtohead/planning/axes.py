@@ -9,7 +9,7 @@ from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
-from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]
@@ -36,8 +36,8 @@ The fields are merged over ``base.data``. Scores of different values are not com
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     path = tuple(axis.split("."))
-    if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS):
-        known = [*FAMILIES, *SECTIONS, *WHOLE_AXES]
+    if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
+        known = [*FAMILIES, *SECTIONS, INIT_FROM, *WHOLE_AXES]
         raise location.error(f"unknown axis '{axis}'{nearest(axis, known)}")
     if path[0] in SECTIONS and len(path) == 1 and axis != DATA_AXIS:
         raise location.error(

@@ -349,6 +349,8 @@ class _PathDesign:
     def design(self) -> Design:
         builders = [self._end("from", self.block.start), self._end("to", self.block.end)]
         start, end = (build_consistent_config(builder) for builder in builders)
+        if start.init_from != end.init_from:
+            raise self.location.error("init_from cannot differ between the ends of a path; move it to base")
         names = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
         choices = choices_between(
             start,

@@ -14,7 +14,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, Match, assign_data, data_parts, match_value
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
@@ -103,7 +103,7 @@ class Incompatibilities:
             return lambda _, match: match == wanted
         if axis == DATA_AXIS:
             return self._data_condition(value, location)
-        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS):
+        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
             raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
         path = tuple(axis.split("."))
         builder = self.start.copy()

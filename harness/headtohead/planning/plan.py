@@ -162,7 +162,8 @@ class Plan:
     ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline. With ``data.seed: per-run``,
     ``draws`` holds the variants by slug and seed, each on the data of its seed, and ``data`` is that of the first seed.
     ``only`` holds the slugs of the variants that the next call trains; None for all.
-    With sequential seeds, the plan is that of one of the ``looks``.
+    With sequential seeds, the plan is that of one of the ``looks``. ``initial_weights`` holds the checkpoints of
+    ``init_from`` by sha256.
     """
 
     loaded: LoadedExperiment
@@ -181,6 +182,7 @@ class Plan:
     tuning: Tuning | None = None
     only: frozenset[str] | None = None
     looks: Looks | None = None
+    initial_weights: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -39,6 +39,7 @@ from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep, tuning_seeds
+from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.looks import Looks
@@ -63,6 +64,7 @@ def make_plan(
     ready: Callable[[], object] = lambda: None,
     adapt: Callable[[Design], Design] = lambda design: design,
     look: int | None = None,
+    initial_runs: Path | None = None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -76,12 +78,14 @@ def make_plan(
         ready: Called after the design is expanded without an error, before costs are counted.
         adapt: Changes the expanded design.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
+        initial_runs: Folder in which ``init_from`` finds runs; default: ``runs_root``.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
+    warm = WarmStarts(initial_runs or runs_root, prepared.draws)
     existing = None if fresh else ExistingRuns(runs_root, ignored)
     design = adapt(expand(loaded, registry, prepared.find_incompatibility))
     looks = planned_looks(loaded)
@@ -92,10 +96,10 @@ def make_plan(
     tuning = None
     if loaded.file.tune is not None:
         settings = settings_of(loaded, design, registry)
-        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing)
+        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
         tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried))
         design = tuning.apply(design)
-    return replace(_plan(loaded, design, prepared, runs_root, existing, looks), tuning=tuning)
+    return replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
 
 
 def _plan(
@@ -104,6 +108,7 @@ def _plan(
     prepared: _Data,
     runs_root: Path,
     all_existing: ExistingRuns | None,
+    warm: WarmStarts,
     looks: Looks | None = None,
 ) -> Plan:
     registry = prepared.registry
@@ -115,7 +120,7 @@ def _plan(
     for parameters in (least_parameters, prepared.estimate_parameters):
         refuse_oversized(loaded, design.variants, parameters, available)
     matched = match_variants(design.variants, prepared.count)
-    design = replace(design, variants=matched.variants)
+    design = replace(design, variants=warm.apply(loaded, matched.variants))
     refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total, available)
     identities = {
         variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
@@ -165,10 +170,11 @@ def _plan(
         prepared=prepared.by_hash,
         draws=draws,
         looks=looks,
+        initial_weights=warm.checkpoints,
     )
     log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
     plan = replace(plan, estimate=results.estimate(plan.remaining))
-    return replace(plan, notes=_notes(plan, matched.notes))
+    return replace(plan, notes=_notes(plan, [*matched.notes, *warm.notes]))
 
 
 class _Data:

@@ -33,6 +33,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.exclusions import Incompatibility
 from headtohead.plugins.registry import Registry
+from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.records import (
@@ -426,7 +427,7 @@ def _fields() -> Iterator[FieldPath]:
     for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
             yield from ((name, role) for role in ROLES)
-        else:
+        elif name != INIT_FROM:  # the ends of a path have the same initial weights
             yield from _fields_of(info.annotation, (name,))
 
 

@@ -161,6 +161,7 @@ def _use(record: RunRecord, translates: bool) -> list[Block]:
 
 
 def _origin(record: RunRecord) -> list[Block]:
+    init_from = record.config.get("init_from")
     versions = {name: str(value) for name, value in record.versions.items() if name in (OWN, "torch", "git_commit")}
     items: list[tuple[str, Text]] = [
         ("experiment", record.experiment),
@@ -168,6 +169,7 @@ def _origin(record: RunRecord) -> list[Block]:
         ("seed", str(record.seed)),
         ("steps", f"{record.steps:,}"),
         ("run hash", Span(record.run_hash, "code")),
+        *([("initial weights", f"those of run {init_from['run']}")] if init_from else []),
         *((name.replace("_", " "), value) for name, value in versions.items()),
     ]
     return [Heading(2, "Origin"), Definitions(tuple(items))]

@@ -31,6 +31,7 @@ def setup_line(analysis: Analysis) -> str:
         f"{inner}, {_parameters(analysis)} parameters",
         f"{_values(_steps(analysis))} steps of {size}",
         f"learning rate {learning_rate(analysis)}, schedule {_values(fields['train.schedule'])}",
+        *_initial_weights(analysis),
         _seeds(analysis),
     ]
     return f"Set-up: {'; '.join(parts)}."
@@ -114,6 +115,13 @@ def _parameters(analysis: Analysis) -> str:
     variants: list[VariantRecord] = list(analysis.frames.by_slug.values())
     totals = [variant.parameters.total for variant in variants]
     return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
+
+
+def _initial_weights(analysis: Analysis) -> list[str]:
+    """Return the origin of the initial weights of all variants; empty if no training starts from a run."""
+    found = [variant.config.get("init_from") for variant in analysis.frames.by_slug.values()]
+    origins = [f"run {init_from['run']}" if init_from else "the seed" for init_from in found]
+    return [f"initial weights from {_values(origins)}"] if any(found) else []
 
 
 def _seeds(analysis: Analysis) -> str:

@@ -65,6 +65,9 @@ SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 """Fields that only set the defaults of other fields of their section."""
 
+INIT_FROM = "init_from"
+"""Field of a configuration beside the sections: the run with the initial weights."""
+
 SECTIONS: dict[str, type[BaseModel]] = {
     "data": DataInput,
     "model": ModelInput,

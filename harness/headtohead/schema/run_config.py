@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
-from headtohead.schema.sections import FilePath, NotHashed, Section
+from headtohead.schema.sections import FilePath, HashIfChanged, NotHashed, Section
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -341,6 +341,16 @@ class QuirksConfig(Section):
     )
 
 
+class InitFrom(Section):
+    """The finished run with the initial weights.
+
+    Until the planner has found the run, ``weights`` is the text of the experiment file.
+    """
+
+    run: Annotated[str, NotHashed()] = Field(description="the run, as experiment/directory")
+    weights: str = Field(description="sha256 of its checkpoint")
+
+
 class RunConfig(Section):
     """A complete configuration without its seed: a variant."""
 
@@ -352,6 +362,15 @@ class RunConfig(Section):
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
+    init_from: Annotated[InitFrom | None, HashIfChanged(None)] = None
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit ``init_from`` from the records of runs without it."""
+        content: dict[str, Any] = serialize(self)
+        if self.init_from is None:
+            content.pop("init_from", None)
+        return content
 
     def for_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""

@@ -26,6 +26,9 @@ STACKS = ".stacks"
 RECORD = "stack.json"
 """A folder with this file is a stack."""
 
+INITIAL_WEIGHTS = "initial.safetensors"
+"""File in a stack's folder with the weights that training starts from; only with ``init_from``."""
+
 
 STRICT = ConfigDict(extra="forbid")
 """Unknown fields of a record are errors."""
@@ -142,6 +145,11 @@ class StackFolder:
     def resume_points(self) -> ResumePoints:
         """The resume points, which exist while runs of the stack have no final state."""
         return ResumePoints(self.path)
+
+    @property
+    def initial_weights(self) -> Path:
+        """The file of the weights that training starts from; it exists only with ``init_from``."""
+        return self.path / INITIAL_WEIGHTS
 
     @property
     def exists(self) -> bool:

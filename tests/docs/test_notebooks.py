@@ -1,9 +1,10 @@
-"""The notebook of the docs runs in a real Jupyter kernel, and its cells show what they promise."""
+"""The notebooks of the docs run in a real Jupyter kernel, and their cells have the documented outputs."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "compare.ipynb"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+NOTEBOOKS = ("compare", "python")
 MOST_SECONDS = 60
 MOST_BYTES = 100_000
 
@@ -21,17 +23,27 @@ Outputs = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run every cell in a kernel of its own, in an empty folder."""
-    folder = tmp_path_factory.mktemp("compare")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+def execute(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """Return an executed notebook of this name: every cell in a kernel of its own, in an empty folder."""
+    finished: dict[str, Any] = {}
+
+    def execute(name: str) -> Any:
+        if name not in finished:
+            finished[name] = run(name, tmp_path_factory.mktemp(name))
+        return finished[name]
+
+    return execute
+
+
+def run(name: str, folder: Path) -> Any:
+    notebook = nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("H2H_CACHE", str(folder / "cache"))
         patch.setenv("IPYTHONDIR", str(folder / "ipython"))
         patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
         patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
-        for name in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
-            patch.delenv(name, raising=False)
+        for variable in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
+            patch.delenv(variable, raising=False)
         client = NotebookClient(
             notebook,
             timeout=240,
@@ -43,6 +55,16 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         client.execute(env=dict(os.environ))
     notebook.metadata["seconds"] = time.monotonic() - before
     return notebook
+
+
+@pytest.fixture
+def executed(execute: Callable[[str], Any]) -> Any:
+    return execute("compare")
+
+
+@pytest.fixture
+def python(execute: Callable[[str], Any]) -> Any:
+    return execute("python")
 
 
 def outputs(notebook: Any, call: str) -> Outputs:
@@ -58,34 +80,44 @@ def outputs(notebook: Any, call: str) -> Outputs:
 
 
 def html(notebook: Any, call: str) -> str:
-    (shown,) = (one for one in outputs(notebook, call) if "data" in one)
+    (shown,) = (output for output in outputs(notebook, call) if "data" in output)
     text: str = shown["data"]["text/html"]
     return text
 
 
+def plain(notebook: Any, call: str) -> str:
+    (shown,) = outputs(notebook, call)
+    text: str = shown["data"]["text/plain"]
+    return text
+
+
 @pytest.mark.slow
-def test_no_cell_fails_or_warns(executed: Any) -> None:
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_cell_fails_or_warns(execute: Callable[[str], Any], name: str) -> None:
     loud = [
-        one
-        for cell in executed.cells
+        output
+        for cell in execute(name).cells
         if cell.cell_type == "code"
-        for one in cell.outputs
-        if one.output_type == "error" or one.get("name") == "stderr"
+        for output in cell.outputs
+        if output.output_type == "error" or output.get("name") == "stderr"
     ]
     assert loud == []
 
 
 @pytest.mark.slow
-def test_it_takes_less_than_a_minute(executed: Any) -> None:
-    seconds = executed.metadata["seconds"]
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_takes_less_than_a_minute(execute: Callable[[str], Any], name: str) -> None:
+    seconds = execute(name).metadata["seconds"]
     if seconds >= MOST_SECONDS and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
         pytest.skip(f"took {seconds:.0f} s on a machine that is busy with other work")
     assert seconds < MOST_SECONDS
 
 
-def test_it_is_kept_small_and_without_outputs() -> None:
-    assert NOTEBOOK.stat().st_size < MOST_BYTES
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_is_kept_small_and_without_outputs(name: str) -> None:
+    path = HOW_TO / f"{name}.ipynb"
+    assert path.stat().st_size < MOST_BYTES
+    cells = nbformat.read(path, as_version=4).cells
     assert all(cell.outputs == [] for cell in cells if cell.cell_type == "code")
 
 
@@ -132,4 +164,32 @@ def test_attention_maps_are_pictures_with_tokens_as_labels(executed: Any, cell: 
 def test_plan_study_and_results_are_tables(executed: Any, cell: str, words: list[str]) -> None:
     shown = html(executed, cell)
     assert "<table" in shown
+    assert [word for word in words if word not in shown] == []
+
+
+@pytest.mark.slow
+def test_a_loaded_run_encodes_translates_and_computes_logits(python: Any) -> None:
+    shown = eval(plain(python, "}"))
+    assert shown["tokens"] == ["the", "cat", "sees", "a", "dog", "<eos>"]
+    assert (shown["text"], shown["special ids"]["eos"]) == ("the cat sees a dog", 3)
+    translations = eval(plain(python, "rotary.translate"))
+    predicted = eval(plain(python, "tokenizer.tokens"))
+    assert " ".join(predicted[: predicted.index("<eos>")]) == translations[0]
+    assert plain(python, "own.shape, torch.equal").endswith(", True)")
+    assert html(python, "rotary.attention").count("<svg") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ('runs[["variant", "seed", "state", "valid/loss", "test/exact_match"]]', ["rotary", "DONE"]),
+        ("losses.pivot_table", ["<th>200</th>", "sinusoidal"]),
+        ("judged.frame", ["new", "better"]),
+        ("h2h.judge", ["rotary", "verdict"]),
+        ('evaluations[["run", "step", "train/loss", "valid/loss"]].sort_values', ["init_from-none-s1", "<td>40</td>"]),
+    ],
+)
+def test_results_curves_verdicts_and_evaluations_are_tables(python: Any, cell: str, words: list[str]) -> None:
+    shown = html(python, cell)
     assert [word for word in words if word not in shown] == []

@@ -1,0 +1,168 @@
+"""Warm starts: find the run that ``init_from`` names, and check that its weights fit each variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from safetensors import safe_open
+
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation, shown
+from headtohead.data import PreparedData
+from headtohead.data.prepared import SIDES
+from headtohead.errors import HeadToHeadError
+from headtohead.model.transformer import Transformer
+from headtohead.planning.design import Variant
+from headtohead.schema.config_input import INIT_FROM
+from headtohead.schema.run_config import InitFrom, RunConfig
+from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, VocabularyRecord
+from headtohead.storage.run_directory import RunDirectory, find_run
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InitialRun:
+    """A finished run: its reference, its checkpoint with shapes by parameter name, and its vocabularies."""
+
+    reference: str
+    checkpoint: Path
+    sha256: str
+    shapes: Mapping[str, Shape]
+    vocabulary: VocabularyRecord
+    data_hash: str
+
+
+class WarmStarts:
+    """Finds the runs of ``init_from``, each once.
+
+    Args:
+        runs: Folder in which runs are found.
+        draws: Returns the data of each seed of a configuration.
+    """
+
+    def __init__(self, runs: Path, draws: Callable[[RunConfig], Sequence[PreparedData]]) -> None:
+        self.runs, self.draws = runs, draws
+        self.found: dict[str, InitialRun] = {}
+        self._other_data: set[str] = set()
+
+    @property
+    def checkpoints(self) -> dict[str, Path]:
+        """The checkpoints by sha256."""
+        return {run.sha256: run.checkpoint for run in self.found.values()}
+
+    @property
+    def notes(self) -> list[str]:
+        """What results of warm starts depend on, a line each."""
+        references = [run.reference for run in self.found.values()]
+        notes = [
+            f"every seed starts from the weights of {reference}; seeds change only the order of batches and dropout"
+            for reference in references
+        ]
+        return notes + [
+            f"{reference} was trained on other data, which may contain test sentences of this experiment"
+            for reference in references
+            if reference in self._other_data
+        ]
+
+    def apply(self, loaded: LoadedExperiment, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+        """Return the variants with the sha256 of their initial weights.
+
+        Raises:
+            HeadToHeadError: If a run does not exist, is not DONE, or does not fit a variant, with the location in the
+                file.
+        """
+        return tuple(
+            self._warm(loaded, variant, variant.config.init_from) if variant.config.init_from else variant
+            for variant in variants
+        )
+
+    def _warm(self, loaded: LoadedExperiment, variant: Variant, init_from: InitFrom) -> Variant:
+        location = _location(loaded, init_from.run)
+        try:
+            if init_from.run not in self.found:
+                self.found[init_from.run] = self._find(init_from.run, loaded.name)
+            run = self.found[init_from.run]
+            draws = self.draws(variant.config)
+            for data in draws:
+                _refuse_vocabulary(run, data)
+            _refuse_shapes(run, variant, draws[0])
+        except HeadToHeadError as error:
+            raise location.error(str(error)) from error
+        except OSError as error:
+            raise location.error(f"cannot read run {shown(init_from.run)}: {error.strerror}") from error
+        if any(data.data_hash != run.data_hash for data in draws):
+            self._other_data.add(run.reference)
+        update = {INIT_FROM: InitFrom(run=run.reference, weights=run.sha256)}
+        return replace(variant, config=variant.config.model_copy(update=update))
+
+    def _find(self, name: str, experiment: str) -> InitialRun:
+        inside = self.runs / name
+        path = inside if (inside / RUN).is_file() else find_run(name, self.runs)
+        if path.resolve().parent == (self.runs / experiment).resolve():
+            raise HeadToHeadError(f"'{name}' is a run of this experiment; copy the file under another name")
+        run = RunDirectory(path)
+        run.require_done()
+        status, checkpoint = run.status, run.verified(CHECKPOINT)
+        for other, known in self.found.items():
+            if known.sha256 == status.files[CHECKPOINT]:
+                raise HeadToHeadError(f"'{name}' and '{other}' are the same run; keep one of these names")
+        with safe_open(checkpoint, framework="pt") as file:
+            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        return InitialRun(
+            reference=f"{path.resolve().parent.name}/{path.resolve().name}",
+            checkpoint=checkpoint,
+            sha256=status.files[CHECKPOINT],
+            shapes=shapes,
+            vocabulary=run.verified_record(VocabularyRecord, VOCABULARY, status),
+            data_hash=run.record.data["data_hash"],
+        )
+
+
+def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
+    for side in SIDES:
+        there = run.vocabulary.source if side == "source" else run.vocabulary.target
+        here = data.vocabulary(side).words
+        if there is None:
+            raise HeadToHeadError(
+                f"run '{run.reference}' has no vocabularies; repeat h2h import-checkpoint with --data and the file of "
+                "sentence pairs it was trained on"
+            )
+        if list(there) != here:
+            pairs = zip(there, here, strict=False)
+            first = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(there), len(here)))
+            texts = [f"'{words[first]}'" if first < len(words) else "missing" for words in (there, here)]
+            raise HeadToHeadError(
+                f"the {side} vocabulary is not that of run '{run.reference}': token {first} is {texts[0]} there and "
+                f"{texts[1]} here; use the data of that run, or the same data.vocabulary.file in both experiments"
+            )
+
+
+def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> None:
+    sizes = len(data.source_vocabulary), len(data.target_vocabulary)
+    state = Transformer(variant.config, None, *sizes).state_dict()
+    expected: dict[str, Shape] = {name: tuple(values.shape[1:]) for name, values in state.items()}
+    for name in (*expected, *run.shapes):
+        there, here = run.shapes.get(name), expected.get(name)
+        if there != here:
+            texts = [f"has shape {list(shape)}" if shape is not None else "is missing" for shape in (there, here)]
+            raise HeadToHeadError(
+                f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' {texts[0]} there and "
+                f"{texts[1]} here; use the sizes and plugins of that run, or exclude the variant"
+            )
+
+
+def _location(loaded: LoadedExperiment, run: str) -> SourceLocation:
+    """Return the location at which the experiment names a run."""
+    for override in loaded.overrides:
+        if override.path == (INIT_FROM,) and override.value == run:
+            return override.location
+    for number, block in enumerate(loaded.file.design):
+        for kind in ("product", "one_at_a_time", "zip"):
+            values = (getattr(block, kind) or {}).get(INIT_FROM, ())
+            if run in values:
+                return loaded.location("design", number, kind, INIT_FROM, list(values).index(run))
+    section = next((name for name in ("baseline", "base") if getattr(loaded.file, name).get(INIT_FROM) == run), None)
+    return loaded.location(section, INIT_FROM) if section else loaded.location("design")

@@ -130,9 +130,6 @@ def test_without_the_file_only_recipes_that_require_it_are_omitted(
     names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
     assert without_file.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
-    assert without_file.reason is None
-    assert edition("notebooks-same-data-tatoeba").reason == NEEDS_FILE
-    assert edition("notebooks-same-data").reason is None
 
 
 def test_fields_and_seeds_from_the_command_line_are_listed() -> None:

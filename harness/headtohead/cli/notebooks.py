@@ -121,9 +121,6 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
     from headtohead.tools.notebooks import is_complete
 
     name = edition.experiment.name
-    if edition.reason is not None:
-        echo(f"{name}: not run: {edition.reason}")
-        return True
     for recipe, reason in edition.omitted.items():
         echo(f"{name}: without {recipe}: not run: {reason}")
     file = edition.write(out / EDITIONS)

@@ -55,9 +55,9 @@ class ExperimentResult:
 
     @cached_property
     def progress(self) -> str:
-        """The number of finished runs, or why there are none."""
+        """The number of finished runs."""
         if self.analysis is None:
-            return f"not run: {self.edition.reason}" if self.edition.reason else "not run yet"
+            return "not run yet"
         frames = self.analysis.frames
         done = int(frames.runs["state"].isin(states.RESULTS).sum())
         return f"{done:,} of {len(frames.runs):,} runs done, {counted(len(frames.seeds), 'seed')}"
@@ -241,7 +241,7 @@ def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
         out: Folder of reports.
     """
     folder = runs / edition.name
-    if edition.reason is not None or not (folder / EXPERIMENT).is_file():
+    if not (folder / EXPERIMENT).is_file():
         return ExperimentResult(edition, None)
     report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
     return ExperimentResult(edition, analyse(load_frames(folder), allow_partial=True), report)

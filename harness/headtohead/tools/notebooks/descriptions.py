@@ -19,14 +19,12 @@ class Experiment:
         question: The question, for a reader of the notebooks.
         position: Position on the page.
         comparisons: The comparisons of its answer; see `headtohead.tools.notebooks.answers`.
-        only_full: Whether the quick form omits it.
     """
 
     name: str
     question: str
     position: int
     comparisons: tuple[dict[str, Any], ...] = ()
-    only_full: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ class Edition:
         changes: Descriptions of the changes to the original file.
         overrides: Overrides of the base that are passed beside the text.
         omitted: Recipes that are not run, with the reason.
-        reason: Why the experiment is not run at all, or None.
         seeds: Number of seeds that replaces the file's, or None.
     """
 
@@ -47,7 +46,6 @@ class Edition:
     changes: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     omitted: Mapping[str, str] = field(default_factory=dict)
-    reason: str | None = None
     seeds: int | None = None
 
     def write(self, folder: Path) -> Path:
@@ -81,11 +79,7 @@ def editions(
     Raises:
         HeadToHeadError: For an invalid override.
     """
-    return tuple(
-        _edition(experiment, quick, data_file, overrides, seeds, label, folder)
-        for experiment in EXPERIMENTS
-        if not (quick and experiment.only_full)
-    )
+    return tuple(_edition(experiment, quick, data_file, overrides, seeds, label, folder) for experiment in EXPERIMENTS)
 
 
 def experiment_text(name: str) -> str:
@@ -116,7 +110,7 @@ def _edition(
     if number is not None and number != content.get("seeds"):
         changes.insert(0, f"{number} seeds instead of {content.get('seeds', 6)}")
         content["seeds"] = number
-    omitted, replaced, reason = _replace_files(content, data_file, folder)
+    omitted, replaced = _replace_files(content, data_file, folder)
     name = labelled(f"{experiment.name}-quick" if quick else experiment.name, label)
     if changes or omitted or replaced:
         lines = [f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."]
@@ -124,7 +118,7 @@ def _edition(
         lines += [f"  without {recipe}: {reason}" for recipe, reason in omitted.items()]
         text = "".join(f"# {line}\n" for line in lines) + dump(content)
     load_text(text, folder / f"{name}.yaml", overrides)
-    return Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, reason, seeds)
+    return Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds)
 
 
 def _reduce(content: Fields, reductions: Mapping[str, Any]) -> Iterator[str]:
@@ -157,26 +151,23 @@ def _assign(content: Fields, path: Sequence[str], value: Any) -> Iterator[str]:
         yield f"{'.'.join(path)} {_yaml(value)}{instead}"
 
 
-def _replace_files(content: Fields, data_file: Path | None, folder: Path) -> tuple[dict[str, str], bool, str | None]:
+def _replace_files(content: Fields, data_file: Path | None, folder: Path) -> tuple[dict[str, str], bool]:
     """Insert the path of the data file, and omit recipes with a missing file.
 
     Paths in the original file are relative to it; paths in the edition are relative to ``folder``.
 
     Returns:
-        Omitted recipes with reasons, whether a path was changed, and why nothing is left to run.
+        Omitted recipes with reasons, and whether a path was changed.
     """
     omitted: dict[str, str] = {}
-    base = content.get("base", {}).get("data", {})
-    replaced = _replace_file(base, FILE, data_file, folder)
-    if _is_missing(base.get(FILE), folder):
-        return omitted, replaced, NEEDS_FILE
+    replaced = False
     for recipes in _recipe_lists(content):
         for recipe in [recipe for recipe in recipes if isinstance(recipe, dict)]:
             replaced |= _replace_file(recipe, f"data.{FILE}", data_file, folder)
             if _is_missing(recipe.get(f"data.{FILE}"), folder):
                 omitted[str(recipe["name"])] = NEEDS_FILE
                 recipes.remove(recipe)
-    return omitted, replaced, None
+    return omitted, replaced
 
 
 def _replace_file(fields: Fields, name: str, data_file: Path | None, folder: Path) -> bool:

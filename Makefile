@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test test-slow test-all lint format wheel docs site picture clean
+.PHONY: help demo install test test-slow test-all lint format wheel docs notebooks site picture clean
 
 help:
 	@echo "make demo     install, run $(QUICKSTART) and print its answer"
@@ -16,6 +16,7 @@ help:
 	@echo "make format   fix style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
 	@echo "make docs     regenerate the generated pages of docs/"
+	@echo "make notebooks execute the notebooks of docs/how-to and store their outputs"
 	@echo "make site     build the documentation site into site/; warnings are errors"
 	@echo "make picture  take docs/images/report.png from reports/quickstart (needs chromium)"
 	@echo "make clean    remove .venv, dist and caches; runs, reports and the MLflow store stay"
@@ -59,6 +60,12 @@ docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.tools.catalogue
 
 # Not --quiet: it hides warnings from --strict too.
+notebooks: .venv/installed-dev
+	folder=$$(mktemp -d) && cp docs/how-to/*.ipynb $$folder && \
+	  H2H_CACHE=$$folder/cache $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+	  --ExecutePreprocessor.record_timing=False $$folder/*.ipynb && \
+	  sed -i "s#$$folder#…#g" $$folder/*.ipynb && cp $$folder/*.ipynb docs/how-to/ && rm -r $$folder
+
 site: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 

@@ -174,6 +174,12 @@ def test_a_gap_in_which_the_better_score_has_the_higher_loss_is_not_named(plant:
     assert line.endswith("over the last fifth of the steps.")
 
 
+def test_a_single_variant_that_is_still_learning_is_named(plant: Any) -> None:
+    folder = plant(lambda variant, seed, step: 3 - (variant == "rotary") * 0.1 * step / 200)
+    line = str(still_learning_line(analysis_of(folder)))
+    assert line.startswith("Still learning: the validation loss of rotary fell by 3.8 % over the last fifth")
+
+
 def test_gaps_larger_than_the_training_are_not_extrapolated(plant: Any) -> None:
     folder = plant(lambda variant, seed, step: 3 - 0.1 * step / 200 - (variant == "rotary") * 1.0)
     assert "more than 1,000 steps" in str(still_learning_line(analysis_of(folder)))

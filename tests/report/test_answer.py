@@ -307,6 +307,9 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with"
     assert first.startswith(opening)
     assert re.search(r"\) and \+0\.040 with 4 \(0\.040 to 0\.040\)\.$", first)
+    small = answered(study(name="small", axes=axes, score=score, interactions=True, margin=0.05))
+    assert small.startswith(first.removesuffix(".") + ", less than the margin of 0.050.")
+    assert "the margin" not in answered(study(name="large", axes=axes, score=score, interactions=True, margin=0.03))
     assert "the effect of model.heads" not in text
     assert "rises" not in text
     assert "depends on" not in answered(

@@ -247,14 +247,14 @@ def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
         if (separate.other_axis, contrast.axis, contrast.within) not in kept:
             key = (contrast.axis, separate.other_axis, contrast.within)
             change = sides(analysis, contrast).change()
-            kept.setdefault(key, []).append(f"the effect of {change} {_separate(separate, contrast.metric)}")
+            kept.setdefault(key, []).append(f"the effect of {change} {_separate(analysis, separate, contrast.metric)}")
     clauses = [clause for group in kept.values() for clause in group]
     more = len(clauses) - MOST_NAMES
     counted = [f"{_counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
     return "; ".join([*clauses[:MOST_NAMES], *counted]) + "."
 
 
-def _separate(separate: SeparateEffects, metric: str) -> str:
+def _separate(analysis: Analysis, separate: SeparateEffects, metric: str) -> str:
     """Return the effects by value of another axis: all, or if there are many the smallest and the largest."""
     effects = list(separate.effects.items())
     if len(effects) > MOST_NAMES:
@@ -267,7 +267,10 @@ def _separate(separate: SeparateEffects, metric: str) -> str:
             f"{show(effect.mean, metric, signed=True)}{unit} with {value} ({interval}{show(effect.low, metric)} to "
             f"{show(effect.high, metric)})"
         )
-    return f"depends on {separate.other_axis}: {_listed(texts, 'and')}"
+    margin = analysis.frames.record.margins.get(metric)
+    small = margin is not None and all(abs(effect.mean) < margin.value for effect in separate.effects.values())
+    note = f", less than the margin of {show(margin.value, metric)}" if margin is not None and small else ""
+    return f"depends on {separate.other_axis}: {_listed(texts, 'and')}{note}"
 
 
 def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:

@@ -34,6 +34,8 @@ def still_learning_line(analysis: Analysis) -> str | None:
     falls = sorted(100 * found.trends[slug].fraction for slug in names)
     low, high = f"{falls[0]:.1f}", f"{falls[-1]:.1f}"
     of = f" of {len(names)} of {len(found.trends)} variants" if len(names) < len(found.trends) else ""
+    if len(names) == 1 < len(found.trends):
+        of = f" of {analysis.frames.by_slug[names[0]].title}"
     text = (
         f"Still learning: the validation loss{of} fell by {low if low == high else f'{low} to {high}'} % over the last "
         "fifth of the steps"

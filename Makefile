@@ -34,7 +34,7 @@ test: .venv/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m "not slow"
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 40 -m slow
 
 test-all: .venv/installed-dev
 	$(BIN)/ruff check .

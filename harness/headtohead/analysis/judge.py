@@ -307,7 +307,9 @@ def _refuse_seeds(
     remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
     for variant, by_seed in scores.items():
         if len(by_seed) < 2:
-            raise HeadToHeadError(f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}")
+            raise HeadToHeadError(
+                f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}"
+            )
         if is_paired and by_seed.keys() != against.keys():
             only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
             only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]

@@ -23,6 +23,10 @@ _LIMITS = {
 """Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove."""
 
 
+MOST_NAMES = 40
+"""Maximum number of known names that an error lists."""
+
+
 class HeadToHeadError(Exception):
     """A problem that the user can fix: invalid input, a missing file, a full disk.
 
@@ -38,13 +42,14 @@ class UndefinedError(HeadToHeadError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, else a list of the known names.
 
-    The result is a suffix for a message that quotes the unknown name.
+    The result is a suffix for a message that quotes the unknown name. Of many names, the first are listed.
     """
     names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; known: {', '.join(names)}" if names else ""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"; known: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
 
 
 def describe(error: BaseException, *packages: Collection[str]) -> str:
@@ -60,6 +65,8 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError):  # its text has file and line, and its frames are those of the import
+        return " ".join(text.split())
     for modules in (*packages, ["headtohead"]):
         inside = [(frame, line) for package, frame, line in frames if package in modules]
         if inside:

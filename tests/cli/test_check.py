@@ -407,8 +407,8 @@ def test_a_name_in_two_families_checks_both_entries(h2h, few):
     ("arguments", "message"),
     [
         (["rotery"], "unknown name 'rotery'; did you mean 'rotary'?"),
-        (["positional/rotery"], "unknown name 'positional/rotery'; did you mean 'positional/rotary'?"),
-        (["recipe/slides-en-de"], "unknown name 'recipe/slides-en-de'; did you mean 'recipe/slides-en-fr'?"),
+        (["positional/rotery"], "unknown positional 'rotery'; did you mean 'rotary'?"),
+        (["recipe/slides-en-de"], "unknown recipe 'slides-en-de'; did you mean 'slides-en-fr'?"),
         (
             ["slurm"],
             "launcher/slurm has no invariants; h2h check takes positional, "

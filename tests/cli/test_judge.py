@@ -182,3 +182,29 @@ def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries
     assert len(done.stdout.splitlines()) == 1002
     assert not {"torch", "mlflow", "pydantic", "matplotlib", "rich", "sacrebleu", "scipy.stats"} & set(modules)
     assert float(seconds) < 1
+
+
+@pytest.mark.parametrize("option", ["--answer", "--figure"])
+def test_an_output_in_a_missing_folder_is_one_line(option: str, tmp_path: Path, h2h_here: Command) -> None:
+    table().to_csv(tmp_path / "scores.csv", index=False)
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", option, "none/x.svg")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"h2h: {option} none/x.svg: No such file or directory; choose another file\n"
+
+
+def test_at_most_without_looks_is_refused(tmp_path: Path, h2h_here: Command) -> None:
+    table().to_csv(tmp_path / "scores.csv", index=False)
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--at-most", "20")
+    assert (done.returncode, done.stderr) == (2, "h2h: --at-most requires --looks N, the number of looks\n")
+
+
+def test_a_missing_seed_names_the_crashed_run(tmp_path: Path, h2h_here: Command) -> None:
+    frame = table()
+    frame["State"] = ["finished"] * (len(frame) - 1) + ["crashed"]
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--metric", "accuracy")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "h2h: seeds of 'new' and 'base' differ: 5 only in 'base' (left out, as their State is not finished: row 12 "
+        "(crashed)); add the missing runs, or compare with --unpaired\n",
+    )

@@ -93,6 +93,11 @@ def test_an_unknown_plugin_suggests_the_nearest(h2h):
     assert h2h("plugins", "rotery") == (2, "h2h: unknown plugin 'rotery'; did you mean 'rotary'?\n")
 
 
+def test_a_syntax_error_names_only_the_plugin_file(h2h, plugin):
+    _, output = h2h("plugins", "--plugin", plugin("x = 1\ndef broken(:\n"))
+    assert output.endswith("SyntaxError: invalid syntax (mine.py, line 2)\n")
+
+
 def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
     code, output = h2h("plugins", "--plugin", plugin(GOOD), "mine")
     assert code == 0

@@ -84,6 +84,19 @@ def test_fetch_loads_the_corpus_and_prints_its_licence(run: Run, tmp_path: Path)
     assert "licence: CC BY 2.0 FR" in result.output
 
 
+def test_a_list_of_files_is_accepted(run: Run, tmp_path: Path) -> None:
+    for side in ("en", "es"):
+        (tmp_path / f"x.{side}").write_text("".join(f"{side} {n}\n" for n in range(40)))
+    shown = table(run("stats", "pairs", "--set", f"file=[{tmp_path / 'x.en'}, {tmp_path / 'x.es'}]"))
+    assert shown["pairs"].startswith("40: ")
+    (tmp_path / "links.tsv").write_text("".join(f"{n}\t{n + 100}\n" for n in range(40)))
+    for code, first in (("eng", 0), ("spa", 100)):
+        (tmp_path / f"{code}.tsv").write_text("".join(f"{first + n}\t{code}\t{code} {n}\n" for n in range(40)))
+    files = f"sentences=[{tmp_path / 'eng.tsv'}, {tmp_path / 'spa.tsv'}]"
+    shown = table(run("stats", "tatoeba", "--set", files, "--set", f"links={tmp_path / 'links.tsv'}"))
+    assert shown["pairs"].startswith("40: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -17,6 +17,9 @@ from torch import Tensor
 import headtohead
 from headtohead import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun
+from headtohead.report.model_card import model_card
+from headtohead.storage.records import BucketRecord
+from headtohead.storage.run_directory import RunDirectory
 
 SENTENCES = ["the cat sees a dog", "she eats", "a zebra"]
 FILES = {"README.md", "config.json", "model.safetensors", "vocabulary.json"}
@@ -126,6 +129,16 @@ def test_the_model_card_has_data_scores_limits_and_use(run: Path, tmp_path: Path
     assert f"`{record['run_hash']}`" in body
     assert 'model = h2h.load("path/of/this/folder")' in body
     assert "A research model" in body
+
+
+def test_the_model_card_states_how_many_sentences_were_translated(run: Path) -> None:
+    directory = RunDirectory(run)
+    results = directory.results
+    assert results is not None
+    bucket = BucketRecord(bucket="1-5", low=1, high=5, n=3)
+    card = model_card(directory.record, results.model_copy(update={"buckets": (bucket,)}), None, translates=True)
+    pairs = directory.record.data["counts"]["test"]
+    assert f"On {pairs} test pairs of the dataset. Translations are scored on 3 source sentences. The score of" in card
 
 
 def test_absolute_paths_stay_out_of_the_export(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headtohead.errors import nearest
 from headtohead.storage.leases import Lease
 
 Command = Callable[..., object]
@@ -74,6 +75,27 @@ def test_show_of_an_unknown_run_is_one_line(finished, h2h_here):
     done = h2h_here(finished.file.parent, "show", "nothing")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert done.stderr.startswith("h2h: no run 'nothing' in 'runs'")
+    name = finished.directories()[0].name.rpartition("-")[0]
+    done = h2h_here(finished.file.parent, "show", name.replace("-", "_"))
+    assert done.stderr.endswith(f"; did you mean '{name}'?\n")
+
+
+def test_an_experiment_before_a_prefix_selects_its_run(finished, h2h_here):
+    folder, prefix = finished.file.parent, finished.directories()[0].name.rpartition("-")[0]
+    shutil.copytree(finished.directories()[0], finished.runs / "other" / f"{prefix}-00000000")
+    done = h2h_here(folder, "show", prefix)
+    assert done.returncode == 2
+    assert f"'{prefix}' matches 2 runs, for example other/{prefix}-00000000 and tiny/{prefix}-" in done.stderr
+    assert done.stderr.endswith("; use a longer prefix, or EXPERIMENT/ before it\n")
+    done = h2h_here(folder, "show", f"tiny/{prefix}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"directory: runs/tiny/{prefix}-" in done.stdout
+    done = h2h_here(folder, "show", f"*/{prefix}")
+    assert done.stderr.startswith(f"h2h: no run '*/{prefix}' in 'runs'")
+
+
+def test_an_error_lists_a_limited_number_of_names():
+    assert nearest("zzz", map(str, range(1000, 1100))).endswith(", 1039 and 60 more")
 
 
 def test_clean_lists_and_removes_only_with_yes(cluttered, h2h_here, tmp_path):

@@ -77,18 +77,19 @@ def test_a_trial_prints_loss_and_speed_and_changes_only_its_own_folder(folder: P
     assert means == pytest.approx(
         [sum(loss for _, loss, _ in part) / 4 for part in (numbers[:4], numbers[4:])], rel=1e-3
     )
-    assert sum(line.startswith("  20 test sentences: test/") for line in lines) == 2
+    assert sum(line.startswith("  10 test sentences: test/") for line in lines) == 2
     assert sorted(path.name for path in folder.iterdir()) == ["breaks.py", "runs", "study.yaml"]
     assert [path.name for path in (folder / "runs").iterdir()] == [".try"]
     assert "no experiments" in h2h("list").stdout + h2h("list").stderr
 
 
 def test_a_trial_ignores_tuning_and_sequential_seeds(folder: Path, h2h: Command) -> None:
-    write(folder, seeds={"until": "decided", "at_most": 9}, tune={"train.lr": [1.0e-3, 2.0e-3]})
+    base = STUDY["base"] | {"evaluate": {"max_length": 6, "unpadded": False, "test_limit": 3}}
+    write(folder, base=base, seeds={"until": "decided", "at_most": 9}, tune={"train.lr": [1.0e-3, 2.0e-3]})
     tried = h2h("run", "study.yaml", "--try", "--only", "sinusoidal", "--steps", "2")
     assert tried.returncode == 0, tried.stderr
     assert "trying 1 variant for 2 steps" in tried.stdout
-    assert tried.stdout.count("20 test sentences: test/") == 1
+    assert tried.stdout.count("  3 test sentences: test/") == 1
 
 
 def test_a_trial_raises_the_error_of_a_plugin_in_this_process(h2h: Command) -> None:

@@ -664,6 +664,15 @@ def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(rep
     assert record["versions"]["torch"] in markdown
 
 
+def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
+    folder = made.write_study(
+        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    )
+    file = folder / "experiment.json"
+    file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(analyse(load_frames(folder)))
+
+
 def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
     folder = made.write_study(
         tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})

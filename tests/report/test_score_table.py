@@ -109,6 +109,25 @@ def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path
         assert note in latex
 
 
+def test_notes_state_the_looks(made: ModuleType, tmp_path: Path) -> None:
+    file = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9}).analysis.frames.directory / "experiment.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    looks = {"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"}
+    file.write_text(json.dumps(record | {"looks": looks}), encoding="utf-8")
+    markdown = score_table(ReportContent(analyse(load_frames(file.parent))), "markdown")
+    assert "looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 % for 5 % over all" in markdown
+
+
+def test_the_reason_counts_the_undecided_variants(made: ModuleType, tmp_path: Path) -> None:
+    for means, reason in (
+        ({"sinusoidal": 0.9, "rotary": 0.9005}, "the other variant is neither"),
+        ({"sinusoidal": 0.9, "rotary": 0.9005, "alibi": 0.9002}, "the other 2 variants are neither"),
+        ({"sinusoidal": 0.9, "rotary": 0.9005, "none": 0.3}, "1 of the other 2 variants is neither"),
+    ):
+        markdown = score_table(study(made, tmp_path / str(len(reason)), means), "markdown")
+        assert f"No score is bold, because {reason} equivalent to the best mean" in markdown
+
+
 def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
     content = ReportContent(analyse(load_frames(quickstart)))
     rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(score_table(content, "csv")))}

@@ -46,9 +46,12 @@ def best_variants(analysis: Analysis, slugs: Sequence[str]) -> BestVariants:
     best = frozenset(slug for slug in ranked if is_best(slug))
     undecided = sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked)
     if undecided:
+        others = len(ranked) - 1
+        some = f"{undecided} of the other {others} variants {'is' if undecided == 1 else 'are'} neither"
+        every = "the other variant is neither" if others == 1 else f"the other {others} variants are neither"
         return BestVariants(
-            reason=f"{undecided} of the other {len(ranked) - 1} variants {'is' if undecided == 1 else 'are'} neither "
-            "equivalent to the best mean nor significantly worse than another variant"
+            reason=f"{every if undecided == others else some} equivalent to the best mean nor significantly worse than "
+            "another variant"
         )
     verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):

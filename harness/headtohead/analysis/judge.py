@@ -141,7 +141,7 @@ def judge(
         raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
     if len(scores) < 2:
         raise HeadToHeadError(f"only the baseline '{baseline}' has scores; a comparison needs another variant")
-    _refuse_seeds(scores, baseline, is_paired, looks)
+    _refuse_seeds(scores, baseline, is_paired, looks, warnings)
     warnings += _equal_scores(scores, metric)
     against = scores[baseline]
     others = [variant for variant in scores if variant != baseline]
@@ -296,23 +296,31 @@ def _refuse_copies(variant: str, by_seed: Mapping[str, Sequence[tuple[float, flo
 
 
 def _refuse_seeds(
-    scores: Mapping[str, Mapping[str, float]], baseline: str, is_paired: bool, looks: Looks | None
+    scores: Mapping[str, Mapping[str, float]],
+    baseline: str,
+    is_paired: bool,
+    looks: Looks | None,
+    warnings: Sequence[str],
 ) -> None:
     """Refuse single seeds, seeds without a partner, and looks at different numbers of seeds."""
     against = scores[baseline]
+    remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
     for variant, by_seed in scores.items():
         if len(by_seed) < 2:
-            raise HeadToHeadError(f"variant '{variant}' has a single seed; a test needs at least two per variant")
+            raise HeadToHeadError(
+                f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}"
+            )
         if is_paired and by_seed.keys() != against.keys():
             only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
             only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
             raise HeadToHeadError(
-                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}; add the missing runs, or compare with "
-                "--unpaired"
+                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}{remark}; add the missing runs, or "
+                "compare with --unpaired"
             )
         if looks and len(by_seed) != len(against):
             raise HeadToHeadError(
                 f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
+                f"{remark}"
             )
 
 

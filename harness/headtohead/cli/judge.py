@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from headtohead.cli.options import format_option
-from headtohead.cli.output import echo, echo_json, echo_text
+from headtohead.cli.output import echo, echo_json, echo_text, output_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +84,8 @@ def command(
     from headtohead.report.judge import answer_record, heading, judged_blocks, judged_table, look_line
     from headtohead.statistics.looks import Looks
 
+    if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
+        raise HeadToHeadError("--at-most requires --looks N, the number of looks")
     if margin is not None and not 0 < margin < float("inf"):
         raise HeadToHeadError(f"--margin must be a positive number, got {margin:g}")
     judged = judge(
@@ -101,11 +104,13 @@ def command(
     if answer is not None:
         from headtohead.files import write_json
 
-        write_json(answer, record)
+        with output_file("--answer", answer):
+            write_json(answer, record)
     if figure is not None:
         from headtohead.report.figures.judge import write_figure
 
-        write_figure(judged, figure)
+        with output_file("--figure", figure):
+            write_figure(judged, figure)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
     if form == "json":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
+from headtohead.errors import HeadToHeadError
 from headtohead.escaping import json_text, single_line
 
 
@@ -26,3 +30,12 @@ def echo_text(text: str) -> None:
 def echo_json(value: Any) -> None:
     """Print JSON whose values are exact."""
     click.echo(json_text(value, indent=1))
+
+
+@contextmanager
+def output_file(option: str, path: Path) -> Iterator[None]:
+    """Raise a `HeadToHeadError` that names the option if the block cannot write its file."""
+    try:
+        yield
+    except OSError as error:
+        raise HeadToHeadError(f"{option} {path}: {error.strerror}; choose another file") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, format_option, reports_option, runs_option
-from headtohead.cli.output import echo, echo_text
+from headtohead.cli.output import echo, echo_text, output_file
 
 if TYPE_CHECKING:
     from headtohead.report.content import ReportContent
@@ -71,7 +71,6 @@ def command(
 
 def _write_table(content: ReportContent, form: str, output: Path | None) -> None:
     """Print the table of variants, or write it to a file."""
-    from headtohead.errors import HeadToHeadError
     from headtohead.files import write_text
     from headtohead.report.score_table import score_table
 
@@ -79,10 +78,8 @@ def _write_table(content: ReportContent, form: str, output: Path | None) -> None
     if output is None:
         echo_text(table)
         return
-    try:
+    with output_file("--output", output):
         write_text(output, table)
-    except OSError as error:
-        raise HeadToHeadError(f"--output {output}: {error.strerror}; choose another file") from error
     echo(f"table: {output}")
 
 

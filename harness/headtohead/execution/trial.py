@@ -151,4 +151,5 @@ def _log_end(run: RunDirectory, log: Log) -> None:
     shown = ", ".join(
         f"{name} {value:.4g}" for name, value in metrics.items() if name.startswith("test/") and value is not None
     )
-    log(f"  {SENTENCES} test sentences: {shown}")
+    sentences = sum(bucket["n"] for bucket in results.buckets)
+    log(f"  {sentences} test sentence{'s' * (sentences != 1)}: {shown}")

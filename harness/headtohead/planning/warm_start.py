@@ -17,7 +17,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.design import Variant
 from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.run_config import InitFrom, RunConfig
-from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, VocabularyRecord
+from headtohead.storage.records import CHECKPOINT, VOCABULARY, VocabularyRecord
 from headtohead.storage.run_directory import RunDirectory, find_run
 
 Shape = tuple[int, ...]
@@ -99,8 +99,7 @@ class WarmStarts:
         return replace(variant, config=variant.config.model_copy(update=update))
 
     def _find(self, name: str, experiment: str) -> InitialRun:
-        inside = self.runs / name
-        path = inside if (inside / RUN).is_file() else find_run(name, self.runs)
+        path = find_run(name, self.runs)
         if path.resolve().parent == (self.runs / experiment).resolve():
             raise HeadToHeadError(f"'{name}' is a run of this experiment; copy the file under another name")
         run = RunDirectory(path)
@@ -148,6 +147,8 @@ def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> Non
         there, here = run.shapes.get(name), expected.get(name)
         if there != here:
             texts = [f"has shape {list(shape)}" if shape is not None else "is missing" for shape in (there, here)]
+            if there is not None and here is not None:
+                texts[1] = str(list(here))
             raise HeadToHeadError(
                 f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' {texts[0]} there and "
                 f"{texts[1]} here; use the sizes and plugins of that run, or exclude the variant"

@@ -121,6 +121,9 @@ def _scores(record: RunRecord, results: ResultsRecord, frames: Frames | None) ->
         rows.append(TableRow(tuple(map(TableCell, cells))))
     pairs = record.data.get("counts", {}).get("test")
     note = f"On {pairs:,} test pairs of the dataset. " if pairs else "On the test set. "
+    sentences = sum(bucket["n"] for bucket in results.buckets)
+    if pairs and results.signatures and sentences != pairs:
+        note += f"Translations are scored on {sentences:,} source sentence{'s' * (sentences != 1)}. "
     note += "The score of a single seed varies with the seed: cite the mean and its interval for the method."
     signatures = [f"{readable(name)}: {signature}" for name, signature in sorted(results.signatures.items())]
     blocks: list[Block] = [Heading(2, "Scores"), DataTable(tuple(columns), tuple(rows)), Paragraph(note)]

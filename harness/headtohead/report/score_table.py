@@ -88,6 +88,7 @@ def _notes(content: ReportContent) -> list[str]:
         f"include the variation of {varied}.",
         f"Differences are from the baseline {content.title(frames.baseline).text}, paired by seed. Better and worse: "
         f"paired t-test at {100 * ALPHA:g} % after Holm's correction over {tested} contrast{'s' * (tested != 1)}.",
+        _looks_note(content),
         _margin_note(content),
         _bold_note(_best(content)),
         *(f"{content.title(slug).text}: {note}." for slug in _slugs(content) if (note := variant_note(content, slug))),
@@ -95,6 +96,17 @@ def _notes(content: ReportContent) -> list[str]:
         *content.cautions,
     ]
     return [note for note in notes if note]
+
+
+def _looks_note(content: ReportContent) -> str:
+    status = content.analysis.looks
+    if status is None:
+        return ""
+    return (
+        f"Seeds were added: looks were planned at {', '.join(map(str, status.looks.seeds))} seeds and taken at "
+        f"{', '.join(map(str, status.taken))}; each tests at {100 * status.level:.2g} % for {100 * ALPHA:g} % over all "
+        "looks. The p-values are adjusted for the looks, the intervals of this table are not."
+    )
 
 
 def _margin_note(content: ReportContent) -> str:

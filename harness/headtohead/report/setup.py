@@ -7,6 +7,7 @@ from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Definitions, Heading, Text
+from headtohead.schema.run_config import TrainConfig
 from headtohead.storage.metrics import label, show_count
 from headtohead.storage.records import VariantRecord
 
@@ -46,7 +47,10 @@ def learning_rate(analysis: Analysis) -> str:
         return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}"
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
-    return f"{rates}, set in the experiment file"
+    origin = (
+        "the default" if rates == _values([TrainConfig.model_fields["lr"].default]) else "set in the experiment file"
+    )
+    return f"{rates}, {origin}"
 
 
 def setup_blocks(analysis: Analysis) -> list[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shlex
@@ -326,19 +327,26 @@ def leased(run: Path) -> Iterator[RunWriter]:
 
 
 def find_run(run: Path | str, runs: Path) -> Path:
-    """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name."""
+    """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name.
+
+    ``EXPERIMENT/`` before the name or prefix restricts the search to the runs of an experiment.
+    """
     path = Path(run)
     if (path / RUN).is_file():
         return path
-    names = {record.parent.name: record.parent for record in runs.glob(f"*/*/{RUN}")}
-    if str(run) in names:
-        return names[str(run)]
-    matching = [names[name] for name in sorted(names) if name.startswith(str(run))]
+    within = "" if path.is_absolute() or len(path.parts) != 2 else path.parts[0]
+    name = path.name if within else str(run)
+    names = {record.parent.name: record.parent for record in runs.glob(f"{glob.escape(within) or '*'}/*/{RUN}")}
+    if name in names:
+        return names[name]
+    matching = [names[other] for other in sorted(names) if other.startswith(name)]
     if len(matching) == 1:
         return matching[0]
     if matching:
+        examples = " and ".join(f"{found.parent.name}/{found.name}" for found in matching[:2])
         raise HeadToHeadError(
-            f"'{run}' matches {len(matching)} runs, for example {matching[0].name} and "
-            f"{matching[1].name}; use a longer prefix"
+            f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
+            "it"
         )
-    raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(str(run), names)}")
+    without_hash = (other.rpartition("-")[0] for other in names)
+    raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(name, [*names, *without_hash])}")

@@ -57,8 +57,9 @@ class Options(BaseOptions):
 
     @field_validator("file", "valid_file", "test_file", mode="before")
     @classmethod
-    def _wrap_single_file(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
+    def _as_tuple(cls, value: object) -> object:
+        # A list is no tuple for pydantic's strict mode after a validator in Python.
+        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _check(self) -> Options:

@@ -104,5 +104,8 @@ def _entries_named(name: str, entries: Sequence[Registered], registry: Registry)
             f"{entry_label(other)} has no invariants; h2h check takes {LISTED_FAMILIES} entries, for example "
             f"{entry_label(entries[0])}"
         )
+    family, _, bare = name.partition("/")
+    if family in FAMILIES and bare:
+        registry.find(family, bare)  # its error has the remedy
     names = [entry_label(entry) if "/" in name else entry.name for entry in entries]
     raise HeadToHeadError(f"unknown name '{name}'{nearest(name, names)}")

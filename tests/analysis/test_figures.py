@@ -103,6 +103,7 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("primary", ["valid/loss", "test/loss"])
 def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary):
     folder = made.write_study(tmp_path, made.Study(primary=primary, maps=False, seeds=(1, 2)))
@@ -289,6 +290,7 @@ def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
         assert [len(axes.lines) for axes in panels] == [1] + [2] * 8  # the baseline, and each variant beside it
 
 
+@pytest.mark.slow
 def test_two_axes_with_more_values_than_colours_have_no_panel(made, tmp_path):
     axes = {"positional": list("abcdefghi"), "attention": list("abcdefghi")}
     analysis = analyse(load_frames(made.write_study(tmp_path, made.Study(axes=axes, seeds=(1,), maps=False))))

@@ -303,6 +303,7 @@ def test_a_single_seed_gives_values_and_no_test(study):
     assert not found.is_most(values["model.norm"])
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("metric", "known"), [("valid/loss", True), ("train/loss", False)])
 def test_losses_that_are_not_comparable_have_no_value(study, metric, known):
     names = ("model.norm", "train.label_smoothing")

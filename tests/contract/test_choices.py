@@ -107,12 +107,14 @@ MASKS = {
 ROW_POSITIONS = {"name": "sinusoidal", "index": "row"}
 
 
+@pytest.mark.slow
 class TestCrossAttentionToTheDecoder(VariantContract):
     @pytest.fixture(params=first_and_slow(MASKS.values()), ids=MASKS.keys())
     def config(self, request):
         return tiny_config("rotary", "grouped-query", request.param, quirks={"cross_attention_memory": "decoder"})
 
 
+@pytest.mark.slow
 class TestPositionsByRow(VariantContract):
     @pytest.fixture(
         params=first_and_slow([ROW_POSITIONS, {"encoder": ROW_POSITIONS}, {"decoder": ROW_POSITIONS}]),
@@ -122,6 +124,7 @@ class TestPositionsByRow(VariantContract):
         return tiny_config(request.param)
 
 
+@pytest.mark.slow
 class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
     @pytest.fixture(params=first_and_slow(["post", "pre"]))
     def config(self, request):
@@ -143,9 +146,7 @@ KNOWN_VIOLATIONS = {
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
-        case
-        if name in ("second attention of the decoder", "rows of targets")
-        else pytest.param(*case, marks=pytest.mark.slow)
+        case if name == "second attention of the decoder" else pytest.param(*case, marks=pytest.mark.slow)
         for name, case in KNOWN_VIOLATIONS.items()
     ],
     ids=KNOWN_VIOLATIONS.keys(),
@@ -194,9 +195,7 @@ MIXED = {
 
 
 IN_ROLES = [
-    roles
-    if name in ("an encoding for each role", "a style for each role")
-    else pytest.param(roles, marks=pytest.mark.slow)
+    roles if name == "an encoding for each role" else pytest.param(roles, marks=pytest.mark.slow)
     for name, roles in MIXED.items()
 ]
 

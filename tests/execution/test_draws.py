@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,8 @@ def check_draws(study: Study) -> None:
     assert "training" not in study.run().stderr
 
 
-def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
+def test_every_seed_trains_on_its_own_draw(study: Study, store_template: Path) -> None:
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
     study.write(design=PAIR, base={"data": {"seed": "per-run"}}, margin=0.03)
     study.run(tracking=True)
     check_draws(study)
@@ -57,6 +59,7 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     assert "Reference points: nearest-neighbour translation has" in report
 
 
+@pytest.mark.slow
 def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> None:
     def scores() -> dict[str, float]:
         (run,) = (scores for name, scores in study.scores().items() if "-s2-" in name)

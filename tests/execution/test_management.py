@@ -93,6 +93,7 @@ def test_clean_lists_and_removes_only_with_yes(cluttered, h2h_here, tmp_path):
     assert h2h_here(cluttered.file.parent, "clean", *cache).stdout == "nothing to remove\n"
 
 
+@pytest.mark.slow
 def test_a_failed_run_that_was_removed_is_trained_again(cluttered, undisturbed, same_results, h2h_here):
     h2h_here(cluttered.file.parent, "clean", "--yes")
     cluttered.run()

@@ -173,6 +173,7 @@ def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: 
     assert h2h_here(folder, "plan", "study/near.yaml").stderr.endswith("; did you mean 'near'?\n")
 
 
+@pytest.mark.slow
 def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_run_of_an_unlike_stack_is_loaded_and_reproduced_to_the_last_bit(study
     assert "bit-for-bit equal" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> None:
     study.write(baseline={"positional": "none"}, design=[{"one_at_a_time": {"positional": ["broken", "alibi"]}}])
     done = study.run(*plugin(study, BROKEN), code=1)

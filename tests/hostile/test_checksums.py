@@ -301,6 +301,7 @@ def test_scores_outside_their_range_are_refused(
     assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}])
 def test_buckets_with_invalid_counts_or_scores_are_refused(
     study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], bucket: dict[str, Any]
@@ -313,6 +314,7 @@ def test_buckets_with_invalid_counts_or_scores_are_refused(
     assert f"buckets.0.{next(iter(bucket))}: " in refusal(study.h2h("report", "tiny"))
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(
     "line",
     [

@@ -9,7 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +42,7 @@ class Case:
     content: str | bytes
     message: str
     options: tuple[str, ...] = ()
+    slow: bool = False
 
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
@@ -66,13 +67,14 @@ def override(setting: str, message: str) -> Case:
 
 def too_large(name: str, fields: str) -> Case:
     written = f"base:\n  data: {{size: 60}}\n  train: {{epochs: 1}}\n  model: {{d_model: 65536, {fields}}}\n"
-    return text(
+    case = text(
         "memory",
         name,
         written,
         ":5: base.model: variant 'baseline' has at least * parameters, which need * GiB in training; "
         "* GiB are available; reduce d_model, d_ff, layers or the vocabulary",
     )
+    return replace(case, slow=True)  # the error needs plugins, and a process imports torch for seconds
 
 
 TOO_MANY = ": more than 100,000 values and keys, aliases expanded"
@@ -227,6 +229,13 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_model_larger_than_the_memory_is_refused_in_one_line(tmp_path, h2h_here, refusal):
+    case = next(case for case in CASES if case.kind == "memory")
+    (tmp_path / "x.yaml").write_text(case.content)
+    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache")))
+    assert matches(line, "x.yaml" + case.message), line
+
+
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])
 def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
     path = tmp_path / "x.yaml"
@@ -243,6 +252,7 @@ def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, ref
     assert refusal(h2h_here(tmp_path, "plan", str(path))) == f"cannot read '{path}': {reason}"
 
 
+@pytest.mark.slow
 def test_a_file_at_the_limits_is_read():
     value, _ = parse(f"a: [{','.join(['1'] * (MAX_NODES - 3))}]", "x.yaml")
     assert len(value["a"]) == MAX_NODES - 3

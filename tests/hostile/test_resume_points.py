@@ -159,6 +159,7 @@ def test_training_starts_again_if_all_resume_points_are_damaged(
     assert [point.step for point in ResumePoints(tmp_path).newest_first()] == [12, 11]
 
 
+@pytest.mark.slow
 def test_an_undamaged_training_logs_nothing(tmp_path: Path, trained: Callable[..., StackTraining]) -> None:
     trained(tmp_path, 7)
     log: list[str] = []

@@ -168,6 +168,7 @@ def test_the_status_done_is_written_last(planned: Study, monkeypatch: pytest.Mon
     assert "stack.json" not in {path.name for path in written}
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("name", ["../../outside.json", "/outside.json", "experiment.json"])
 def test_returned_files_stay_within_the_folders_of_the_stack(planned: Study, name: str) -> None:
     before = (planned.experiment / "experiment.json").read_bytes()

@@ -134,6 +134,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeyp
     assert [path.name for path in left if path.name != ".lock"] == []
 
 
+@pytest.mark.slow
 def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(notebooks, saved, tmp_path):
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")

@@ -59,10 +59,7 @@ class PathStudy:
 
 def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
     """Write the experiment and its runs under ``root``; return its folder."""
-    loaded = load_mapping(_file(study), study.name)
-    with _registry(study) as registry:
-        plan = make_plan(loaded, registry, root, cache)
-        record, runs = plan.record().to_json(), [plan.run_record(run) for run in plan.runs]
+    record, runs = _planned(study, cache)
     folder = root / study.name
     folder.mkdir(parents=True)
     (folder / "experiment.json").write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
@@ -71,9 +68,29 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
         variant["slug"]: frozenset(n for n, value in variant["axes"].items() if value != start[n])
         for variant in record["variants"]
     }
-    for run, planned in zip(runs, plan.runs, strict=True):
-        _write_run(folder / planned.directory, run, study, applied[run.variant])
+    for directory, run in runs:
+        _write_run(folder / directory, run, study, applied[run.variant])
     return folder
+
+
+Planned = tuple[dict[str, Any], list[tuple[str, RunRecord]]]
+"""The record of an experiment, and its runs with their directories."""
+
+_plans: dict[str, Planned] = {}
+"""Plans of studies in which no coalition is incompatible, by the content of their files: a plan takes half a second."""
+
+
+def _planned(study: PathStudy, cache: Path) -> Planned:
+    content = _file(study)
+    key = json.dumps([study.name, content])
+    if study.is_incompatible is None and key in _plans:
+        return _plans[key]
+    with _registry(study) as registry:
+        plan = make_plan(load_mapping(content, study.name), registry, cache / "no-runs", cache)
+        planned = plan.record().to_json(), [(run.directory, plan.run_record(run)) for run in plan.runs]
+    if study.is_incompatible is None:
+        _plans[key] = planned
+    return planned
 
 
 def _file(study: PathStudy) -> dict[str, Any]:

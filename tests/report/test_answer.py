@@ -253,6 +253,7 @@ def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     assert all("95 % interval" in score for score in scores)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
 def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated):
     folder = made.write_study(tmp_path)
@@ -383,6 +384,7 @@ def contradictions(analysis, text):
     return found
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize("number", range(24))
 def test_no_claim_of_an_answer_contradicts_the_verdicts(study, number):
     analysis = analyse(load_frames(study(**random_study(number))))

@@ -206,6 +206,7 @@ def test_maps_show_without_scripts(report, quickstart):
     assert texts.split().count("chat") == 12
 
 
+@pytest.mark.slow
 def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
     from headtohead.report.translations import samples
 
@@ -282,6 +283,7 @@ def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
     assert not (folder / "figures" / "old.svg").exists()
 
 
+@pytest.mark.slow
 def test_text_from_data_never_becomes_markup(made, tmp_path):
     study = made.Study(
         name="nasty",
@@ -405,6 +407,7 @@ def test_code_that_changed_between_runs_is_stale(made, tmp_path):
     assert "Runs differ in torch: 2.13.0, 2.14.0." in text
 
 
+@pytest.mark.slow
 def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path):
     study = made.Study(
         axes={"model.d_model": [32, 64, 128]},

@@ -200,6 +200,7 @@ def test_wrong_options_are_named(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_figures_are_written_as_pdf_and_svg(made: ModuleType, tmp_path: Path, h2h_here: Command) -> None:
     two = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
     made.write_study(tmp_path / "runs", two)

@@ -320,6 +320,7 @@ def test_the_waterfall_leads_from_one_end_to_the_other(report):
     assert any("inconclusive" in word for word in labels)
 
 
+@pytest.mark.slow
 def test_a_report_of_a_path_is_deterministic(written, report, tmp_path):
     again = write_report(written, tmp_path)
     for name in ("index.html", "report.md", "figures/waterfall.svg"):

@@ -87,6 +87,7 @@ def test_without_mlflow_sync_names_the_package_to_install(
     )
 
 
+@pytest.mark.slow
 def test_ui_prints_the_link_of_every_study(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ def folder(make_experiment: MakeExperiment, store_uri: str) -> Path:
     return folder
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("through_the_client", [False, True])
 def test_restored_files_equal_shipped_files(
     tmp_path: Path, store_uri: str, folder: Path, through_the_client: bool, monkeypatch: pytest.MonkeyPatch
@@ -45,6 +46,7 @@ def test_restored_files_equal_shipped_files(
     assert names == {"1.log", "checkpoint.safetensors", "mlflow.json"}
 
 
+@pytest.mark.slow
 def test_restoring_does_not_change_the_store(tmp_path: Path, store_uri: str, folder: Path) -> None:
     store = Path(store_uri.removeprefix("sqlite:///"))
     before = store.read_bytes()

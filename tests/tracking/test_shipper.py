@@ -77,6 +77,7 @@ def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
 
 
+@pytest.mark.slow
 def test_without_new_metrics_the_store_is_not_opened(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

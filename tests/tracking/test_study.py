@@ -107,6 +107,7 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     assert own.info.status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
     ship(folder, store_uri)
@@ -130,6 +131,7 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
             assert len(client.search_runs([experiment.experiment_id], search)) == 1
 
 
+@pytest.mark.slow
 def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +142,7 @@ def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     assert "the experiment's page shows the same runs" in note
 
 
+@pytest.mark.slow
 def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
     for name in ("one", "two"):
         ship(make_experiment(name=name, seeds=1, axes=AXES), store_uri)

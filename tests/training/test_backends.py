@@ -336,6 +336,7 @@ def baked_sum(stack: StackTraining) -> None:
     stack.update = wrong  # type: ignore[method-assign]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("bake", [baked_rate, baked_dropout, baked_sum])
 def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
     found, log = [], list[str]()
@@ -350,6 +351,7 @@ def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining]
     assert same(*found)
 
 
+@pytest.mark.slow
 def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
     """A table that every step allocates: inside a capture it would not be computed."""
     found, log, tables = [], list[str](), list[Tensor]()
@@ -384,6 +386,7 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     assert stack.loss_sums.isfinite().tolist() == [True, False, True]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("wrong", [0, 2])
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
@@ -407,6 +410,7 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     assert same(found, trained_eagerly("three rates"))
 
 
+@pytest.mark.slow
 def test_a_member_that_has_ended_is_not_compared() -> None:
     log: list[str] = []
     stack = training("three rates")
@@ -432,6 +436,7 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     assert replays() == 0, "the graphs are those of this test"
 
 
+@pytest.mark.slow
 def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     stack = training("plain")
     replayed(stack)
@@ -444,6 +449,7 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     assert not any(graph.verified for graph in stack.backend.graphs.values())
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("copy", [1, 2, 3, 4, 5])
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch
@@ -466,12 +472,13 @@ def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     assert same(found, trained_eagerly("dropped"))
 
 
-def test_a_stack_is_freed_without_the_garbage_collector() -> None:
+@pytest.mark.parametrize("kind", ["two", pytest.param("unlike", marks=pytest.mark.slow)])
+def test_a_stack_is_freed_without_the_garbage_collector(kind: str) -> None:
     gc.collect()
     gc.disable()
     try:
         for graphs in (False, True):
-            stack = training("unlike")
+            stack = training(kind)
             if graphs:
                 replayed(stack)
             train(stack)

@@ -42,6 +42,7 @@ NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("kind", "kernels", "pieces"),
     [
@@ -120,6 +121,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("kind", ["two", "relative"])
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     with cuda_layout():

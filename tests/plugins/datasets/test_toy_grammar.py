@@ -305,6 +305,7 @@ def test_split_compositional_tests_combinations_that_train_does_not_contain(prep
     assert all(tested - trained for tested in combinations(splits["test"].source_text))
 
 
+@pytest.mark.slow
 def test_split_row_has_a_higher_bag_of_words_bound(prepared: Callable) -> None:
     record = prepared("toy-grammar", split="row").record
     assert (record["leak"], record["leaky"]) == (0.0, False)  # sources are distinct

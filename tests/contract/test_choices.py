@@ -34,11 +34,12 @@ MODELS = {
 
 
 TOGETHER = {
-    "post-norm, all tied, torch's start": {
+    "post-norm, all tied, torch's start, notebook 5's feed-forward": {
         "norm": "post",
         "tie_embeddings": "all",
         "init": "torch",
         "embedding_scale": "one",
+        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
     "pre-norm without final norm, no biases, gelu, odd width": {
         "final_norm": False,
@@ -58,10 +59,6 @@ TOGETHER = {
         "quirks": {"min_vocab_size": 11},
         "tie_embeddings": "embeddings",
         "mask_value": "additive",
-    },
-    "notebook 5's feed-forward": {
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
-        "norm": "post",
     },
 }
 

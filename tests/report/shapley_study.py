@@ -68,13 +68,13 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
         variant["slug"]: frozenset(n for n, value in variant["axes"].items() if value != start[n])
         for variant in record["variants"]
     }
-    for directory, run in runs:
-        _write_run(folder / directory, run, study, applied[run.variant])
+    for run, directory, text in runs:
+        _write_run(folder / directory, run, text, study, applied[run.variant])
     return folder
 
 
-Planned = tuple[dict[str, Any], list[tuple[str, RunRecord]]]
-"""The record of an experiment, and its runs with their directories."""
+Planned = tuple[dict[str, Any], list[tuple[RunRecord, str, str]]]
+"""The record of an experiment, and its runs, each with its directory and the text of its ``run.json``."""
 
 _plans: dict[str, Planned] = {}
 """Plans of studies in which no coalition is incompatible, by the content of their files: a plan takes half a second."""
@@ -87,10 +87,16 @@ def _planned(study: PathStudy, cache: Path) -> Planned:
         return _plans[key]
     with _registry(study) as registry:
         plan = make_plan(load_mapping(content, study.name), registry, cache / "no-runs", cache)
-        planned = plan.record().to_json(), [(run.directory, plan.run_record(run)) for run in plan.runs]
+        records = [(plan.run_record(run), run.directory) for run in plan.runs]
+        planned = plan.record().to_json(), [(run, directory, _run_text(run)) for run, directory in records]
     if study.is_incompatible is None:
         _plans[key] = planned
     return planned
+
+
+def _run_text(run: RunRecord) -> str:
+    execution = {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
+    return json.dumps(run.to_json() | {"versions": {"torch": "2"}, "execution": execution})
 
 
 def _file(study: PathStudy) -> dict[str, Any]:
@@ -141,17 +147,10 @@ def _value(config: RunConfig, name: str) -> Any:
     return value.name if section == "masking" else value
 
 
-def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozenset[str]) -> None:
+def _write_run(folder: Path, run: RunRecord, text: str, study: PathStudy, applied: frozenset[str]) -> None:
     folder.mkdir()
     state = study.states.get((run.variant, run.seed), "DONE")
-    _dump(
-        folder / "run.json",
-        run.to_json()
-        | {
-            "versions": {"torch": "2"},
-            "execution": {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
-        },
-    )
+    (folder / "run.json").write_text(text, encoding="utf-8")
     status = {"state": state, "reason": None, "step": 10, "steps": 10}
     _dump(folder / "status.json", status)
     if state != "DONE":

@@ -239,8 +239,12 @@ STAGES: dict[str, tuple[Any, str]] = {
 
 
 FAR_STAGES = (
+    "inside the capture: 0",
     "inside the capture: 40",
     "inside the capture: _softmax",
+    "inside the capture: _fused_adamw_",
+    "inside, executing the rest",
+    "after the capture",
     "at the first replay: 0",
     "at the first replay: 40",
     "at the first replay: add_",
@@ -626,8 +630,8 @@ def two_styles() -> dict[str, list[dict[str, Any]]]:
 
 ENTRIES = every_entry()
 PAIRED = two_styles()
-SIMPLE = ("plain", "dropped", "smoothed", "not clipped")
-"""Kinds whose parts occur in "two" and "three rates" too."""
+SIMPLE = ("plain", "dropped", "smoothed", "scheduled", "not clipped", "relative")
+"""Kinds whose parts occur in other kinds too, or in the optimizer only."""
 SLOW = {*SIMPLE, *(name for name in current().entries["attention"] if name in ENTRIES)}
 EVERY_KIND = [
     pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW else kind for kind in (*KINDS, *ENTRIES, *PAIRED)

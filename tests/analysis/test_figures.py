@@ -301,6 +301,7 @@ def test_two_axes_with_more_values_than_colours_have_no_panel(made, tmp_path):
     assert len(curves_figure(analysis).axes) == MOST_LINES
 
 
+@pytest.mark.slow
 def test_legends_are_outside_of_the_data(analysis):
     for figure in (interaction_figure(analysis), curves_figure(analysis)):
         style.to_svg(figure, "salt")

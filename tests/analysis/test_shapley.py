@@ -154,6 +154,7 @@ def test_values_intervals_and_p_equal_those_of_naive_loops(study):
         assert values[name].contrast.judgement.holm_p == pytest.approx(running, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_range_is_that_of_means_over_seeds_by_permutation(study):
     seeds = (1, 2, 3)
     frames, _, values = study(FIVE, random_game, seeds=seeds)
@@ -177,6 +178,7 @@ def test_values_add_up_to_the_total_difference_in_every_seed(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_first_and_last_changes_are_single_differences_at_the_ends(study):
     seeds = (1, 2, 3)
     _, _, values = study(FIVE, random_game, seeds=seeds)
@@ -416,6 +418,7 @@ def test_an_additive_study_has_no_group(study):
     assert (found.effects, found.groups) == ((), ())
 
 
+@pytest.mark.slow
 def test_choices_with_an_effect_each_and_a_smaller_joint_effect_are_no_group(study):
     def score(applied, seed):
         single = 0.3 * ("model.norm" in applied) + 0.3 * ("train.lr" in applied)

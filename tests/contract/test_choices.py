@@ -41,23 +41,21 @@ TOGETHER = {
         "embedding_scale": "one",
         "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
-    "pre-norm without final norm, no biases, gelu, odd width": {
+    "pre-norm without final norm, no biases, gelu, odd width, a single table with more rows than tokens": {
         "final_norm": False,
         "bias": False,
         "activation": "gelu",
         "d_model": 9,
         "heads": 3,
         "mask_value": "-1e9",
+        "quirks": {"min_vocab_size": 11},
+        "tie_embeddings": "embeddings",
     },
-    "final norm after post-norm, more rows than tokens, output tied": {
+    "final norm after post-norm, more rows than tokens, output tied, masks that are added": {
         "norm": "post",
         "final_norm": True,
         "quirks": {"min_vocab_size": 20},
         "tie_embeddings": "output",
-    },
-    "a single table with more rows than tokens, masks that are added": {
-        "quirks": {"min_vocab_size": 11},
-        "tie_embeddings": "embeddings",
         "mask_value": "additive",
     },
 }

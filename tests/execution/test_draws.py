@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,10 +41,10 @@ def check_draws(study: Study) -> None:
     assert "training" not in study.run().stderr
 
 
-def test_every_seed_trains_on_its_own_draw(study: Study, store_template: Path) -> None:
-    shutil.copyfile(store_template, study.folder / "mlflow.db")
+@pytest.mark.parametrize("tracking", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_seed_trains_on_its_own_draw(study: Study, tracking: bool) -> None:
     study.write(design=PAIR, base={"data": {"seed": "per-run"}}, margin=0.03)
-    study.run(tracking=True)
+    study.run(tracking=tracking)
     check_draws(study)
     report = (study.folder / "reports/tiny/report.md").read_text()
     assert "Each seed has a new draw of the data, with its own split and vocabulary" in report

@@ -235,6 +235,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
     assert sizes <= {1, 2, 4}
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_microbatches_and_keeps_the_batch_size(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
     done = study.run(*plugin(study, GREEDY))

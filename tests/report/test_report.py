@@ -364,6 +364,7 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     assert text.index("LEAKY") < text.index("Reproduction")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
@@ -521,6 +522,7 @@ def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
     assert sentence in report.markdown.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
     study = made.Study(

@@ -73,6 +73,7 @@ def test_scores_are_bold_only_where_the_tests_decide(
     assert set(re.findall(r"^\| (\S+) \| 6 \| \*\*", score_table(content, "markdown"), re.MULTILINE)) == bold
 
 
+@pytest.mark.slow
 def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path, quickstart: Path) -> None:
     contents = [ReportContent(analyse(load_frames(quickstart)))]
     for number, gap in enumerate((0.001, 0.002, 0.003, 0.004, 0.01)):
@@ -145,6 +146,7 @@ def compiled(document: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_latex_compiles(quickstart: Path, tmp_path: Path) -> None:
     compiled(score_table(ReportContent(analyse(load_frames(quickstart))), "latex"), tmp_path)
 

@@ -84,6 +84,7 @@ def test_a_choice_with_less_than_half_is_called_the_largest_part(study):
     assert "model.norm (pre → post) accounts for the largest part of it, +0." in text
 
 
+@pytest.mark.slow
 def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     effects = dict(zip(FOUR, (-0.3, 0.4, 0.02, 0.0), strict=True))
 
@@ -95,6 +96,7 @@ def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     assert "also detected: model.norm −0.3" in text
 
 
+@pytest.mark.slow
 def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
     effects = dict(zip(FOUR, (-0.3, 0.3, 0.0, 0.0), strict=True))
 

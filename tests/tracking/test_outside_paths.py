@@ -132,6 +132,7 @@ def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     assert message in reported.stderr
 
 
+@pytest.mark.slow
 def test_a_run_with_a_link_does_not_prevent_shipping_of_other_runs(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_run_with_a_link_does_not_prevent_shipping_of_other_runs(
     assert run.name in shipped.stderr
 
 
+@pytest.mark.slow
 def test_a_report_folder_that_is_a_link_is_refused(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:

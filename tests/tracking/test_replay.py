@@ -172,6 +172,7 @@ def test_a_lost_marker_makes_no_second_run(shipped: Place, record_checksums: Cal
     assert shipped.shipped().info.run_id == first
 
 
+@pytest.mark.slow
 def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert names == {"experiment.json", "report", "figures"}
 
 
+@pytest.mark.slow
 def test_the_verdicts_of_a_study_are_those_of_its_report(
     make_experiment: MakeExperiment, change_json: Callable[..., None], store_uri: str, without_figures: None
 ) -> None:

@@ -268,6 +268,7 @@ def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     assert same(found, trained_eagerly("dropped"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [pytest.param("bmm", marks=pytest.mark.slow), "add_"])
 def test_a_later_replay_that_fails_is_undone(place: str) -> None:
     """The operations before the fault have already changed weights and sums."""
@@ -377,6 +378,7 @@ def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
     assert same(*found)
 
 
+@pytest.mark.slow
 def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     trained, log = [], list[str]()
     for graphs in (True, False):

@@ -84,6 +84,7 @@ def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
     assert not torch.equal(whole.model.lm_head.weight, rest.model.lm_head.weight)
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_each_members_best_weights() -> None:
     config = tiny(early_stopping={"patience": 1}, evaluate_every=2, lr=0.3)
     stack = training(config)

@@ -125,6 +125,7 @@ def test_an_interaction_of_two_choices_is_split_evenly_over_all_permutations(stu
         assert value.without.paired.mean == 0.25
 
 
+@pytest.mark.slow
 def test_a_sample_with_reversed_permutations_splits_an_interaction_of_two_evenly(study):
     def score(applied, seed):
         return 0.5 * ("model.norm" in applied and "train.lr" in applied) + 0.125 * seed
@@ -209,6 +210,7 @@ def test_a_group_has_a_single_value_and_all_values_add_up(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_a_fraction_of_the_permutations_scales_the_value_and_keeps_its_p(study):
     group = {"model.norm", "model.bias"}
 
@@ -289,6 +291,7 @@ def test_the_choices_around_a_coalition_without_a_result_are_not_tested(study):
     assert [value.known for value in found.values] == [True] * (4 - len(passed)) + [False] * len(passed)
 
 
+@pytest.mark.slow
 def test_partial_runs_are_tested_on_the_seeds_that_all_their_coalitions_have(study):
     states = {("from-plus-model.norm", 2): "DIVERGED"}
     _, _, values = study(FIVE[:4], additive, states=states, allow_partial=True)
@@ -431,6 +434,7 @@ def test_choices_with_an_effect_each_and_a_smaller_joint_effect_are_no_group(stu
     assert found.groups == ()
 
 
+@pytest.mark.slow
 def test_a_choice_whose_effect_depends_on_the_permutation_has_a_wide_interval(study):
     def score(applied, seed):
         three = 0.5 * ({"model.norm", "train.lr", "model.bias"} <= applied)

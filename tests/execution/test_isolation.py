@@ -350,6 +350,7 @@ def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study:
     assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
 
 
+@pytest.mark.slow
 def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
     study = finished
     before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in study.directories()}

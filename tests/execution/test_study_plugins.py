@@ -85,7 +85,7 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     folder: Path, h2h_here: Command, without_figures: None
 ) -> None:
     cache = {"H2H_CACHE": str(folder / "cache")}
-    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", "--workers", "1", "--threads", "1", **cache)
     assert done.returncode == 0, done.stderr
     origins = {}
     for path in folder.glob("study/runs/near/*/run.json"):

@@ -141,6 +141,7 @@ def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
     assert not (study.experiment.parent.parent / "outside").exists()
 
 
+@pytest.mark.slow
 def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study, h2h_here: Command) -> None:
     mine = study.folder / "mine.py"
     mine.write_text(MINE)
@@ -161,6 +162,7 @@ def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(stud
     assert again.stdout.endswith("weights and scores are bit-for-bit equal\n"), again.stderr
 
 
+@pytest.mark.slow
 def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_here: Command) -> None:
     """The file changes while the study runs: all stacks are trained with the planned source."""
     mine = study.folder / "mine.py"

@@ -9,7 +9,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +42,11 @@ class Case:
     content: str | bytes
     message: str
     options: tuple[str, ...] = ()
-    slow: bool = False
+
+    @property
+    def slow(self) -> bool:
+        """Whether only the slow tier starts a process: the error needs plugins, and torch is imported for seconds."""
+        return self.kind == "memory"
 
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
@@ -67,14 +71,13 @@ def override(setting: str, message: str) -> Case:
 
 def too_large(name: str, fields: str) -> Case:
     written = f"base:\n  data: {{size: 60}}\n  train: {{epochs: 1}}\n  model: {{d_model: 65536, {fields}}}\n"
-    case = text(
+    return text(
         "memory",
         name,
         written,
         ":5: base.model: variant 'baseline' has at least * parameters, which need * GiB in training; "
         "* GiB are available; reduce d_model, d_ff, layers or the vocabulary",
     )
-    return replace(case, slow=True)  # the error needs plugins, and a process imports torch for seconds
 
 
 TOO_MANY = ": more than 100,000 values and keys, aliases expanded"
@@ -229,11 +232,12 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_model_larger_than_the_memory_is_refused_in_one_line(tmp_path, h2h_here, refusal):
-    case = next(case for case in CASES if case.kind == "memory")
-    (tmp_path / "x.yaml").write_text(case.content)
+@pytest.mark.default_cases(1)
+@pytest.mark.parametrize("large", [case for case in CASES if case.slow], ids=lambda case: case.name)
+def test_a_model_larger_than_the_memory_is_refused_in_one_line(large, tmp_path, h2h_here, refusal):
+    (tmp_path / "x.yaml").write_text(large.content)
     line = refusal(h2h_here(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache")))
-    assert matches(line, "x.yaml" + case.message), line
+    assert matches(line, "x.yaml" + large.message), line
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])

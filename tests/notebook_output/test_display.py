@@ -177,6 +177,7 @@ def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> Sente
     return SentenceMaps(record, dict.fromkeys(roles, weights))
 
 
+@pytest.mark.slow
 def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     html = maps(2, 3, 4)._repr_html_()
     assert html.count("<svg") == 3

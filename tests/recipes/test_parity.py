@@ -79,6 +79,7 @@ def imported(saved, tmp_path):
     return run
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)

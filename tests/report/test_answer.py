@@ -49,6 +49,7 @@ def test_equivalent_contrasts_are_one_sentence_with_the_margin(study):
     assert "could be shown" not in text
 
 
+@pytest.mark.slow
 def test_a_margin_that_was_set_after_results_is_labelled(study):
     text = answered(study(margin=0.03, since="2026-12-01T00:00:00Z"))
     assert text.endswith("smaller than 0.030 exact match (margin set after results existed).")

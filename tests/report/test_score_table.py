@@ -47,6 +47,7 @@ def study(
     return ReportContent(analyse(load_frames(folder)))
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("means", "margin", "bold"),
     [

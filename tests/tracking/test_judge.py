@@ -21,7 +21,7 @@ SCORES = {"base": [0.80, 0.82, 0.81, 0.79], "new": [0.85, 0.86, 0.855, 0.84]}
 def foreign_store(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> str:
     """The URI of a store with an experiment that other code has logged, with curves of the metric."""
     uri = f"sqlite:///{shutil.copy(store_template, tmp_path_factory.mktemp('other') / 'other.db')}"
-    client = open_store(uri).client
+    client = open_store(uri, create=False).client
     experiment = client.create_experiment("sweep")
     for variant, scores in SCORES.items():
         for seed, score in enumerate(scores):

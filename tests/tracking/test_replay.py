@@ -191,6 +191,7 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     assert [model.source_run_id for model in models] == [after.info.run_id]
 
 
+@pytest.mark.slow
 def test_what_masking_the_heads_gave_is_added_to_the_same_run(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
@@ -235,6 +236,7 @@ def test_every_end_has_its_status_and_its_reason(
     assert ship(folder, store_uri).unchanged == 1
 
 
+@pytest.mark.slow
 def test_a_running_run_is_running_and_then_ended_in_the_same_run(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
@@ -295,6 +297,7 @@ def test_no_step_is_logged_twice_after_a_kill(
         assert len(steps) == 60 or key != "train/loss"
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)

@@ -54,6 +54,7 @@ def test_restoring_does_not_change_the_store(tmp_path: Path, store_uri: str, fol
     assert store.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_error_for_an_unknown_study_suggests_the_nearest(tmp_path: Path, store_uri: str, folder: Path) -> None:
     with pytest.raises(HeadToHeadError, match=r"no experiment 'quikstart'.*did you mean 'quickstart'"):
         materialise(store_uri, "quikstart", tmp_path / "back")
@@ -64,6 +65,7 @@ def test_a_folder_that_holds_the_experiment_is_not_written_over(store_uri: str, 
         materialise(store_uri, "quickstart", folder.parent)
 
 
+@pytest.mark.slow
 def test_a_store_with_moved_artifacts_is_one_line(tmp_path: Path, store_uri: str, folder: Path) -> None:
     (tmp_path / "mlruns-artifacts").rename(tmp_path / "elsewhere")
     with pytest.raises(HeadToHeadError, match="restore the folder if it was moved"):

@@ -40,6 +40,7 @@ def study(
     return MlflowClient(store_uri)
 
 
+@pytest.mark.slow
 def test_runs_are_flat_and_point_to_the_study_in_the_index(study: MlflowClient) -> None:
     experiment = study.get_experiment_by_name("quickstart")
     index = study.get_experiment_by_name("headtohead studies")

@@ -131,6 +131,7 @@ def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     assert replays() > 0
 
 
+@pytest.mark.slow
 def test_a_step_has_few_operations_and_none_that_the_host_waits_for(benchmark: Callable[[str], ModuleType]) -> None:
     """``benchmarks/gpu.py --dry`` counts on the device meta, which has no values that the host could read."""
     budget = benchmark("budget")

@@ -313,6 +313,7 @@ SHARED = ("architecture-en-de", "tatoeba-en-es")
 """Recipes that other tests train too."""
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "name", [name if name in SHARED else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
 )

@@ -148,6 +148,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     assert saves[-1] == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
 )

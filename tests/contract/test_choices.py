@@ -189,14 +189,9 @@ MIXED = {
 }
 
 
-IN_ROLES = [
-    roles if name == "an encoding for each role" else pytest.param(roles, marks=pytest.mark.slow)
-    for name, roles in MIXED.items()
-]
-
-
+@pytest.mark.slow
 class TestRoles(VariantContract):
-    @pytest.fixture(params=IN_ROLES, ids=MIXED.keys())
+    @pytest.fixture(params=MIXED.values(), ids=MIXED.keys())
     def config(self, request):
         return tiny_config(**request.param)
 

@@ -87,6 +87,7 @@ def unmasked(notebooks, monkeypatch):
     return decode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["IndependentHeads", pytest.param("SplitHeads", marks=pytest.mark.slow)])
 def test_notebook_1_translates_token_for_token(style, notebooks, imported, unmasked):
     seen = Counter()

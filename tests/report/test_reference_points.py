@@ -108,6 +108,7 @@ def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> N
     assert not any("copied source" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) -> None:
     data = prepare(tiny_config().data, tmp_path / "cache")
     folder = study(None, data={"data_hash": data.data_hash})

@@ -61,6 +61,7 @@ def test_an_unknown_experiment_and_a_missing_store_are_one_line(foreign_store: s
     assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
 
 
+@pytest.mark.slow
 def test_runs_of_headtohead_are_judged_like_their_report(
     make_experiment: Callable[..., Path], tmp_path: Path, store_uri: str
 ) -> None:

@@ -168,6 +168,7 @@ def test_the_range_is_that_of_means_over_seeds_by_permutation(study):
         assert value.contrast.spread == pytest.approx((min(each), max(each)), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_values_add_up_to_the_total_difference_in_every_seed(study):
     frames, found, _ = study(FIVE, random_game)
     all_choices = frozenset(FIVE)
@@ -251,6 +252,7 @@ def test_a_choice_that_cannot_make_a_difference_is_equal_by_construction(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_other_contrasts(study):
     def score(applied, seed):
         return additive(applied, seed) + 0.004 * noise("v", sorted(applied), seed)

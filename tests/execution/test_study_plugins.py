@@ -155,6 +155,7 @@ ABSENT = {
 }
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("name", ABSENT)
 def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
     (folder / "study" / "empty").mkdir()

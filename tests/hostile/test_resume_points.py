@@ -141,6 +141,7 @@ def test_training_continues_from_the_previous_resume_point(
     assert same(rest, trained(None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[7].damage, marks=pytest.mark.slow)])
 def test_training_starts_again_if_all_resume_points_are_damaged(
     tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None]

@@ -48,6 +48,7 @@ def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: Ma
     assert (folder / "shipper.log").read_text().count("shipping") == 2
 
 
+@pytest.mark.slow
 def test_finished_runs_are_shipped_while_others_train(
     make_experiment: MakeExperiment, store_uri: str, change_json: ChangeJson
 ) -> None:

@@ -97,6 +97,7 @@ def test_the_verdicts_of_a_study_are_those_of_its_report(
     assert own.data.tags["h2h.verdicts"] == expected
 
 
+@pytest.mark.slow
 def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:

@@ -129,6 +129,7 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("kind", "pieces"),
     [

@@ -121,6 +121,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.mark.slow
 @pytest.mark.default_cases(1)
 @pytest.mark.parametrize("kind", ["two", "relative"])
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:

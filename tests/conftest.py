@@ -51,11 +51,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 gc.disable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Repeat a timed test that fails, up to twice: a slow product fails three times, a busy machine does not."""
+    """Repeat a timed test that fails, up to twice, and move further cases of tables to the slow tier.
+
+    A slow product fails three times, a busy machine does not.
+    """
     for item in items:
         if item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun="AssertionError"))
+        if not is_default_case(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def is_default_case(item: pytest.Item) -> bool:
+    """Return whether a case is among the first of its tables, as many as the marker ``default_cases`` states.
+
+    ``default_cases(2)`` limits every table of the test, ``default_cases(style=2)`` the table of that argument.
+    """
+    marker, case = item.get_closest_marker("default_cases"), getattr(item, "callspec", None)
+    if marker is None or case is None:
+        return True
+    limits = dict.fromkeys(case.indices, *marker.args) if marker.args else marker.kwargs
+    return all(case.indices[argument] < limit for argument, limit in limits.items())
 
 
 @pytest.fixture(scope="session")

@@ -281,6 +281,7 @@ def test_a_saturated_difference_has_a_verdict_with_enough_seeds(made, tmp_path):
     assert contrast.judgement.holm_p == 2 / 64
 
 
+@pytest.mark.slow
 def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     under = analyse(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
     assert set(upper_bound_verdicts(under).values()) == {"within the upper bound"}

@@ -85,6 +85,7 @@ def trend_of(folder: Path, slug: str = "rotary") -> LossTrend:
     return convergence(analysis_of(folder)).trends[slug]
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(
     ("fall", "verdict"),
     [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "levelled off")],
@@ -118,6 +119,7 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
     assert trend.fall == pytest.approx(0.1, abs=0.04)
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
@@ -132,6 +134,7 @@ def test_few_evaluations_are_not_judged(steps: Sequence[int], reason: str, plant
     assert (trend.verdict, trend.reason) == ("not judged", reason)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)])
 def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequence[int], plant: Any) -> None:
     assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headtohead.analysis.sentences import sentence_tests
 from headtohead.analysis.study import analyse
 from headtohead.analysis.uncertainty import IN_DRAWS, uncertainty
@@ -59,6 +61,7 @@ def test_translations_of_the_same_seed_are_compared(made, tmp_path):
     assert test.seed == test.baseline_seed
 
 
+@pytest.mark.slow
 def test_the_upper_bound_of_one_draw_is_not_applied_to_all(made, tmp_path):
     drawn = analyse(drawn_study(made, tmp_path / "drawn"))
     plain = analyse(load_frames(made.write_study(tmp_path / "plain", made.Study(maps=False))))

@@ -212,6 +212,7 @@ def test_a_single_look_leaves_p_and_level_unchanged() -> None:
     assert look.level(0.05, sides=1) == pytest.approx(0.05, abs=0.002)
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("sides", [1, 2])
 @pytest.mark.parametrize("alpha", [0.05, 0.0125, 0.1])
 def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:

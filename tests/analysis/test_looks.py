@@ -31,6 +31,7 @@ def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: 
     return dataclasses.replace(frames, record=frames.record.model_copy(update={"looks": looks}))
 
 
+@pytest.mark.slow
 def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
     looks = Looks((6, 12, 18))
     fixed, sequential = families(load_frames(quickstart), METRIC), families(with_looks(quickstart, 6, 12, 18), METRIC)

@@ -96,6 +96,7 @@ def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
     return ClaimRecord.model_validate(content)
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
 @pytest.mark.parametrize("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)])
 def test_scores_of_several_buckets_equal_the_scores_of_all_their_sentences(

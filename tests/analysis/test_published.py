@@ -85,6 +85,7 @@ def claim_result(frames: Frames, **options: Any) -> ClaimResult:
     return found[0]
 
 
+@pytest.mark.default_cases(8)
 @pytest.mark.parametrize(
     ("claim", "gap", "verdict"),
     [
@@ -127,6 +128,7 @@ def test_a_size_that_is_unclear_has_its_own_verdict(plant: Plant) -> None:
     assert found.reason == "in the expected direction, whether by more than 0.05 is unclear"
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("published", "includes"),
     [((0.8, 0.7), True), ((0.8, 0.6), False), ((0.6, 0.7), False), ((0.8, None), None), ((None, None), None)],
@@ -139,6 +141,7 @@ def test_the_interval_includes_or_excludes_the_published_difference(
     assert claim_result(plant(claim, gap=0.1)).includes_published is includes
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("setup", "far"),
     [

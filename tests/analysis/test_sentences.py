@@ -74,6 +74,7 @@ def test_a_variant_is_represented_by_its_median_seed(made, tmp_path):
     assert median_seed(frames, "sinusoidal", "test/exact_match") == 4
 
 
+@pytest.mark.slow
 def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
     analysis = analyse(load_frames(quickstart))
     found = sentence_tests(analysis)

@@ -125,6 +125,7 @@ def test_an_interaction_of_two_choices_is_split_evenly_over_all_permutations(stu
         assert value.without.paired.mean == 0.25
 
 
+@pytest.mark.slow
 def test_a_sample_with_reversed_permutations_splits_an_interaction_of_two_evenly(study):
     def score(applied, seed):
         return 0.5 * ("model.norm" in applied and "train.lr" in applied) + 0.125 * seed
@@ -154,6 +155,7 @@ def test_values_intervals_and_p_equal_those_of_naive_loops(study):
         assert values[name].contrast.judgement.holm_p == pytest.approx(running, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_range_is_that_of_means_over_seeds_by_permutation(study):
     seeds = (1, 2, 3)
     frames, _, values = study(FIVE, random_game, seeds=seeds)
@@ -166,6 +168,7 @@ def test_the_range_is_that_of_means_over_seeds_by_permutation(study):
         assert value.contrast.spread == pytest.approx((min(each), max(each)), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_values_add_up_to_the_total_difference_in_every_seed(study):
     frames, found, _ = study(FIVE, random_game)
     all_choices = frozenset(FIVE)
@@ -177,6 +180,7 @@ def test_values_add_up_to_the_total_difference_in_every_seed(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_first_and_last_changes_are_single_differences_at_the_ends(study):
     seeds = (1, 2, 3)
     _, _, values = study(FIVE, random_game, seeds=seeds)
@@ -207,6 +211,7 @@ def test_a_group_has_a_single_value_and_all_values_add_up(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_a_fraction_of_the_permutations_scales_the_value_and_keeps_its_p(study):
     group = {"model.norm", "model.bias"}
 
@@ -247,6 +252,7 @@ def test_a_choice_that_cannot_make_a_difference_is_equal_by_construction(study):
     assert found.remainder == 0.0
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_other_contrasts(study):
     def score(applied, seed):
         return additive(applied, seed) + 0.004 * noise("v", sorted(applied), seed)
@@ -287,6 +293,7 @@ def test_the_choices_around_a_coalition_without_a_result_are_not_tested(study):
     assert [value.known for value in found.values] == [True] * (4 - len(passed)) + [False] * len(passed)
 
 
+@pytest.mark.slow
 def test_partial_runs_are_tested_on_the_seeds_that_all_their_coalitions_have(study):
     states = {("from-plus-model.norm", 2): "DIVERGED"}
     _, _, values = study(FIVE[:4], additive, states=states, allow_partial=True)
@@ -303,6 +310,7 @@ def test_a_single_seed_gives_values_and_no_test(study):
     assert not found.is_most(values["model.norm"])
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("metric", "known"), [("valid/loss", True), ("train/loss", False)])
 def test_losses_that_are_not_comparable_have_no_value(study, metric, known):
     names = ("model.norm", "train.label_smoothing")
@@ -415,6 +423,7 @@ def test_an_additive_study_has_no_group(study):
     assert (found.effects, found.groups) == ((), ())
 
 
+@pytest.mark.slow
 def test_choices_with_an_effect_each_and_a_smaller_joint_effect_are_no_group(study):
     def score(applied, seed):
         single = 0.3 * ("model.norm" in applied) + 0.3 * ("train.lr" in applied)
@@ -427,6 +436,7 @@ def test_choices_with_an_effect_each_and_a_smaller_joint_effect_are_no_group(stu
     assert found.groups == ()
 
 
+@pytest.mark.slow
 def test_a_choice_whose_effect_depends_on_the_permutation_has_a_wide_interval(study):
     def score(applied, seed):
         three = 0.5 * ({"model.norm", "train.lr", "model.bias"} <= applied)

@@ -115,6 +115,7 @@ def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_
     assert (p <= 0.05 / contrasts).mean() == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds():
     counts = np.arange(1, 201)
     found = np.array([[s.minimum_detectable_effect(1.0, n, int(m)) for m in counts] for n in range(2, 13)])

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -165,7 +166,8 @@ def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, w
     }
 
 
-def test_a_report_without_targets_has_no_section(quickstart: Path, tmp_path: Path, without_figures: None) -> None:
-    paths = write_content(ReportContent(analyse(load_frames(quickstart))), tmp_path)
+def test_a_report_without_targets_has_no_section(made: ModuleType, tmp_path: Path, without_figures: None) -> None:
+    small = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, seeds=(1, 2), maps=False)
+    paths = write_content(ReportContent(analyse(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
     assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
     assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")

@@ -75,6 +75,7 @@ def score_with(shared):
     return score
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("shared", "helps"), [(0.9, True), (0.0, False)])
 def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     study = made.Study(

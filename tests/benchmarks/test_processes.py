@@ -19,6 +19,7 @@ def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark("processes")
 
 
+@pytest.mark.slow
 def test_stack_sizes_are_those_of_h2h_run(processes: ModuleType, tmp_path: Path) -> None:
     plan = processes.make_study_plan(processes.SIZES["quickstart"], 8, None, tmp_path)
     assert len(plan.runs) == 8

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headtohead.plugins.registry import load_registry
 from headtohead.tools.catalogue.kernels import kernels_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "catalogue" / "kernels.md"
 
 
+@pytest.mark.slow
 def test_the_page_of_attention_kernels_is_current() -> None:
     names = {
         family: sorted(

@@ -114,6 +114,7 @@ def test_heads_have_their_widths_and_the_groups_of_their_keys() -> None:
     assert {width for width, _ in dict(wide.rows)["queries"]} == {float(D_MODEL)}
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "picture",
     [
@@ -130,6 +131,7 @@ def test_a_png_stores_the_numbers_that_it_shows(picture, tmp_path: Path) -> None
     assert stored_numbers(path) == json.loads(json.dumps(numbers_of(drawn)))
 
 
+@pytest.mark.slow
 def test_all_text_of_a_picture_lies_inside_it() -> None:
     for drawn in (
         *attention_pictures("free-geometry", current())[:3],

@@ -52,6 +52,7 @@ def entries_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyP
     return {entry.name: entry for entry in catalogue_entries(registry, chosen)}
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "family", [name if name == "positional" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
 )

@@ -177,6 +177,7 @@ def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest)
     assert "violated" not in output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fewest")
 def test_a_faulty_plugin_is_broken_and_the_measured_number_is_printed(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
@@ -347,6 +348,7 @@ def test_json_has_the_error_of_every_invariant(h2h, plugin):
     assert {re.sub(r":\d+\)", ":N)", error) for error in errors} == {"ValueError: to be done (mine.py:N)"}
 
 
+@pytest.mark.slow
 def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     code, output = h2h("check", "recipe/slides-en-fr")
     found = rows(output)

@@ -96,6 +96,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_h
     assert h2h_here(tmp_path, "judge", "scores.csv", *arguments).returncode == code
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_the_figure_has_a_row_per_variant(ending: str, tmp_path: Path, h2h_here: Command) -> None:
     table(noise=[0.81, 0.80, 0.83, 0.80, 0.81, 0.82]).to_csv(tmp_path / "scores.csv", index=False)
@@ -159,6 +160,7 @@ def test_hidden_characters_of_a_file_are_escaped(tmp_path: Path, h2h_here: Comma
     assert "new\\x1b[31m\\u202e" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)

@@ -14,6 +14,8 @@ import headtohead as h2h
 
 H2h = Callable[..., object]
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 TINY = {
     "question": "Where are its runs?",
     "base": {

@@ -34,34 +34,29 @@ MODELS = {
 
 
 TOGETHER = {
-    "post-norm, all tied, torch's start": {
+    "post-norm, all tied, torch's start, notebook 5's feed-forward": {
         "norm": "post",
         "tie_embeddings": "all",
         "init": "torch",
         "embedding_scale": "one",
+        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
-    "pre-norm without final norm, no biases, gelu, odd width": {
+    "pre-norm without final norm, no biases, gelu, odd width, a single table with more rows than tokens": {
         "final_norm": False,
         "bias": False,
         "activation": "gelu",
         "d_model": 9,
         "heads": 3,
         "mask_value": "-1e9",
+        "quirks": {"min_vocab_size": 11},
+        "tie_embeddings": "embeddings",
     },
-    "final norm after post-norm, more rows than tokens, output tied": {
+    "final norm after post-norm, more rows than tokens, output tied, masks that are added": {
         "norm": "post",
         "final_norm": True,
         "quirks": {"min_vocab_size": 20},
         "tie_embeddings": "output",
-    },
-    "a single table with more rows than tokens, masks that are added": {
-        "quirks": {"min_vocab_size": 11},
-        "tie_embeddings": "embeddings",
         "mask_value": "additive",
-    },
-    "notebook 5's feed-forward": {
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
-        "norm": "post",
     },
 }
 
@@ -107,12 +102,14 @@ MASKS = {
 ROW_POSITIONS = {"name": "sinusoidal", "index": "row"}
 
 
+@pytest.mark.slow
 class TestCrossAttentionToTheDecoder(VariantContract):
     @pytest.fixture(params=first_and_slow(MASKS.values()), ids=MASKS.keys())
     def config(self, request):
         return tiny_config("rotary", "grouped-query", request.param, quirks={"cross_attention_memory": "decoder"})
 
 
+@pytest.mark.slow
 class TestPositionsByRow(VariantContract):
     @pytest.fixture(
         params=first_and_slow([ROW_POSITIONS, {"encoder": ROW_POSITIONS}, {"decoder": ROW_POSITIONS}]),
@@ -122,6 +119,7 @@ class TestPositionsByRow(VariantContract):
         return tiny_config(request.param)
 
 
+@pytest.mark.slow
 class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
     @pytest.fixture(params=first_and_slow(["post", "pre"]))
     def config(self, request):
@@ -143,9 +141,7 @@ KNOWN_VIOLATIONS = {
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
-        case
-        if name in ("second attention of the decoder", "rows of targets")
-        else pytest.param(*case, marks=pytest.mark.slow)
+        case if name == "second attention of the decoder" else pytest.param(*case, marks=pytest.mark.slow)
         for name, case in KNOWN_VIOLATIONS.items()
     ],
     ids=KNOWN_VIOLATIONS.keys(),
@@ -193,16 +189,9 @@ MIXED = {
 }
 
 
-IN_ROLES = [
-    roles
-    if name in ("an encoding for each role", "a style for each role")
-    else pytest.param(roles, marks=pytest.mark.slow)
-    for name, roles in MIXED.items()
-]
-
-
+@pytest.mark.slow
 class TestRoles(VariantContract):
-    @pytest.fixture(params=IN_ROLES, ids=MIXED.keys())
+    @pytest.fixture(params=MIXED.values(), ids=MIXED.keys())
     def config(self, request):
         return tiny_config(**request.param)
 

@@ -25,7 +25,7 @@ NOT_APPLYING = {
 }
 
 
-DEFAULT = (("alibi", "causal"), ("learned", "none"), ("shape", "window"))
+DEFAULT = (("alibi", "causal"),)
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,13 @@ _defined = {}
 
 
 def is_compatible(row):
-    """Return whether a row, or in some role an incomplete row, is a compatible configuration."""
+    """Return whether a row, or in some role an incomplete row, is a compatible configuration.
+
+    No entry is incompatible with a mask value.
+    """
     if "role" not in row:
         return any(is_compatible(row | {"role": role}) for role in ROLES)
-    names = choices(row)
+    names = {name: value for name, value in choices(row).items() if name != "mask_value"}
     key = str(sorted(names.items()))
     if key not in _defined:
         _defined[key] = compatible_config(names, REGISTRY)[0] is not None

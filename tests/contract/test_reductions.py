@@ -33,6 +33,7 @@ SAME = {
 }
 
 
+@pytest.mark.default_cases(8)
 @pytest.mark.parametrize(("first", "second", "heads"), SAME.values(), ids=SAME.keys())
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 def test_reduced_geometry_is_the_same_function(first, second, heads, positional):
@@ -122,6 +123,7 @@ def everywhere(encoding):
 TABLES_OF = {"t5-relative": {"table"}, "shaw-relative": {"on_keys", "on_values", "keys", "of_values"}}
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("name", TABLES_OF)
 @pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "differential"])
 def test_relative_tables_of_zeros_are_no_encoding(name, attention):
@@ -178,6 +180,7 @@ MASKS = {
 PLAIN_MASKS = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize(("first", "second"), MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("attention", ["split-heads", "sigmoid", "linear"])
 def test_equal_masks_are_the_same_function(first, second, attention):

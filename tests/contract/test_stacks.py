@@ -48,6 +48,7 @@ def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(row, toy):
     assert verdict.state == "holds", str(verdict)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, toy):
     train = {
@@ -72,6 +73,7 @@ def test_every_entry_trains_in_some_stack():
         assert {row[family] for row in DEFAULT} | {"fire"} >= set(entries)
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str)
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}

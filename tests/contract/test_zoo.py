@@ -69,6 +69,7 @@ def cells(row):
     return row.split(" | ")[:4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "name"), [SOUND[0], *(pytest.param(*entry, marks=pytest.mark.slow) for entry in SOUND[1:])]
 )

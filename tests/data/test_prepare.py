@@ -237,6 +237,7 @@ def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
         assert written.references == loaded.references
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
 def test_a_damaged_cache_is_logged_and_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
     first = prepare(data_config(**TOY), tmp_path)

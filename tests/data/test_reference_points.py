@@ -41,7 +41,7 @@ def test_neighbours_are_those_of_a_naive_loop() -> None:
     def sentences(number: int) -> list[str]:
         return [" ".join(generator.choice(words, size=generator.integers(1, 9))) for _ in range(number)]
 
-    train, sources = sentences(300), sentences(150)
+    train, sources = sentences(200), sentences(60)
     for source, found in zip(sources, nearest_neighbours(sources, train).tolist(), strict=True):
         similarities = naive_similarities(source, train)
         assert similarities[found] == pytest.approx(max(similarities), abs=1e-12)

@@ -14,7 +14,9 @@ NAMES = {name for entries in current().entries.values() for name in entries if "
 
 def compared_names(source: str) -> list[str]:
     """Return the entry names that an ``==``, ``!=`` or ``in`` of the source compares with."""
-    found = []
+    found: list[str] = []
+    if not any(name in source for name in NAMES):
+        return found
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             constants = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]

@@ -54,6 +54,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     return load_registry([path])
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(("page", "body"), samples(), ids=lambda value: str(value)[:40])
 def test_a_sample_experiment_plans(
     page: str, body: str, registry: Registry, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -119,8 +119,12 @@ class Study:
 
 
 def in_one_process(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Have both seeds in one stack, as where there are many; two processes would have one each."""
-    return arguments if "--workers" in arguments else (*arguments, "--workers", "1")
+    """Have both seeds in one stack, as where there are many; two processes would have one each.
+
+    The stack gets one thread: for tiny tensors, a second thread only costs time.
+    """
+    arguments = arguments if "--workers" in arguments else (*arguments, "--workers", "1")
+    return arguments if "--threads" in arguments else (*arguments, "--threads", "1")
 
 
 @pytest.fixture

@@ -107,6 +107,7 @@ def check_nothing_failed(done: subprocess.CompletedProcess[str], experiment: Pat
     assert not any("FAILED" in text for text in logged)
 
 
+@pytest.mark.slow
 def test_a_full_disk_without_room_for_the_traceback_fails_no_run(
     study: Study, undisturbed: Study, same_results: Check, small_disk: Path, filling: tuple[str, ...]
 ) -> None:

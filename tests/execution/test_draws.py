@@ -41,9 +41,10 @@ def check_draws(study: Study) -> None:
     assert "training" not in study.run().stderr
 
 
-def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
+@pytest.mark.parametrize("tracking", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_seed_trains_on_its_own_draw(study: Study, tracking: bool) -> None:
     study.write(design=PAIR, base={"data": {"seed": "per-run"}}, margin=0.03)
-    study.run(tracking=True)
+    study.run(tracking=tracking)
     check_draws(study)
     report = (study.folder / "reports/tiny/report.md").read_text()
     assert "Each seed has a new draw of the data, with its own split and vocabulary" in report
@@ -57,6 +58,7 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     assert "Reference points: nearest-neighbour translation has" in report
 
 
+@pytest.mark.slow
 def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> None:
     def scores() -> dict[str, float]:
         (run,) = (scores for name, scores in study.scores().items() if "-s2-" in name)

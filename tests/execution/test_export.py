@@ -75,6 +75,7 @@ def test_the_exported_model_computes_equal_logits_without_the_study(
     assert not (tmp_path / "no-cache").exists()
 
 
+@pytest.mark.slow
 def test_subwords_are_exported(study: Any, away: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
     study.write(base={"data": {"tokens": "subword", "vocabulary": {"max_size": 120}}, "train": {"steps": 4}}, seeds=1)

@@ -92,6 +92,7 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
     assert "report: reports/tiny/index.html" in corrected.stdout
 
 
+@pytest.mark.slow
 def test_a_failed_member_does_not_fail_the_other_member(study: Study) -> None:
     done = study.run(*with_plugin(study, LISTENER), code=1)
     line = line_of(LISTENER, "raise ValueError")

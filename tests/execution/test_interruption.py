@@ -132,6 +132,7 @@ def test_reproduce_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     assert "bit-for-bit equal" in done.stdout
 
 
+@pytest.mark.slow
 def test_reproduce_reports_the_difference_of_weights(
     study: Study, undisturbed: Study, record_checksums: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

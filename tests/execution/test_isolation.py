@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from .conftest import Study
 
 Check = Callable[["Study", "Study"], None]
-ONE_THREAD = ("--threads", "1")
 
 LISTENER = """
 import headtohead as h2h
@@ -167,7 +166,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, co
         baseline={"positional": "crowded"},
         design=[{"one_at_a_time": {"train.lr": [0.01]}}],
     )
-    done = study.run(*plugin(study, CROWDED.replace("CONDITION", condition)), *ONE_THREAD)
+    done = study.run(*plugin(study, CROWDED.replace("CONDITION", condition)))
     assert "training 4 runs in 1 stack" in done.stderr
     assert "out of memory; its 4 runs continue in two stacks" in done.stderr
     assert done.stderr.count("out of memory; its 2 runs continue in two stacks") == 2
@@ -178,7 +177,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, co
         assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
         steps = [line.step for line in read_metrics(path / "metrics.jsonl") if line and "train/loss" in line.values]
         assert steps == [20, 40, 60], "a half began anew"
-    study.run(*plugin(study, CROWDED.replace("CONDITION", "False")), "--fresh", *ONE_THREAD)
+    study.run(*plugin(study, CROWDED.replace("CONDITION", "False")), "--fresh")
     assert study.scores().keys() == halved.keys()
     for name, scores in study.scores().items():
         assert halved[name] == pytest.approx(scores, rel=1e-9, abs=1e-9), name
@@ -229,24 +228,26 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
     (variant,) = api.plan(study.file, runs=study.runs).variants
     name = shape_hash(shape(variant.config, registry.current()))
     files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
-    done = study.run(*plugin(study, ALLOCATING), *ONE_THREAD)
+    done = study.run(*plugin(study, ALLOCATING))
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
     sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}
     assert sizes <= {1, 2, 4}
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_microbatches_and_keeps_the_batch_size(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
-    done = study.run(*plugin(study, GREEDY), *ONE_THREAD)
+    done = study.run(*plugin(study, GREEDY))
     assert "out of memory; retrying with 2 micro-batches" in done.stderr
     plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
     small = study.scores()
-    study.run(*plugin(study, plain), "--fresh", *ONE_THREAD)
+    study.run(*plugin(study, plain), "--fresh")
     for name, scores in study.scores().items():
         assert scores["valid/loss"] == pytest.approx(small[name]["valid/loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_three_stacks_with_the_same_error_stop_the_experiment(study: Study) -> None:
     study.write(
         base={"model": {"layers": 1}},
@@ -272,6 +273,7 @@ def test_six_failures_in_a_stack_do_not_stop_the_other_stacks(study: Study) -> N
     assert sorted(study.states().values()) == ["DONE"] * 6 + ["FAILED"] * 6
 
 
+@pytest.mark.slow
 def test_a_failed_run_in_a_stack_of_another_process_is_counted_once(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +317,7 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
     assert writer.state == ("DONE" if option == "--fresh" else "FAILED")
 
 
+@pytest.mark.slow
 def test_stacks_split_by_another_process_are_replaced_by_their_parts(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
@@ -327,6 +330,7 @@ def test_stacks_split_by_another_process_are_replaced_by_their_parts(study: Stud
     assert {stack.path for stack in execution._current([folder])} == {stack.path for stack in other.next_round}
 
 
+@pytest.mark.slow
 def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
@@ -346,6 +350,7 @@ def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study:
     assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
 
 
+@pytest.mark.slow
 def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
     study = finished
     before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in study.directories()}
@@ -357,6 +362,7 @@ def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
         assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
 
 
+@pytest.mark.slow
 def test_fresh_archives_earlier_runs_and_deletes_none(finished: Study) -> None:
     study = finished
     names = [path.name for path in study.directories()]
@@ -366,6 +372,7 @@ def test_fresh_archives_earlier_runs_and_deletes_none(finished: Study) -> None:
     assert sorted(archived) == names
 
 
+@pytest.mark.slow
 def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> None:
     study.write(design=[{"product": {"masking.decoder": ["padding-causal", "causal"]}}])
     done = study.run()
@@ -387,6 +394,7 @@ def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Stud
     assert "2 runs are reused from other experiments" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_launcher_warms_up_before_costs_are_counted_and_only_for_a_valid_file(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +432,7 @@ def test_tf32_is_refused_without_cuda(study: Study) -> None:
     )
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_on_a_processor_that_supports_it(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "bfloat16_speed", lambda: 4.0)
     study.write(base={"train": {"precision": "bfloat16"}})
@@ -440,6 +449,7 @@ def test_a_missing_gpu_is_one_line(study: Study) -> None:
     assert done.stderr == "h2h: device 'cuda' is not available here; use --device cpu\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_the_answer_of_the_report_is_printed_before_its_path(study: Study) -> None:
     design = [{"product": {"positional": ["sinusoidal", "none"], "masking": ["padding-causal", "causal"]}}]

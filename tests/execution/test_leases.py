@@ -251,6 +251,7 @@ def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
         failures.put(repr(error))
 
 
+@pytest.mark.slow
 def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     failures: multiprocessing.Queue[str] = context.Queue()

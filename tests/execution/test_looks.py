@@ -66,6 +66,7 @@ def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> N
     assert answer(study) == found
 
 
+@pytest.mark.slow
 def test_a_study_without_a_difference_goes_on_to_the_last_look(null_study: Study) -> None:
     found = answer(null_study)
     assert found["looks"]["taken"] == [3, 6]
@@ -74,6 +75,7 @@ def test_a_study_without_a_difference_goes_on_to_the_last_look(null_study: Study
     assert len(null_study.directories()) == 2 * 6
 
 
+@pytest.mark.slow
 def test_an_interruption_between_looks_gives_the_same_answer(
     study: Study, null_study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_runs_of_all_looks_are_logged_to_mlflow(study: Study) -> None:
     assert logged == (12,)
 
 
+@pytest.mark.slow
 def test_looks_that_are_changed_after_results_existed_are_labelled(null_study: Study) -> None:
     label = "The planned number of seeds was changed after results existed"
     assert not any(caution.startswith(label) for caution in answer(null_study)["cautions"])

@@ -90,8 +90,17 @@ def test_an_experiment_before_a_prefix_selects_its_run(finished, h2h_here):
     done = h2h_here(folder, "show", f"tiny/{prefix}")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"directory: runs/tiny/{prefix}-" in done.stdout
+    done = h2h_here(folder, "trace", f"tiny/{prefix}", "the cat sees a dog")
+    assert done.returncode == 0, done.stderr
     done = h2h_here(folder, "show", f"*/{prefix}")
     assert done.stderr.startswith(f"h2h: no run '*/{prefix}' in 'runs'")
+
+
+def test_maps_are_not_written_into_a_file(tmp_path, h2h_here):
+    (tmp_path / "x").touch()
+    done = h2h_here(tmp_path, "attention", "run", "a dog", "--out", "x")
+    assert done.returncode == 2
+    assert done.stderr.endswith("Directory 'x' is a file.\n")
 
 
 def test_an_error_lists_a_limited_number_of_names():
@@ -115,6 +124,7 @@ def test_clean_lists_and_removes_only_with_yes(cluttered, h2h_here, tmp_path):
     assert h2h_here(cluttered.file.parent, "clean", *cache).stdout == "nothing to remove\n"
 
 
+@pytest.mark.slow
 def test_a_failed_run_that_was_removed_is_trained_again(cluttered, undisturbed, same_results, h2h_here):
     h2h_here(cluttered.file.parent, "clean", "--yes")
     cluttered.run()

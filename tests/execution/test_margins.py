@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headtohead import files
 
 if TYPE_CHECKING:
     from .conftest import Study
 
 
+@pytest.mark.slow
 def test_a_margin_that_is_changed_after_results_existed_is_labelled(study: Study) -> None:
     def report() -> str:
         study.run()

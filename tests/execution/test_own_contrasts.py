@@ -59,6 +59,7 @@ def folder(
     return folder
 
 
+@pytest.mark.slow
 def test_every_contrast_is_a_paired_test_on_the_same_data(folder: Path) -> None:
     frames = load_frames(folder / "runs" / "two")
     contrasts = json.loads((folder / "reports" / "two" / "answer.json").read_text("utf-8"))["contrasts"]
@@ -85,6 +86,7 @@ def test_every_contrast_is_a_paired_test_on_the_same_data(folder: Path) -> None:
     assert all(contrast["difference"] is not None for contrast in contrasts)
 
 
+@pytest.mark.slow
 def test_the_report_answers_the_declared_contrasts_and_ranks_within_each_dataset(folder: Path) -> None:
     answer = json.loads((folder / "reports" / "two" / "answer.json").read_text("utf-8"))
     assert "(reverse(size=200))" in answer["answer"]
@@ -97,6 +99,7 @@ def test_the_report_answers_the_declared_contrasts_and_ranks_within_each_dataset
     assert "Family declared: with 2 contrasts and 3 seeds" in page
 
 
+@pytest.mark.slow
 def test_the_plan_lists_the_declared_contrasts_and_their_power(folder: Path, h2h_here: Callable[..., Any]) -> None:
     planned = h2h_here(folder, "plan", "two.yaml", H2H_CACHE=str(folder / "cache")).stdout
     assert "contrasts that the file declares:\n  rotary on the grammar\n" in planned

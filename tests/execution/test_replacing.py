@@ -24,6 +24,7 @@ def snapshot(study: Study) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_debug_run_does_not_change_a_finished_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     study.write(base={"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}})
     study.run()

@@ -62,6 +62,7 @@ def trained_path(tmp_path_factory, cache, h2h_here):
     return folder, done.stdout
 
 
+@pytest.mark.slow
 def test_every_coalition_between_two_recipes_is_trained_and_answered_in_one_sentence(trained_path):
     folder, printed = trained_path
     record = json.loads((folder / "runs" / "walk" / "experiment.json").read_text())
@@ -78,6 +79,7 @@ def test_every_coalition_between_two_recipes_is_trained_and_answered_in_one_sent
     assert sentence.endswith(".")
 
 
+@pytest.mark.slow
 def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(trained_path):
     folder, _ = trained_path
     found = analyse_path(load_frames(folder / "runs" / "walk"), "test/token_accuracy")
@@ -87,6 +89,7 @@ def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(trained
     assert total == pytest.approx(found.total.paired.mean, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_report_of_the_command_names_inseparable_choices(trained_path):
     folder, _ = trained_path
     text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8").replace("\\", "")
@@ -99,6 +102,7 @@ def test_the_report_of_the_command_names_inseparable_choices(trained_path):
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 
+@pytest.mark.slow
 def test_the_same_command_trains_no_further_run(trained_path, cache, h2h_here):
     folder, _ = trained_path
     done = h2h_here(folder, "plan", *RUN_PATH[1:-1], H2H_CACHE=str(cache))

@@ -85,7 +85,7 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     folder: Path, h2h_here: Command, without_figures: None
 ) -> None:
     cache = {"H2H_CACHE": str(folder / "cache")}
-    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", "--workers", "1", "--threads", "1", **cache)
     assert done.returncode == 0, done.stderr
     origins = {}
     for path in folder.glob("study/runs/near/*/run.json"):
@@ -155,6 +155,7 @@ ABSENT = {
 }
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("name", ABSENT)
 def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
     (folder / "study" / "empty").mkdir()
@@ -173,6 +174,7 @@ def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: 
     assert h2h_here(folder, "plan", "study/near.yaml").stderr.endswith("; did you mean 'near'?\n")
 
 
+@pytest.mark.slow
 def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headtohead import files
 
 if TYPE_CHECKING:
     from .conftest import Study
 
 
+@pytest.mark.slow
 def test_a_variant_that_learns_nothing_never_reaches_the_target(study: Study) -> None:
     study.write(
         base={"train": {"steps": 60, "evaluate_every": 20}, "evaluate": {"unpadded": False, "test_limit": 4}},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headtohead import files
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(study
     assert "training" not in again.stderr
 
 
+@pytest.mark.slow
 def test_a_failed_sweep_is_reported_and_nothing_is_compared(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}}, tune={"train.lr": [0.001]}, seeds=1)
     done = study.run("--timeout", "1.5", code=1)

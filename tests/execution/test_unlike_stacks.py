@@ -30,6 +30,7 @@ UNLIKE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_variants_of_one_shape_train_in_one_stack_with_the_scores_of_separate_trainings(study: Study) -> None:
     study.write(**UNLIKE)
     done = study.run()
@@ -64,6 +65,7 @@ def test_a_run_of_an_unlike_stack_is_loaded_and_reproduced_to_the_last_bit(study
     assert "bit-for-bit equal" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> None:
     study.write(baseline={"positional": "none"}, design=[{"one_at_a_time": {"positional": ["broken", "alibi"]}}])
     done = study.run(*plugin(study, BROKEN), code=1)

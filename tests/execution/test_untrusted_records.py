@@ -110,6 +110,7 @@ def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Comman
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("file", ["checkpoint.safetensors", "attention/maps.safetensors"])
 def test_pickles_in_place_of_tensors_are_refused(
     received: Study, h2h_here: Command, record_checksums: Callable[[Path], None], file: str
@@ -140,6 +141,7 @@ def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
     assert not (study.experiment.parent.parent / "outside").exists()
 
 
+@pytest.mark.slow
 def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study, h2h_here: Command) -> None:
     mine = study.folder / "mine.py"
     mine.write_text(MINE)
@@ -160,6 +162,7 @@ def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(stud
     assert again.stdout.endswith("weights and scores are bit-for-bit equal\n"), again.stderr
 
 
+@pytest.mark.slow
 def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_here: Command) -> None:
     """The file changes while the study runs: all stacks are trained with the planned source."""
     mine = study.folder / "mine.py"
@@ -175,6 +178,7 @@ def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_
     assert set(study.states().values()) == {"DONE"}
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("link", ["run", ".stacks", "stack", "worker.log", ".archived"])
 def test_training_follows_no_symbolic_link_out_of_the_experiment(
     undisturbed: Study, study: Study, h2h_here: Command, link: str

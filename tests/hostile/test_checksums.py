@@ -220,6 +220,7 @@ def test_repair_retrains_a_run_with_an_unreadable_record(study: Study, undisturb
     assert study.results() == undisturbed.results()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     ["results.json", *(pytest.param(name, marks=pytest.mark.slow) for name in REPAIRED if name != "results.json")],
@@ -243,6 +244,7 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
     assert study.results() == undisturbed.results()
 
 
+@pytest.mark.slow
 def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study: Study, undisturbed: Study) -> None:
     (study.folder / "other.yaml").write_text(FILE)
     assert study.h2h("run", "other.yaml").returncode == 0
@@ -301,6 +303,7 @@ def test_scores_outside_their_range_are_refused(
     assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}])
 def test_buckets_with_invalid_counts_or_scores_are_refused(
     study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], bucket: dict[str, Any]
@@ -313,6 +316,7 @@ def test_buckets_with_invalid_counts_or_scores_are_refused(
     assert f"buckets.0.{next(iter(bucket))}: " in refusal(study.h2h("report", "tiny"))
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(
     "line",
     [

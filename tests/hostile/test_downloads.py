@@ -232,6 +232,7 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
     return ended
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     "url",
     [
@@ -251,6 +252,7 @@ def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal:
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "ftp://host/x.tsv", "data:,a", "x.tsv", "http://", "http:///x.tsv", ""]
 )
@@ -303,6 +305,7 @@ def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_download_is_resumed(
     tmp_path: Path, server: Server, h2h_here: Callable
 ) -> None:

@@ -43,6 +43,11 @@ class Case:
     message: str
     options: tuple[str, ...] = ()
 
+    @property
+    def slow(self) -> bool:
+        """Whether only the slow tier starts a process: the error needs plugins, and torch is imported for seconds."""
+        return self.kind == "memory"
+
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
     """A case with text after the question, hence from line 2 on."""
@@ -227,6 +232,14 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.default_cases(1)
+@pytest.mark.parametrize("large", [case for case in CASES if case.slow], ids=lambda case: case.name)
+def test_a_model_larger_than_the_memory_is_refused_in_one_line(large, tmp_path, h2h_here, refusal):
+    (tmp_path / "x.yaml").write_text(large.content)
+    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache")))
+    assert matches(line, "x.yaml" + large.message), line
+
+
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])
 def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
     path = tmp_path / "x.yaml"
@@ -243,6 +256,7 @@ def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, ref
     assert refusal(h2h_here(tmp_path, "plan", str(path))) == f"cannot read '{path}': {reason}"
 
 
+@pytest.mark.slow
 def test_a_file_at_the_limits_is_read():
     value, _ = parse(f"a: [{','.join(['1'] * (MAX_NODES - 3))}]", "x.yaml")
     assert len(value["a"]) == MAX_NODES - 3

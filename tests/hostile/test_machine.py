@@ -255,6 +255,7 @@ with leases.Lease(run):
 """
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("shift", [DAY, -DAY, 0.0])
 def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
     tmp_path: Path, shift: float, monkeypatch: pytest.MonkeyPatch

@@ -141,6 +141,7 @@ def test_training_continues_from_the_previous_resume_point(
     assert same(rest, trained(None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[7].damage, marks=pytest.mark.slow)])
 def test_training_starts_again_if_all_resume_points_are_damaged(
     tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None]
@@ -159,6 +160,7 @@ def test_training_starts_again_if_all_resume_points_are_damaged(
     assert [point.step for point in ResumePoints(tmp_path).newest_first()] == [12, 11]
 
 
+@pytest.mark.slow
 def test_an_undamaged_training_logs_nothing(tmp_path: Path, trained: Callable[..., StackTraining]) -> None:
     trained(tmp_path, 7)
     log: list[str] = []

@@ -40,9 +40,12 @@ def register_positionals():
 '''
 
 
-@pytest.fixture
-def planned(study: Study, h2h_here: Command) -> Study:
+@pytest.fixture(scope="module")
+def created(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command) -> Study:
     """A study with created stacks and no training: the time limit of its workers is almost zero."""
+    from .conftest import Study
+
+    study = Study(tmp_path_factory.mktemp("created"), cache)
     study.write(train={"steps": 40})
     done = h2h_here(
         study.folder,
@@ -62,6 +65,14 @@ def planned(study: Study, h2h_here: Command) -> Study:
     for folder in stack_folders(study.experiment):
         folder.resume_points.clear()
         folder.change(timeout_seconds=None)
+    return study
+
+
+@pytest.fixture
+def planned(study: Study, created: Study) -> Study:
+    """A copy of the study with created stacks."""
+    study.write(train={"steps": 40})
+    shutil.copytree(created.runs, study.runs)
     return study
 
 
@@ -154,6 +165,7 @@ def test_a_copy_whose_leases_were_taken_over_changes_nothing(planned: Study) -> 
     assert files.read_json(lease)["token"] == "of another process"
 
 
+@pytest.mark.slow
 def test_the_status_done_is_written_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     transfer = sent(planned)
     assert transfer.leased()
@@ -168,6 +180,7 @@ def test_the_status_done_is_written_last(planned: Study, monkeypatch: pytest.Mon
     assert "stack.json" not in {path.name for path in written}
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("name", ["../../outside.json", "/outside.json", "experiment.json"])
 def test_returned_files_stay_within_the_folders_of_the_stack(planned: Study, name: str) -> None:
     before = (planned.experiment / "experiment.json").read_bytes()

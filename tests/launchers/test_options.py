@@ -30,6 +30,7 @@ def refused(call: Command, study: Study, *arguments: str) -> str:
     return line
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

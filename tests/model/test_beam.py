@@ -85,6 +85,7 @@ def assert_equals_the_plain_search(subject, size, alpha):
     return texts
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     "choices",
     [
@@ -115,6 +116,7 @@ def test_search_equals_a_search_without_cache_and_batch(choices):
 WIDTHS = [(1, 0.0), (2, 0.6), (5, 2.0), (5, 0.0)]
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("size", "alpha"),
     [
@@ -145,6 +147,7 @@ def test_a_beam_of_one_without_length_penalty_is_greedy_decoding(masking):
     assert torch.equal(search(subject, 1, 0.0).ids, expected)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
     subject, max_length = subject_of(), 3

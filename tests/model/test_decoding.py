@@ -29,6 +29,7 @@ def _for_members(subject, members):
     return replace(sentences, **wider)
 
 
+@pytest.mark.default_cases(masking=1)
 @pytest.mark.parametrize("positional", ["none", "sinusoidal", "learned", "rotary", "alibi"])
 @pytest.mark.parametrize("masking", ["padding-causal", "causal", "none", "padding"])
 def test_greedy_decoding_equals_a_loop_without_a_cache(positional, masking):
@@ -46,6 +47,7 @@ CROSS_ATTENTION_TO_DECODER = {
 }
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "learned"])
 @pytest.mark.parametrize(
     ("masking", "cached"), CROSS_ATTENTION_TO_DECODER.values(), ids=CROSS_ATTENTION_TO_DECODER.keys()

@@ -84,6 +84,7 @@ class HostReads(TorchDispatchMode):
 COPIES_TO_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
 
 
+@pytest.mark.default_cases(masking=1, ending=1)
 @pytest.mark.parametrize("ending", [-100.0, 0.5, 100.0])
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
 @pytest.mark.parametrize("beam", [None, 3])
@@ -106,6 +107,7 @@ def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
     assert ending == 100.0 or on_cpu.count > 1 + most // WORDS_PER_CHECK
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
 def test_caches_grow_beyond_their_initial_capacity(masking):
     subject = subject_of(-100.0, masking=masking)

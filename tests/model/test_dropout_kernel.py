@@ -51,6 +51,7 @@ def both(compute: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
         return expected, compute()
 
 
+@pytest.mark.default_cases(rows=1, dtype=2)
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.filterwarnings("ignore:invalid value encountered in multiply")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

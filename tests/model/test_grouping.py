@@ -34,6 +34,7 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 GREEDY, BEAM = None, BeamConfig(size=3)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("choices", "beam"),
     [

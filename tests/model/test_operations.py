@@ -69,6 +69,7 @@ def counting_devices(monkeypatch):
     return seen
 
 
+@pytest.mark.default_cases(4)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_flops_counted_on_the_cpu_equal_torchs_count_on_meta(name, counting_devices):
     found = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
@@ -76,6 +77,7 @@ def test_flops_counted_on_the_cpu_equal_torchs_count_on_meta(name, counting_devi
     assert set(counting_devices) == {"cpu"}
 
 
+@pytest.mark.default_cases(4)
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_FLOPS"])
 def test_large_models_are_counted_on_meta_with_the_same_result(name, limit, counting_devices, monkeypatch):

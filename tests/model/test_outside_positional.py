@@ -61,6 +61,7 @@ def outsider(registry, monkeypatch):
     monkeypatch.setattr(plugin_registry, "_current", registry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attention",
     [

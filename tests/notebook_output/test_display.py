@@ -177,6 +177,7 @@ def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> Sente
     return SentenceMaps(record, dict.fromkeys(roles, weights))
 
 
+@pytest.mark.slow
 def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     html = maps(2, 3, 4)._repr_html_()
     assert html.count("<svg") == 3
@@ -189,6 +190,7 @@ def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     assert repr(maps(2, 3, 4)).startswith("SentenceMaps('a <b> c': encoder [2, 3, 4, 4]")
 
 
+@pytest.mark.slow
 def test_large_maps_are_truncated_with_a_note() -> None:
     html = maps(6, 8, 20)._repr_html_()
     assert 8 <= html.count("<image ") <= max(8, MOST_CELLS // 400)

@@ -171,6 +171,7 @@ def test_the_choice_with_the_largest_share_of_a_path_is_named_with_its_interval(
     assert found.sentence.endswith("2 of the 4 choices are inconclusive.")
 
 
+@pytest.mark.slow
 def test_choices_of_a_path_that_work_only_together_are_named_together(
     paths: ModuleType, tmp_path: Path, cache: Path
 ) -> None:

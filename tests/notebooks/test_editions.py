@@ -45,6 +45,7 @@ def test_every_packaged_experiment_equals_the_file_of_the_repository(name: str) 
     assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
     for edition in editions(quick=quick, data_file=pairs):

@@ -51,8 +51,16 @@ class Page(HTMLParser):
 Write = Callable[..., str]
 
 
+@pytest.fixture(scope="module")
+def pages() -> dict[bool, str]:
+    """The page for no runs, under True, once it is written."""
+    return {}
+
+
 @pytest.fixture
-def write(tmp_path: Path, measurements: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(
+    tmp_path: Path, measurements: Any, cache: Path, monkeypatch: pytest.MonkeyPatch, pages: dict[bool, str]
+) -> Write:
     """Return a function that writes the page for given runs, without a Tatoeba file, and returns its text."""
     monkeypatch.chdir(tmp_path)
     # A copy, since the named Tatoeba file may exist beside the original experiments.
@@ -63,6 +71,9 @@ def write(tmp_path: Path, measurements: Any, cache: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(page_module, "measure_notebook", lambda notebook, *_: measurements(notebook))
 
     def page(runs: Path | None = None) -> str:
+        without_runs = runs is None and not (tmp_path / "runs").exists()
+        if without_runs in pages:
+            return pages[True]
         path = write_page(
             editions(quick=True),
             runs=runs or tmp_path / "runs",
@@ -73,7 +84,10 @@ def write(tmp_path: Path, measurements: Any, cache: Path, monkeypatch: pytest.Mo
             command="h2h notebooks",
             quick=True,
         )
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        if without_runs:
+            pages[True] = text
+        return text
 
     return page
 

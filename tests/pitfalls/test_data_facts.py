@@ -100,6 +100,7 @@ def test_the_leak_of_a_split_by_rows_equals_a_plain_count(tatoeba, rows, facts) 
     assert leak.numbers["leak_of_row_split"] == pytest.approx(share, abs=0.005)
 
 
+@pytest.mark.slow
 def test_rows_with_lost_letters_are_counted(tatoeba, rows, facts) -> None:
     (fact,) = facts("letters lost", tatoeba)
     spanish = sum(any(letter in row[1] for letter in "ñÑüÜ") for row in rows)

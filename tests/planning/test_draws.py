@@ -91,6 +91,7 @@ def test_data_that_cannot_be_drawn_anew_is_an_error_of_one_line(plan, text, over
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_data_without_a_run_cannot_be_drawn(cache):
     from headtohead.data import prepare
     from headtohead.testing.tiny import data_config

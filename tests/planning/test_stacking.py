@@ -137,6 +137,7 @@ def test_logits_beyond_the_vocabulary_count_in_activation_memory():
 LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
 
 
+@pytest.mark.slow
 def test_a_stack_fits_into_the_memory_of_the_gpu(plan):
     """128 members of 44 million parameters would be 90 GB without activations."""
     found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
@@ -157,6 +158,7 @@ def test_a_measured_size_is_reduced_if_processes_share_the_memory(plan):
     assert sizes_of(arranged(found, 1, most=16, memory=2**20)) == [1] * 16
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("pad_to", [20, 100])
 @pytest.mark.parametrize(
     "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"]

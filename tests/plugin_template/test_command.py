@@ -77,6 +77,7 @@ def test_written_files_and_next_commands_are_printed(h2h, tmp_path: Path) -> Non
     assert {path.name for path in (tmp_path / "my-idea").iterdir()} == set(files)
 
 
+@pytest.mark.default_cases(5)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["options", "none-of-these", "positional", "field", "x"])
 def test_every_valid_name_gives_a_file_that_registers_it(tmp_path: Path, family: str, name: str) -> None:

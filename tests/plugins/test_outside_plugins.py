@@ -179,6 +179,7 @@ def without_numbers(line: str) -> str:
     return " ".join(re.sub(r"\d[\d.e+-]*", "0", line).split())
 
 
+@pytest.mark.slow
 def test_a_plugin_file_is_loaded_for_one_call(folder: Path, h2h_here: Command) -> None:
     training = ("run", "tisa.yaml", "--plugin", "h2h_tisa.py", "--no-tracking")
     done = h2h_here(folder, *training, H2H_CACHE=str(folder / "cache"))

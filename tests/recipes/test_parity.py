@@ -79,6 +79,7 @@ def imported(saved, tmp_path):
     return run
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
@@ -91,6 +92,7 @@ def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, s
     assert_equal(headtohead.load(tmp_path / "runs/imported/mine").logits(source, target), expected)
 
 
+@pytest.mark.default_cases(form=2)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
 @pytest.mark.parametrize("form", FORMS)
@@ -103,6 +105,7 @@ def test_logits_equal_the_notebooks_in_both_precisions_at_other_sizes(form, dtyp
     assert_equal(imported(recipe, model, heads).logits(source, target), expected)
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_float32_weights_can_be_used_in_float64(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
@@ -113,6 +116,7 @@ def test_float32_weights_can_be_used_in_float64(form, notebooks, imported):
     assert_equal(loaded.logits(source, target), expected)
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_exchanging_two_projections_changes_the_logits(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
@@ -159,6 +163,7 @@ def test_the_number_of_split_heads_comes_from_the_recipe_unless_set(notebooks, i
     assert float((by_recipe.logits(source, target) - expected).abs().max()) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_sentence_of_notebook_3_depends_on_its_row(notebooks, imported):
     recipe, model, _ = build(notebooks, "3")
     loaded = imported(recipe, model)

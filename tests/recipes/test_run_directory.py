@@ -80,7 +80,9 @@ def test_double_precision_is_preserved(notebooks, saved, tmp_path):
 
 # MLflow's own use of its libraries; remove the line when MLflow is fixed.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_path):
+@pytest.mark.usefixtures("without_figures")
+def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_path, store_template):
+    shutil.copyfile(store_template, tmp_path / "mlflow.db")
     h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
     h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "third")
     code, out, _ = h2h("status", "imported")
@@ -134,6 +136,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeyp
     assert [path.name for path in left if path.name != ".lock"] == []
 
 
+@pytest.mark.slow
 def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(notebooks, saved, tmp_path):
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")

@@ -89,6 +89,7 @@ def plain_losses(model, training):
     return losses[:STEPS]
 
 
+@pytest.mark.slow
 def test_losses_of_25_steps_are_those_of_a_plain_loop(notebooks, training):
     torch.manual_seed(3)
     words = training.model.vocab_sizes

@@ -87,6 +87,7 @@ def unmasked(notebooks, monkeypatch):
     return decode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["IndependentHeads", pytest.param("SplitHeads", marks=pytest.mark.slow)])
 def test_notebook_1_translates_token_for_token(style, notebooks, imported, unmasked):
     seen = Counter()
@@ -136,6 +137,7 @@ def plain_sentence(text):
     return f"<sos> {' '.join(letters.split())} <eos>"
 
 
+@pytest.mark.slow
 def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(notebooks, imported, export, unmasked):
     english = plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])
     spanish = plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])
@@ -188,6 +190,7 @@ def test_files_without_ids_have_the_sentences_first(columns, notebooks, imported
     assert loaded.data.target_vocabulary.words == spanish
 
 
+@pytest.mark.slow
 def test_vocabularies_of_a_real_export_are_those_of_the_notebook(notebooks, imported, real):
     path = real("eng-vie.tatoeba-export-2025-11-12.4col.tsv.xz")
     import lzma
@@ -205,6 +208,7 @@ def test_vocabularies_of_a_real_export_are_those_of_the_notebook(notebooks, impo
     assert loaded.data.target_vocabulary.words == words[1]
 
 
+@pytest.mark.slow
 def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
     words = ["<pad>", "J'", "adore", "l'IA", "."]
     seen = Counter()

@@ -59,10 +59,7 @@ class PathStudy:
 
 def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
     """Write the experiment and its runs under ``root``; return its folder."""
-    loaded = load_mapping(_file(study), study.name)
-    with _registry(study) as registry:
-        plan = make_plan(loaded, registry, root, cache)
-        record, runs = plan.record().to_json(), [plan.run_record(run) for run in plan.runs]
+    record, runs = _planned(study, cache)
     folder = root / study.name
     folder.mkdir(parents=True)
     (folder / "experiment.json").write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
@@ -71,9 +68,35 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
         variant["slug"]: frozenset(n for n, value in variant["axes"].items() if value != start[n])
         for variant in record["variants"]
     }
-    for run, planned in zip(runs, plan.runs, strict=True):
-        _write_run(folder / planned.directory, run, study, applied[run.variant])
+    for run, directory, text in runs:
+        _write_run(folder / directory, run, text, study, applied[run.variant])
     return folder
+
+
+Planned = tuple[dict[str, Any], list[tuple[RunRecord, str, str]]]
+"""The record of an experiment, and its runs, each with its directory and the text of its ``run.json``."""
+
+_plans: dict[str, Planned] = {}
+"""Plans of studies in which no coalition is incompatible, by the content of their files: a plan takes half a second."""
+
+
+def _planned(study: PathStudy, cache: Path) -> Planned:
+    content = _file(study)
+    key = json.dumps([study.name, content])
+    if study.is_incompatible is None and key in _plans:
+        return _plans[key]
+    with _registry(study) as registry:
+        plan = make_plan(load_mapping(content, study.name), registry, cache / "no-runs", cache)
+        records = [(plan.run_record(run), run.directory) for run in plan.runs]
+        planned = plan.record().to_json(), [(run, directory, _run_text(run)) for run, directory in records]
+    if study.is_incompatible is None:
+        _plans[key] = planned
+    return planned
+
+
+def _run_text(run: RunRecord) -> str:
+    execution = {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
+    return json.dumps(run.to_json() | {"versions": {"torch": "2"}, "execution": execution})
 
 
 def _file(study: PathStudy) -> dict[str, Any]:
@@ -124,17 +147,10 @@ def _value(config: RunConfig, name: str) -> Any:
     return value.name if section == "masking" else value
 
 
-def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozenset[str]) -> None:
+def _write_run(folder: Path, run: RunRecord, text: str, study: PathStudy, applied: frozenset[str]) -> None:
     folder.mkdir()
     state = study.states.get((run.variant, run.seed), "DONE")
-    _dump(
-        folder / "run.json",
-        run.to_json()
-        | {
-            "versions": {"torch": "2"},
-            "execution": {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
-        },
-    )
+    (folder / "run.json").write_text(text, encoding="utf-8")
     status = {"state": state, "reason": None, "step": 10, "steps": 10}
     _dump(folder / "status.json", status)
     if state != "DONE":

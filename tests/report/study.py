@@ -424,15 +424,12 @@ def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, A
 
 def _translations(folder: Path, study: Study, seed: int, score: float, slug: str) -> None:
     noise = _generator("translations", slug, seed)
-    lines = ["source\treferences\thypothesis\texact"]
     correct = {int(index) for index in noise.permutation(250)[: round(250 * score)]}
-    for index in range(250):
-        source, target = study.sentences[index % len(study.sentences)]
-        right = index in correct
-        tokens = target.split()
-        wrong = " ".join(reversed(tokens))
-        lines.append(f"{source}\t{target}\t{target if right else wrong}\t{int(right)}")
-    (folder / "translations.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    right = [f"{source}\t{target}\t{target}\t1" for source, target in study.sentences]
+    wrong = [f"{source}\t{target}\t{' '.join(reversed(target.split()))}\t0" for source, target in study.sentences]
+    lines = [(right if index in correct else wrong)[index % len(right)] for index in range(250)]
+    text = "\n".join(["source\treferences\thypothesis\texact", *lines])
+    (folder / "translations.tsv").write_text(text + "\n", encoding="utf-8")
 
 
 def _maps(folder: Path, study: Study, variant: Mapping[str, Any], seed: int) -> None:
@@ -472,13 +469,10 @@ def _maps(folder: Path, study: Study, variant: Mapping[str, Any], seed: int) -> 
 
 
 def _describe(weights: np.ndarray) -> dict[str, float]:
-    rows = range(weights.shape[0])
-    total = distance = 0.0
-    for i in rows:
-        for j, weight in enumerate(weights[i]):
-            total -= weight * math.log(weight) if weight > 0 else 0.0
-            distance += weight * abs(i - j)
-    return {"entropy": total / len(rows), "distance": distance / len(rows)}
+    queries, keys = weights.shape
+    entropy = -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum()
+    distance = (weights * np.abs(np.arange(queries)[:, None] - np.arange(keys))).sum()
+    return {"entropy": float(entropy) / queries, "distance": float(distance) / queries}
 
 
 def _dump(path: Path, content: Mapping[str, Any]) -> None:

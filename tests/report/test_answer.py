@@ -49,6 +49,7 @@ def test_equivalent_contrasts_are_one_sentence_with_the_margin(study):
     assert "could be shown" not in text
 
 
+@pytest.mark.slow
 def test_a_margin_that_was_set_after_results_is_labelled(study):
     text = answered(study(margin=0.03, since="2026-12-01T00:00:00Z"))
     assert text.endswith("smaller than 0.030 exact match (margin set after results existed).")
@@ -253,6 +254,7 @@ def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     assert all("95 % interval" in score for score in scores)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
 def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated):
     folder = made.write_study(tmp_path)
@@ -386,6 +388,7 @@ def contradictions(analysis, text):
     return found
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize("number", range(24))
 def test_no_claim_of_an_answer_contradicts_the_verdicts(study, number):
     analysis = analyse(load_frames(study(**random_study(number))))

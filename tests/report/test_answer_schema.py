@@ -45,6 +45,7 @@ def fresh(quickstart: Path) -> dict[str, Any]:
     return json.loads(answer_file(read_content(quickstart)))  # type: ignore[no-any-return]
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
 def test_the_answer_of_every_committed_report_is_valid(path: Path) -> None:
     assert problems(json.loads(path.read_text(encoding="utf-8")), "answer") == []

@@ -72,7 +72,7 @@ PUBLISHED = {
 
 
 @pytest.fixture(scope="module")
-def report(made, tmp_path_factory):
+def report(made, tmp_path_factory, no_figures):
     study = made.Study(
         name="claims",
         axes={"positional": ["sinusoidal", "rotary", "none"]},
@@ -84,7 +84,8 @@ def report(made, tmp_path_factory):
     content = json.loads((folder / "experiment.json").read_text())
     content["published"] = PUBLISHED
     (folder / "experiment.json").write_text(json.dumps(content))
-    return write_report(folder, tmp_path_factory.mktemp("reports"))
+    with no_figures():
+        return write_report(folder, tmp_path_factory.mktemp("reports"))
 
 
 def planted(axes, seed):

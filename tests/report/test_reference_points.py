@@ -85,6 +85,7 @@ def test_the_line_depends_on_the_nearest_neighbour(bleu: float, line: str | None
     assert neighbour_line(analyse(load_frames(study(points)))) == line
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}])
 def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> N
     assert not any("copied source" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) -> None:
     data = prepare(tiny_config().data, tmp_path / "cache")
     folder = study(None, data={"data_hash": data.data_hash})

@@ -206,6 +206,7 @@ def test_maps_show_without_scripts(report, quickstart):
     assert texts.split().count("chat") == 12
 
 
+@pytest.mark.slow
 def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
     from headtohead.report.translations import samples
 
@@ -282,6 +283,7 @@ def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
     assert not (folder / "figures" / "old.svg").exists()
 
 
+@pytest.mark.slow
 def test_text_from_data_never_becomes_markup(made, tmp_path):
     study = made.Study(
         name="nasty",
@@ -362,6 +364,7 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     assert text.index("LEAKY") < text.index("Reproduction")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
@@ -405,6 +408,7 @@ def test_code_that_changed_between_runs_is_stale(made, tmp_path):
     assert "Runs differ in torch: 2.13.0, 2.14.0." in text
 
 
+@pytest.mark.slow
 def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path):
     study = made.Study(
         axes={"model.d_model": [32, 64, 128]},
@@ -518,6 +522,7 @@ def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
     assert sentence in report.markdown.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
     study = made.Study(

@@ -47,6 +47,7 @@ def study(
     return ReportContent(analyse(load_frames(folder)))
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("means", "margin", "bold"),
     [
@@ -73,6 +74,7 @@ def test_scores_are_bold_only_where_the_tests_decide(
     assert set(re.findall(r"^\| (\S+) \| 6 \| \*\*", score_table(content, "markdown"), re.MULTILINE)) == bold
 
 
+@pytest.mark.slow
 def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path, quickstart: Path) -> None:
     contents = [ReportContent(analyse(load_frames(quickstart)))]
     for number, gap in enumerate((0.001, 0.002, 0.003, 0.004, 0.01)):
@@ -164,6 +166,7 @@ def compiled(document: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_latex_compiles(quickstart: Path, tmp_path: Path) -> None:
     compiled(score_table(ReportContent(analyse(load_frames(quickstart))), "latex"), tmp_path)
 
@@ -219,6 +222,7 @@ def test_wrong_options_are_named(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_figures_are_written_as_pdf_and_svg(made: ModuleType, tmp_path: Path, h2h_here: Command) -> None:
     two = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
     made.write_study(tmp_path / "runs", two)

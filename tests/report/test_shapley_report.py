@@ -74,6 +74,7 @@ def test_the_answer_names_the_choice_that_accounts_for_most_with_its_interval(st
     assert ". " not in text
 
 
+@pytest.mark.slow
 def test_a_choice_with_less_than_half_is_called_the_largest_part(study):
     effects = dict(zip(FOUR, (0.1, 0.09, 0.08, 0.0), strict=True))
 
@@ -84,6 +85,7 @@ def test_a_choice_with_less_than_half_is_called_the_largest_part(study):
     assert "model.norm (pre → post) accounts for the largest part of it, +0." in text
 
 
+@pytest.mark.slow
 def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     effects = dict(zip(FOUR, (-0.3, 0.4, 0.02, 0.0), strict=True))
 
@@ -95,6 +97,7 @@ def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     assert "also detected: model.norm −0.3" in text
 
 
+@pytest.mark.slow
 def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
     effects = dict(zip(FOUR, (-0.3, 0.3, 0.0, 0.0), strict=True))
 
@@ -107,11 +110,13 @@ def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
     assert "accounts for" not in text
 
 
+@pytest.mark.slow
 def test_inconclusive_values_of_all_choices_are_a_single_clause(study):
     text = answered(study(score=lambda applied, seed: 0.5 + 0.02 * wobble(applied, seed)))
     assert text.endswith("; no choice has a detected effect.")
 
 
+@pytest.mark.slow
 def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
     def score(applied, seed):
         effect = 0.1 if "model.norm" in applied else -0.1
@@ -156,6 +161,7 @@ def test_an_additive_study_has_no_group(study):
     assert joint_effects(path) == ["No pair of choices has a detected effect beyond the sum of their single effects."]
 
 
+@pytest.mark.slow
 def test_a_study_with_too_few_permutations_states_how_many_it_needs(study):
     def score(applied, seed):
         return 0.3 + 0.4 * (set(FIVE[:3]) <= applied) + 0.004 * wobble(applied, seed)
@@ -193,6 +199,7 @@ def test_an_incomplete_path_has_no_answer_yet(study):
     assert partial.startswith("On the finished seeds: From start to end ")
 
 
+@pytest.mark.slow
 def test_choices_around_a_coalition_without_a_result_are_not_tested(study):
     text = answered(study(states={("to-minus-model.bias", 2): "DIVERGED"}))
     assert text.startswith("From start to end validation token accuracy changes by +0.2")
@@ -320,6 +327,7 @@ def test_the_waterfall_leads_from_one_end_to_the_other(report):
     assert any("inconclusive" in word for word in labels)
 
 
+@pytest.mark.slow
 def test_a_report_of_a_path_is_deterministic(written, report, tmp_path):
     again = write_report(written, tmp_path)
     for name in ("index.html", "report.md", "figures/waterfall.svg"):

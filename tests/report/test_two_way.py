@@ -202,6 +202,7 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
     assert (shades[min(shades)], shades[max(shades)]) == (62, 0)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -63,6 +63,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.default_cases(8)
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 @pytest.mark.parametrize("member", [0, 1])
 def test_every_step_follows_from_those_before_it(choices, member, traced, inputs):
@@ -70,6 +71,7 @@ def test_every_step_follows_from_those_before_it(choices, member, traced, inputs
     Recomputed(subject, trace, member, inputs(subject)).check()
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize("names", ROWS)
 def test_the_trace_of_every_variant_ends_with_the_logits_of_the_model(names, inputs):
     subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))

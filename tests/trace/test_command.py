@@ -202,6 +202,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.default_cases(4)
 @pytest.mark.parametrize(("arguments", "output"), REFUSED.values(), ids=REFUSED.keys())
 def test_invalid_input_is_an_error_in_one_line(arguments, output, h2h):
     code, printed = h2h(*arguments)

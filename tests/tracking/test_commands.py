@@ -39,6 +39,7 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
 
+@pytest.mark.slow
 def test_sync_of_an_experiment_accepts_its_file_or_its_name(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
@@ -87,6 +88,7 @@ def test_without_mlflow_sync_names_the_package_to_install(
     )
 
 
+@pytest.mark.slow
 def test_ui_prints_the_link_of_every_study(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

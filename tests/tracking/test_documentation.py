@@ -23,6 +23,7 @@ def page() -> str:
     return (DOCS / "how-to" / "mlflow.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_python_sample_runs(
     page: str,
     make_experiment: MakeExperiment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from headtohead.tracking.store import open_store
 SCORES = {"base": [0.80, 0.82, 0.81, 0.79], "new": [0.85, 0.86, 0.855, 0.84]}
 
 
-@pytest.fixture
-def foreign_store(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def foreign_store(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> str:
     """The URI of a store with an experiment that other code has logged, with curves of the metric."""
-    uri = f"sqlite:///{tmp_path / 'other.db'}"
-    client = open_store(uri, create=True).client
+    uri = f"sqlite:///{shutil.copy(store_template, tmp_path_factory.mktemp('other') / 'other.db')}"
+    client = open_store(uri, create=False).client
     experiment = client.create_experiment("sweep")
     for variant, scores in SCORES.items():
         for seed, score in enumerate(scores):
@@ -60,6 +61,7 @@ def test_an_unknown_experiment_and_a_missing_store_are_one_line(foreign_store: s
     assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
 
 
+@pytest.mark.slow
 def test_runs_of_headtohead_are_judged_like_their_report(
     make_experiment: Callable[..., Path], tmp_path: Path, store_uri: str
 ) -> None:

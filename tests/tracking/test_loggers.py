@@ -199,6 +199,7 @@ def test_a_failed_wandb_run_begins_again_in_the_same_process(
     assert_in_wandb(folder)
 
 
+@pytest.mark.slow
 def test_offline_wandb_runs_have_the_recorded_metrics(make_experiment: MakeExperiment, offline: None) -> None:
     folder = make_experiment(axes=AXES, seeds=1)
     sent = send_all(folder, "wandb")

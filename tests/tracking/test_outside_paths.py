@@ -57,6 +57,7 @@ def change_runs(folder: Path, **changes: Any) -> None:
     (folder / "experiment.json").write_text(json.dumps(plan))
 
 
+@pytest.mark.default_cases(8)
 @pytest.mark.parametrize("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"])
 @pytest.mark.parametrize("command", ["report", "status", "sync"])
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
@@ -83,6 +84,7 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
+@pytest.mark.default_cases(4)
 @pytest.mark.parametrize("command", ["report", "status", "sync", "ablate-heads"])
 @pytest.mark.parametrize(
     "changes",
@@ -109,6 +111,7 @@ def test_a_run_outside_the_runs_folder_is_refused(
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("name", ["translations.tsv", "attention", "attention/probes.json", ""])
 def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command, name: str
@@ -129,6 +132,7 @@ def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     assert message in reported.stderr
 
 
+@pytest.mark.slow
 def test_a_run_with_a_link_does_not_prevent_shipping_of_other_runs(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:
@@ -139,6 +143,7 @@ def test_a_run_with_a_link_does_not_prevent_shipping_of_other_runs(
     assert run.name in shipped.stderr
 
 
+@pytest.mark.slow
 def test_a_report_folder_that_is_a_link_is_refused(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:
@@ -151,6 +156,7 @@ def test_a_report_folder_that_is_a_link_is_refused(
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("field", ["directory", "reused_from"])
 def test_paths_in_a_store_cannot_leave_the_restored_folder(
     folder: Path, tmp_path: Path, store_uri: str, field: str

@@ -162,6 +162,7 @@ def test_shipping_again_sends_nothing(shipped: Place) -> None:
     assert (report.shipped, report.unchanged) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_lost_marker_makes_no_second_run(shipped: Place, record_checksums: Callable[[Path], None]) -> None:
     (shipped.run.path / "mlflow.json").unlink()
     first = shipped.shipped().info.run_id
@@ -171,6 +172,7 @@ def test_a_lost_marker_makes_no_second_run(shipped: Place, record_checksums: Cal
     assert shipped.shipped().info.run_id == first
 
 
+@pytest.mark.slow
 def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
@@ -189,6 +191,7 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     assert [model.source_run_id for model in models] == [after.info.run_id]
 
 
+@pytest.mark.slow
 def test_what_masking_the_heads_gave_is_added_to_the_same_run(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
@@ -205,6 +208,7 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(
     assert ship(shipped.folder, shipped.uri).unchanged == 1
 
 
+@pytest.mark.slow
 def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place) -> None:
     record = json.loads((shipped.run.path / "run.json").read_text())
     _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
@@ -214,6 +218,7 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place)
     assert run.data.tags["h2h.params_changed"] == "parameters"
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("state", "status"),
     [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"), ("KILLED", "KILLED")],
@@ -231,6 +236,7 @@ def test_every_end_has_its_status_and_its_reason(
     assert ship(folder, store_uri).unchanged == 1
 
 
+@pytest.mark.slow
 def test_a_running_run_is_running_and_then_ended_in_the_same_run(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
@@ -269,6 +275,7 @@ def _train_earlier(place: Place) -> None:
     metrics.write_text("".join(json.dumps(line | {"time": line["time"] - 86_400}) + "\n" for line in lines))
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("before", [_die_while_training, _die_while_finishing, _train_earlier])
 def test_no_step_is_logged_twice_after_a_kill(
     make_experiment: MakeExperiment, store_uri: str, tmp_path: Path, before: Callable[[Place], None]
@@ -290,6 +297,7 @@ def test_no_step_is_logged_twice_after_a_kill(
         assert len(steps) == 60 or key != "train/loss"
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
@@ -305,6 +313,7 @@ def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: Make
     assert place.shipped().info.status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
@@ -326,6 +335,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     assert first.shipped().outputs.model_outputs != []
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("name", ["run.json", "results.json", "attention/maps.safetensors"])
 def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     make_experiment: MakeExperiment, store_uri: str, name: str

@@ -24,6 +24,7 @@ def folder(make_experiment: MakeExperiment, store_uri: str) -> Path:
     return folder
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("through_the_client", [False, True])
 def test_restored_files_equal_shipped_files(
     tmp_path: Path, store_uri: str, folder: Path, through_the_client: bool, monkeypatch: pytest.MonkeyPatch
@@ -45,6 +46,7 @@ def test_restored_files_equal_shipped_files(
     assert names == {"1.log", "checkpoint.safetensors", "mlflow.json"}
 
 
+@pytest.mark.slow
 def test_restoring_does_not_change_the_store(tmp_path: Path, store_uri: str, folder: Path) -> None:
     store = Path(store_uri.removeprefix("sqlite:///"))
     before = store.read_bytes()
@@ -52,6 +54,7 @@ def test_restoring_does_not_change_the_store(tmp_path: Path, store_uri: str, fol
     assert store.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_error_for_an_unknown_study_suggests_the_nearest(tmp_path: Path, store_uri: str, folder: Path) -> None:
     with pytest.raises(HeadToHeadError, match=r"no experiment 'quikstart'.*did you mean 'quickstart'"):
         materialise(store_uri, "quikstart", tmp_path / "back")
@@ -62,6 +65,7 @@ def test_a_folder_that_holds_the_experiment_is_not_written_over(store_uri: str, 
         materialise(store_uri, "quickstart", folder.parent)
 
 
+@pytest.mark.slow
 def test_a_store_with_moved_artifacts_is_one_line(tmp_path: Path, store_uri: str, folder: Path) -> None:
     (tmp_path / "mlruns-artifacts").rename(tmp_path / "elsewhere")
     with pytest.raises(HeadToHeadError, match="restore the folder if it was moved"):

@@ -48,6 +48,7 @@ def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: Ma
     assert (folder / "shipper.log").read_text().count("shipping") == 2
 
 
+@pytest.mark.slow
 def test_finished_runs_are_shipped_while_others_train(
     make_experiment: MakeExperiment, store_uri: str, change_json: ChangeJson
 ) -> None:
@@ -77,6 +78,7 @@ def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
 
 
+@pytest.mark.slow
 def test_without_new_metrics_the_store_is_not_opened(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

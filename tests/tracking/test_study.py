@@ -40,6 +40,7 @@ def study(
     return MlflowClient(store_uri)
 
 
+@pytest.mark.slow
 def test_runs_are_flat_and_point_to_the_study_in_the_index(study: MlflowClient) -> None:
     experiment = study.get_experiment_by_name("quickstart")
     index = study.get_experiment_by_name("headtohead studies")
@@ -73,6 +74,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert names == {"experiment.json", "report", "figures"}
 
 
+@pytest.mark.slow
 def test_the_verdicts_of_a_study_are_those_of_its_report(
     make_experiment: MakeExperiment, change_json: Callable[..., None], store_uri: str, without_figures: None
 ) -> None:
@@ -95,6 +97,7 @@ def test_the_verdicts_of_a_study_are_those_of_its_report(
     assert own.data.tags["h2h.verdicts"] == expected
 
 
+@pytest.mark.slow
 def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
@@ -107,6 +110,7 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     assert own.info.status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
     ship(folder, store_uri)
@@ -130,6 +134,7 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
             assert len(client.search_runs([experiment.experiment_id], search)) == 1
 
 
+@pytest.mark.slow
 def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +145,7 @@ def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     assert "the experiment's page shows the same runs" in note
 
 
+@pytest.mark.slow
 def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
     for name in ("one", "two"):
         ship(make_experiment(name=name, seeds=1, axes=AXES), store_uri)

@@ -129,6 +129,7 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("kind", "pieces"),
     [
@@ -239,8 +240,12 @@ STAGES: dict[str, tuple[Any, str]] = {
 
 
 FAR_STAGES = (
+    "inside the capture: 0",
     "inside the capture: 40",
     "inside the capture: _softmax",
+    "inside the capture: _fused_adamw_",
+    "inside, executing the rest",
+    "after the capture",
     "at the first replay: 0",
     "at the first replay: 40",
     "at the first replay: add_",
@@ -264,6 +269,7 @@ def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     assert same(found, trained_eagerly("dropped"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [pytest.param("bmm", marks=pytest.mark.slow), "add_"])
 def test_a_later_replay_that_fails_is_undone(place: str) -> None:
     """The operations before the fault have already changed weights and sums."""
@@ -336,6 +342,7 @@ def baked_sum(stack: StackTraining) -> None:
     stack.update = wrong  # type: ignore[method-assign]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("bake", [baked_rate, baked_dropout, baked_sum])
 def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
     found, log = [], list[str]()
@@ -350,6 +357,7 @@ def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining]
     assert same(*found)
 
 
+@pytest.mark.slow
 def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
     """A table that every step allocates: inside a capture it would not be computed."""
     found, log, tables = [], list[str](), list[Tensor]()
@@ -371,6 +379,7 @@ def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
     assert same(*found)
 
 
+@pytest.mark.slow
 def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     trained, log = [], list[str]()
     for graphs in (True, False):
@@ -384,6 +393,7 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     assert stack.loss_sums.isfinite().tolist() == [True, False, True]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("wrong", [0, 2])
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
@@ -407,6 +417,7 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     assert same(found, trained_eagerly("three rates"))
 
 
+@pytest.mark.slow
 def test_a_member_that_has_ended_is_not_compared() -> None:
     log: list[str] = []
     stack = training("three rates")
@@ -432,6 +443,7 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     assert replays() == 0, "the graphs are those of this test"
 
 
+@pytest.mark.slow
 def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     stack = training("plain")
     replayed(stack)
@@ -444,6 +456,7 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     assert not any(graph.verified for graph in stack.backend.graphs.values())
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("copy", [1, 2, 3, 4, 5])
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch
@@ -466,12 +479,13 @@ def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     assert same(found, trained_eagerly("dropped"))
 
 
-def test_a_stack_is_freed_without_the_garbage_collector() -> None:
+@pytest.mark.parametrize("kind", ["two", pytest.param("unlike", marks=pytest.mark.slow)])
+def test_a_stack_is_freed_without_the_garbage_collector(kind: str) -> None:
     gc.collect()
     gc.disable()
     try:
         for graphs in (False, True):
-            stack = training("unlike")
+            stack = training(kind)
             if graphs:
                 replayed(stack)
             train(stack)
@@ -619,8 +633,8 @@ def two_styles() -> dict[str, list[dict[str, Any]]]:
 
 ENTRIES = every_entry()
 PAIRED = two_styles()
-SIMPLE = ("plain", "dropped", "smoothed", "not clipped")
-"""Kinds whose parts occur in "two" and "three rates" too."""
+SIMPLE = ("plain", "dropped", "smoothed", "scheduled", "not clipped", "relative")
+"""Kinds whose parts occur in other kinds too, or in the optimizer only."""
 SLOW = {*SIMPLE, *(name for name in current().entries["attention"] if name in ENTRIES)}
 EVERY_KIND = [
     pytest.param(kind, marks=pytest.mark.slow) if kind in SLOW else kind for kind in (*KINDS, *ENTRIES, *PAIRED)

@@ -42,6 +42,7 @@ NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
 }
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     ("kind", "kernels", "pieces"),
     [
@@ -120,6 +121,8 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.mark.slow
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("kind", ["two", "relative"])
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     with cuda_layout():
@@ -129,6 +132,7 @@ def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     assert replays() > 0
 
 
+@pytest.mark.slow
 def test_a_step_has_few_operations_and_none_that_the_host_waits_for(benchmark: Callable[[str], ModuleType]) -> None:
     """``benchmarks/gpu.py --dry`` counts on the device meta, which has no values that the host could read."""
     budget = benchmark("budget")

@@ -59,6 +59,7 @@ CHOICES = [
 ]
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_masking_a_head_equals_zeroing_its_output(choices, data):
     model = model_of(data, **choices)

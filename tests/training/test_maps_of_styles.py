@@ -124,6 +124,7 @@ def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():
     assert blue_right > 2 * red_right
 
 
+@pytest.mark.slow
 def test_a_notebook_cell_explains_negative_weights():
     signed, plain, fast = (maps_of(name) for name in ("differential", "split-heads", "linear"))
     words = "Negative weights are orange, −1 in full colour."

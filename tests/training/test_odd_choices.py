@@ -54,12 +54,7 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 
 
 SAME = {"shift_targets": False, "trainable": ["feed-forward", "lm-head"]}
-COVERING = [
-    ("padding-causal", "batch", {}),
-    ("none", "corpus", {}),
-    ("padding-causal", 20, SAME),
-    ("none", "batch", SAME),
-]
+COVERING = [("padding-causal", "batch", {}), ("none", 20, SAME)]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +177,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
 # -- parts -------------------------------------------------------------------------------------
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "parts", [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]]
 )
@@ -317,6 +313,7 @@ SHARED = ("architecture-en-de", "tatoeba-en-es")
 """Recipes that other tests train too."""
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
     "name", [name if name in SHARED else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
 )
@@ -510,6 +507,7 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 # -- through the command -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_runs_without_training_or_translations_are_done_reported_and_shipped(
     tmp_path: Path, h2h_here: Callable[..., Any], store_template: Path

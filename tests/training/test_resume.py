@@ -47,6 +47,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("name", "at"), [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("early stopping", 3)])
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
@@ -67,6 +68,7 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     assert torch.equal(whole.token_sums, rest.token_sums)
 
 
+@pytest.mark.slow
 def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
     """The planted fault: this test's comparison must be able to fail."""
     config, points = tiny(), ResumePoints(tmp_path)
@@ -82,6 +84,7 @@ def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
     assert not torch.equal(whole.model.lm_head.weight, rest.model.lm_head.weight)
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_each_members_best_weights() -> None:
     config = tiny(early_stopping={"patience": 1}, evaluate_every=2, lr=0.3)
     stack = training(config)
@@ -105,6 +108,7 @@ def test_microbatches_give_the_gradient_of_the_whole_batch() -> None:
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cut", [[6, 2, 3, 1], *(pytest.param(case, marks=pytest.mark.slow) for case in ([4], [1, 2]))], ids=str
 )
@@ -120,6 +124,7 @@ def test_runs_do_not_depend_on_how_they_are_stacked(cut: list[int]) -> None:
             torch.testing.assert_close(value, expected[name], atol=1e-9, rtol=0, msg=name)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 1)])
 def test_resume_points_that_are_dear_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
@@ -143,6 +148,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     assert saves[-1] == 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
 )

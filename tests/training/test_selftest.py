@@ -45,6 +45,7 @@ class Recorder:
         return replay
 
 
+@pytest.mark.slow
 def test_correct_replays_are_verified() -> None:
     recorder = Recorder()
     assert self_test(CPU, recorder) == ""
@@ -61,6 +62,7 @@ def without(name: str) -> Callable[[Capture], None]:
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [

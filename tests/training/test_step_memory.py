@@ -64,6 +64,7 @@ def measured_peak(config: RunConfig, members: int) -> int:
     return most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "members"),
     [

@@ -96,6 +96,7 @@ def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, d
         assert not written[member, :, theirs.shape[1] :].any()
 
 
+@pytest.mark.slow
 def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
     whole = training(UNLIKE, SEEDS, data)
     whole.run()
@@ -108,6 +109,7 @@ def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
         assert torch.equal(second.model.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 def test_a_member_without_dropout_does_not_depend_on_members_with_dropout(data):
     without_dropout, other = UNLIKE[1], of("alibi", model={"dropout": 0.5})
     (single,) = (training([without_dropout], [4], data),)

@@ -26,7 +26,11 @@ SHADES = " ░▒▓█"
 )
 @click.option("--layer", type=click.IntRange(0), help="Show only this layer, counted from 0.")
 @click.option("--head", type=click.IntRange(0), help="Show only this head, counted from 0.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write maps.safetensors and probes.json into this folder.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write maps.safetensors and probes.json into this folder.",
+)
 @runs_option
 @plugin_option
 def command(

@@ -1,8 +1,8 @@
 """Every style against its paper's formula in loops over Python floats, forward, map and output.
 
-The loops use the weights of the projections and share no code with the styles. The default tier compares every style
-under every mask, including a mask with rows that hide every key, and every style and every mask under every mask
-value; the slow tier compares all combinations.
+The loops use the weights of the projections and share no code with the styles. In the default tier every style, every
+mask, including a mask with rows that hide every key, and every mask value occurs; the slow tier compares all
+combinations.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from headtohead.model.attention_context import AttentionContext
-from headtohead.testing.covering import covering
+from headtohead.testing.covering import covering, every_value
 from headtohead.testing.subject import Subject, with_mask_value
 from headtohead.testing.tiny import tiny_config
 
@@ -57,7 +57,7 @@ def mask_of(name, role, subject):
 
 
 GRID = {"style": list(STYLES), "mask": MASKS, "mask_value": list(CLOSE)}
-DEFAULT = [tuple(row.values()) for row in covering(GRID)]
+DEFAULT = [tuple(row.values()) for row in every_value(covering(GRID))]
 ROWS = [
     row if row in DEFAULT else pytest.param(*row, marks=pytest.mark.slow) for row in itertools.product(*GRID.values())
 ]

@@ -181,6 +181,7 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
 # -- decoding, costs, masks ----------------------------------------------------------------------
 
 
+@pytest.mark.default_cases(masking=1)
 @pytest.mark.parametrize("masking", ["padding-causal", "causal", {"name": "window", "width": 2}])
 @pytest.mark.parametrize("attention", NEW)
 def test_cached_decoding_equals_a_full_forward_pass(attention, masking):
@@ -211,6 +212,7 @@ def test_parameter_counts_differ_from_split_heads_by_closed_forms():
     }
 
 
+@pytest.mark.slow
 def test_flops_grow_quadratically_with_length_except_for_linear_attention():
     """FLOPs per token of a forward pass: the part that depends on length doubles if the length doubles."""
     for name, growing in (("split-heads", True), ("sigmoid", True), ("linear", False)):

@@ -84,6 +84,7 @@ def size(request: pytest.FixtureRequest) -> int:
     return number
 
 
+@pytest.mark.default_cases(split=1)
 @pytest.mark.parametrize("split", ["iid", "length"])
 @pytest.mark.parametrize("name", TRUTH)
 def test_every_target_is_correct(name: str, split: str, size: int, corpus: Read) -> None:
@@ -126,6 +127,7 @@ def test_split_iid_has_the_configured_sizes(name: str, size: int, prepared: Prep
     assert counts == {"train": size - size // 10 - 300, "valid": size // 10, "test": 300}
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("name", TRUTH)
 def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, size: int, prepared: Prepare) -> None:
     longest = LONGEST[name]
@@ -143,6 +145,7 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, size: in
     assert all(test[length] <= 40 for length in test)
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
 def test_most_examples_of_a_rare_length_are_in_train(name: str, size: int, prepared: Prepare) -> None:
     """Only two of the ten sources with one symbol are in test, or the model could not learn the length."""
@@ -152,6 +155,7 @@ def test_most_examples_of_a_rare_length_are_in_train(name: str, size: int, prepa
     assert single["train"] + single["valid"] == 8
 
 
+@pytest.mark.default_cases(name=2)
 @pytest.mark.parametrize("name", TRUTH)
 def test_a_seed_determines_the_corpus(name: str, size: int, read: Read, corpus: Read) -> None:
     first, same, other = corpus(name, size=size, seed=1), *(read(name, size=size, seed=seed) for seed in (1, 2))
@@ -170,6 +174,7 @@ FROZEN = {
 """Beginnings of data hashes: another hash would be other data with the same options."""
 
 
+@pytest.mark.default_cases(2)
 @pytest.mark.parametrize("name", FROZEN)
 def test_generated_corpora_do_not_change_between_versions(name: str, corpus: Read) -> None:
     assert corpus(name, "length").data_hash[:16] == FROZEN[name]

@@ -94,6 +94,7 @@ def test_window_without_a_key_is_refused():
         tiny_config(masking={"name": "window", "width": 0})
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize("attention", ["split-heads", "differential"])
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def same(stack_a, stack_b):
     return all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
 
 
+@pytest.mark.default_cases(1)
 @pytest.mark.parametrize("positional", DRAWING.values(), ids=DRAWING.keys())
 def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp_path):
     whole, points = training(positional), ResumePoints(tmp_path)
@@ -56,6 +57,7 @@ def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp
     assert whole.progress.members == rest.progress.members
 
 
+@pytest.mark.slow
 def test_a_resume_with_a_lost_sampling_step_is_detected(tmp_path):
     """The planted fault: the comparison above must be able to fail."""
     whole, points = training("shape"), ResumePoints(tmp_path)

@@ -60,6 +60,7 @@ def trained(folder, h2h, no_figures):
     return folder / "runs" / "encodings"
 
 
+@pytest.mark.slow
 def test_every_entry_trains_decodes_and_writes_maps(trained):
     runs = [path.parent for path in trained.glob("*/status.json")]
     assert len(runs) == 18
@@ -80,6 +81,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", FORMULAS)
 def test_trace_of_a_trained_run_shows_the_formula_of_its_encoding(h2h, trained, variant):
     (run,) = trained.glob(f"*{variant}*-s1-*")

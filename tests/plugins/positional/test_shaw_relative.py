@@ -27,6 +27,7 @@ def clip(apart):
     return max(-CLIP, min(CLIP, apart))
 
 
+@pytest.mark.default_cases(6)
 @pytest.mark.parametrize("heads", ["shared", "own"])
 @pytest.mark.parametrize("on", ["both", "keys", "values"])
 @pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])

@@ -30,6 +30,7 @@ def bucket(apart, buckets, most, both):
         return start + min(buckets - 1, half + int(half * share + Decimal("1e-30")))
 
 
+@pytest.mark.default_cases(3)
 @pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(("buckets", "most"), [(32, 128), (16, 40), (8, 9), (64, 1000), (4, 3)])
 def test_every_distance_has_the_bucket_of_the_definition(buckets, most, both):

@@ -85,7 +85,8 @@ def find_model(
         raise HeadToHeadError(f"unknown recipe '{recipe}'{nearest(recipe, recipes)}")
     if overrides:
         raise HeadToHeadError(f"--set requires a recipe, and '{name}' is no recipe")
-    run_names = [path.parent.name for path in runs.glob("*/*/run.json")]
+    directories = [path.parent for path in runs.glob("*/*/run.json")]
+    run_names = [run for path in directories for run in (path.name, f"{path.parent.name}/{path.name}")]
     if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
         close = get_close_matches(name, [*recipes, *run_names], n=1, cutoff=0.6)
         raise HeadToHeadError(f"no recipe and no run '{name}'{nearest(name, close or recipes)}")

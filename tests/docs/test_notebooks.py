@@ -130,7 +130,7 @@ def test_stored_outputs_are_small_and_free_of_errors_times_and_folders(name: str
 def test_stored_outputs_are_of_the_kinds_of_a_new_execution(execute: Callable[[str], Any], name: str) -> None:
     def kinds(notebook: Any) -> list[tuple[str, ...]]:
         return [
-            tuple(kind for output in cell.outputs for kind in output.get("data", [output.get("name")]))
+            tuple(kind for output in cell.outputs for kind in sorted(output.get("data", [output.get("name")])))
             for cell in notebook.cells
             if cell.cell_type == "code"
         ]

@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from headtohead.cli import main
 
 PREPARED = """
 import atexit, sys, threading, time
@@ -42,3 +45,25 @@ def test_the_exit_waits_for_running_threads() -> None:
     working = "threading.Thread(target=lambda: (time.sleep(0.5), print('worked'))).start()"
     done = ended(["--help"], working)
     assert (done.returncode, done.stdout.endswith("worked\n")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            "--verbos list",
+            "h2h: no such option '--verbos'. (Did you mean one of: '--verbose', '--version'?) (options: h2h --help)",
+        ),
+        ("judge x.csv --sead 1", "h2h: no such option '--sead'. Did you mean '--seed'? (options: h2h judge --help)"),
+        ("judge x.csv", "h2h: missing option '--baseline' (options: h2h judge --help)"),
+        ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
+        ("data stats", "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)"),
+        (
+            "run x.yaml --timeout a",
+            "h2h: invalid value for '--timeout': 'a' is not a valid float range (options: h2h run --help)",
+        ),
+    ],
+)
+def test_a_wrong_option_is_one_line(words: str, line: str) -> None:
+    result = CliRunner().invoke(main, words.split(), prog_name="h2h")
+    assert (result.exit_code, result.output) == (2, f"{line}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 import headtohead as h2h
+from headtohead.cli.run import recorded_command
 
 H2h = Callable[..., object]
 
@@ -138,3 +140,10 @@ def test_a_record_has_the_path_of_its_file_relative_to_the_project_root(
     record = json.loads(done.stdout)
     assert record["file"] == "experiments/tiny.yaml"
     assert record["command"] == "h2h run experiments/tiny.yaml"
+
+
+def test_a_recorded_command_has_no_folder_of_the_machine(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = project / "experiments" / "tiny.yaml"
+    words = ("run", str(file), "--runs", "/big/runs", "--seeds", "2", "--reports=/big/reports", "--only", "rotary")
+    monkeypatch.setattr(sys, "argv", ["h2h", *words])
+    assert recorded_command(file, project / "runs") == "h2h run experiments/tiny.yaml --seeds 2 --only rotary"

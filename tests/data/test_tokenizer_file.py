@@ -1,4 +1,4 @@
-"""A ``tokenizer.json`` that the library tokenizers has trained on a real file is the vocabulary of a dataset."""
+"""A ``tokenizer.json`` that the library tokenizers has trained is the vocabulary of a dataset."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.identity import run_hash
 from headtohead.config.resolve import resolve
-from headtohead.data import prepare
+from headtohead.data import prepare, read_corpus
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
-from headtohead.testing.tiny import tiny_config
+from headtohead.testing.tiny import data_config, tiny_config
 
 tokenizers = pytest.importorskip("tokenizers")
 
-ROOT = Path(__file__).parents[2]
 PAIRS = 400
 SPECIAL = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
 
 
-@pytest.fixture(scope="module")
-def lines() -> list[str]:
-    """The first pairs of a file of Tatoeba."""
-    with lzma.open(ROOT / "data" / "eng-spa.manythings-2019-07-21.2col.tsv.xz", "rt", encoding="utf-8") as file:
+@pytest.fixture(scope="module", params=["generated", pytest.param("Tatoeba", marks=pytest.mark.slow)])
+def lines(
+    request: pytest.FixtureRequest, real: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[str]:
+    """Pairs with capitals and punctuation: generated ones, or the first of a file of Tatoeba."""
+    if request.param == "generated":
+        pairs = read_corpus(data_config(dataset="toy-grammar"), tmp_path_factory.mktemp("cache")).pairs[:PAIRS]
+        return [f"{pair.source.capitalize()}.\t¡{pair.target.capitalize()}!" for pair in pairs]
+    with lzma.open(real("eng-spa.manythings-2019-07-21.2col.tsv.xz"), "rt", encoding="utf-8") as file:
         return [next(file).rstrip("\n") for _ in range(PAIRS)]
 
 

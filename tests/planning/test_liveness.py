@@ -38,7 +38,8 @@ HOLDERS = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("state", ["LEASED", "RUNNING"])
-def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state):
+def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state, monkeypatch):
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.3)  # a takeover watches for 15 s
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)

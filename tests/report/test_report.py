@@ -678,6 +678,19 @@ def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
     assert "; learning rate 0.001, the default, schedule" in setup_line(analyse(load_frames(folder)))
 
 
+def test_a_report_names_a_data_file_without_its_folder(made, tmp_path, without_figures):
+    folder = made.write_study(
+        tmp_path / "runs", made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    )
+    file = folder / "experiment.json"
+    file.write_text(file.read_text().replace('"config": {', '"config": {"file": "/home/someone/eng-spa.tsv", '))
+    paths = write_report(folder, tmp_path / "reports")
+    for page in (paths.markdown, paths.html):
+        text = page.read_text(encoding="utf-8")
+        assert "eng-spa.tsv" in text
+        assert "someone" not in text
+
+
 def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
     folder = made.write_study(
         tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})

@@ -7,7 +7,7 @@ import logging
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -47,8 +47,18 @@ COMMANDS = {
 log = logging.getLogger(__name__)
 
 
+def stop_with_usage_error(error: click.UsageError) -> NoReturn:
+    """Print click's error as a single line and exit with code 2; print the help where no argument was given."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        raise error
+    message = single_line(error.format_message()).removesuffix(".")  # may quote a file name
+    command = error.ctx.command_path if error.ctx else "h2h"
+    echo(f"h2h: {message[0].lower()}{message[1:]} (options: {command} --help)", err=True)
+    sys.exit(2)
+
+
 class LazyGroup(click.Group):
-    """A group that imports commands lazily and prints a `HeadToHeadError` as a single line with exit code 2."""
+    """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]  # the command list is a module of this package, which hides the built-in function
@@ -71,14 +81,19 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:  # an option before the command
+            stop_with_usage_error(error)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            message = error.format_message()  # may quote a file name
-            if message == single_line(message):
-                raise
-            raise click.UsageError(single_line(message), error.ctx) from None
+            stop_with_usage_error(error)
         except HeadToHeadError as error:
             log.info("the command ends with an error", exc_info=True)
             echo(f"h2h: {error}", err=True)

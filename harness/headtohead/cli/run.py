@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -138,7 +139,7 @@ def command(
         loggers=loggers,
         allow_partial=allow_partial,
         watcher=make_watcher(),
-        command=_command(experiment, runs_root),
+        command=recorded_command(experiment, runs_root),
         log=echo,
     )
     sys.exit(0 if result.complete else 1)
@@ -155,9 +156,14 @@ def _refuse_beside_try() -> None:
             raise HeadToHeadError(f"--try trains a few steps in this process; leave out {option}")
 
 
-def _command(experiment: Path, runs_root: Path) -> str:
-    """Return the command line with the experiment's path relative to the project root."""
+def recorded_command(experiment: Path, runs_root: Path) -> str:
+    """Return the command line without folders of this machine, and with the experiment's path in the project."""
     from headtohead.config.project import in_project
 
     words = [in_project(experiment, runs_root) if word == str(experiment) else word for word in sys.argv[1:]]
-    return shlex.join(["h2h", *words])
+    kept = [
+        word
+        for before, word in pairwise(["h2h", *words])
+        if not {before, word.partition("=")[0]} & {"--runs", "--reports"}
+    ]
+    return shlex.join(["h2h", *kept])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from headtohead.analysis.study import Analysis
@@ -106,6 +107,8 @@ def _values(values: list[Any], most: int = MOST_VALUES) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(_text, value)) or "none"
+    if isinstance(value, str) and value.startswith("/"):
+        return Path(value).name  # the data hash identifies the content, wherever the file is
     return f"{value:g}" if isinstance(value, float) else label(value)
 
 

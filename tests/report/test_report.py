@@ -679,12 +679,13 @@ def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
 
 
 def test_a_report_names_a_data_file_without_its_folder(made, tmp_path, without_figures):
-    folder = made.write_study(
-        tmp_path / "runs", made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    study = made.Study(
+        seeds=(1, 2),
+        maps=False,
+        axes={"positional": ["sinusoidal", "none"]},
+        config=lambda axes: {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}},
     )
-    file = folder / "experiment.json"
-    file.write_text(file.read_text().replace('"config": {', '"config": {"file": "/home/someone/eng-spa.tsv", '))
-    paths = write_report(folder, tmp_path / "reports")
+    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
     for page in (paths.markdown, paths.html):
         text = page.read_text(encoding="utf-8")
         assert "eng-spa.tsv" in text

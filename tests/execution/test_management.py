@@ -100,7 +100,7 @@ def test_maps_are_not_written_into_a_file(tmp_path, h2h_here):
     (tmp_path / "x").touch()
     done = h2h_here(tmp_path, "attention", "run", "a dog", "--out", "x")
     assert done.returncode == 2
-    assert done.stderr.endswith("Directory 'x' is a file.\n")
+    assert "Directory 'x' is a file (options: " in done.stderr
 
 
 def test_an_error_lists_a_limited_number_of_names():

@@ -174,7 +174,7 @@ class JudgeContrast(JudgeSummary):
     verdict: Verdict = Field(description="Verdict on the difference.")
     difference: float | None = Field(description="Mean difference from the baseline, in units of the metric.")
     interval: AnswerInterval | None = Field(description="95 % interval of the difference.")
-    step_interval: AnswerInterval | None = Field(description="Interval at the level of the contrast's Holm step.")
+    holm_interval: AnswerInterval | None = Field(description="Interval at the level of the contrast's Holm step.")
     p: float | None = Field(description="p of the t-test: paired, or Welch's.")
     holm_p: float | None = Field(description="p of the t-test, adjusted by Holm.")
     sign_flip_p: float | None = Field(description="p of the sign-flip test, or unpaired of the permutation test.")

@@ -135,7 +135,7 @@ def _contrast(found: JudgedVariant) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "difference": _number(difference.mean),
         "interval": _ends(Interval(CONFIDENCE, difference.low, difference.high)),
-        "step_interval": _ends(judgement.interval),
+        "holm_interval": _ends(judgement.interval),
         "p": _number(difference.p),
         "holm_p": _number(judgement.holm_p),
         "sign_flip_p": _number(difference.sign_flip_p),

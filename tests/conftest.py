@@ -43,10 +43,11 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start:
-# commands that tests interrupt would go on.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Tests that a shell starts in the background ignore Ctrl-C, and under nohup the end of the terminal. Commands
+# inherit this, and would go on when a test interrupts them.
+for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, handler)
 
 # What is loaded before the first test stays: half a million objects, among which no garbage is
 # looked for, then or later.

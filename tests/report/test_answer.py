@@ -33,10 +33,11 @@ def study(made, tmp_path):
 
 def test_the_answer_names_both_scores_of_each_effect_largest_first(quickstart):
     assert answered(quickstart) == (
-        "Without positional encoding, exact match falls from 0.898 to 0.451; with causal instead of padding-causal, it "
-        "falls from 0.789 to 0.729; with rotary instead of sinusoidal, it rises from 0.898 to 0.929 (means over the "
-        "other axes). No difference in exact match could be shown between split-heads and independent-heads (interval "
-        "−0.001 to +0.005)."
+        "Without positional encoding, exact match falls from 0.898 to 0.451 (95 % interval −0.452 to −0.442); with "
+        "causal instead of padding-causal, it falls from 0.789 to 0.729 (−0.064 to −0.057); with rotary instead of "
+        "sinusoidal, it rises from 0.898 to 0.929 (+0.029 to +0.033). These are means over the other axes. No "
+        "difference in exact match could be shown between split-heads and independent-heads (95 % interval −0.001 to "
+        "+0.005)."
     )
 
 
@@ -69,7 +70,7 @@ def test_an_equivalent_average_with_large_effects_in_settings_is_stated(study):
 
 def test_without_factors_variants_are_compared_with_the_baseline(study):
     text = answered(study(one_at_a_time=True))
-    assert text.startswith("Without positional encoding, exact match falls from 0.927 to 0.482; with causal")
+    assert text.startswith("Without positional encoding, exact match falls from 0.927 to 0.482 (95 % interval ")
     assert "over the other axes" not in text
 
 
@@ -91,7 +92,8 @@ def test_an_unfinished_study_has_no_answer_and_no_ranking(made, tmp_path):
 def test_a_factor_without_a_verdict_is_named(study):
     text = answered(study(states={("rotary-split-heads-causal", 1): "DIVERGED"}))
     assert text == (
-        "Without positional encoding, exact match falls from 0.898 to 0.451 (means over the other axes). Not ranked: "
+        "Without positional encoding, exact match falls from 0.898 to 0.451 (95 % interval −0.452 to −0.442). These "
+        "are means over the other axes. Not ranked: "
         "rotary against sinusoidal, independent-heads against split-heads and causal against padding-causal "
         "(rotary · split-heads · causal: 1 diverged of 6 seeds)."
     )
@@ -128,7 +130,7 @@ def test_a_better_score_within_the_margin_is_stated(study):
     changes = {"axes": {"positional": ["sinusoidal", "rotary"]}, "one_at_a_time": True, "score": score}
     text = answered(study(**changes, margin=0.022))
     assert re.fullmatch(
-        r"With rotary instead of sinusoidal, exact match rises .*, less than the margin of 0\.022\.", text
+        r"With rotary instead of sinusoidal, exact match rises .* \(95 % interval \+.*; margin 0\.022\)\.", text
     )
     assert "margin" not in answered(study(**changes, name="small", margin=0.01))
 
@@ -155,7 +157,7 @@ def test_an_effect_with_opposite_signs_in_settings_is_stated(study):
             score=score,
         )
     )
-    assert "rises from 0.511 to 0.621, but not in every setting (−0.089 to +0.311)" in text
+    assert "rises from 0.511 to 0.621 (+0.105 to +0.116), but not in every setting (−0.089 to +0.311)" in text
 
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
@@ -202,14 +204,16 @@ def test_of_many_effects_the_largest_have_scores_and_the_others_are_named_togeth
             score=lambda axes, seed: 0.5 + axes["train.lr"] * (1 + 0.001 * seed),
         )
     )
-    assert text.startswith("With train.lr 0.12 instead of 0.01, exact match rises from 0.510 to 0.620; ")
+    assert text.startswith("With train.lr 0.12 instead of 0.01, exact match rises from 0.510 to 0.620 (95 % interval ")
     assert text.count(" it rises from ") == 2
     assert text.endswith("; train.lr 0.09, 0.08, 0.07 and 5 more are better than 0.01 (by 0.010 to 0.080).")
 
 
 def test_a_lower_primary_metric_is_better(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
-    assert text == "Without positional encoding, loss rises from 0.114 to 0.519 (worse)."
+    assert (
+        text == "Without positional encoding, loss rises from 0.114 to 0.519 (worse; 95 % interval +0.393 to +0.416)."
+    )
 
 
 def test_variants_outside_the_factorial_are_listed_after_the_axes(made, tmp_path):
@@ -308,9 +312,9 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     first = text.split("; ")[0]
     opening = "The effect of independent-heads instead of split-heads depends on model.heads: +0.002 exact match with"
     assert first.startswith(opening)
-    assert re.search(r"\) and \+0\.040 with 4 \(0\.040 to 0\.040\)\.$", first)
+    assert re.search(r"\) and \+0\.040 with 4 \(\+0\.040 to \+0\.040\)\.$", first)
     small = answered(study(name="small", axes=axes, score=score, interactions=True, margin=0.05))
-    assert small.startswith(first.removesuffix(".") + ", less than the margin of 0.050.")
+    assert small.startswith(first.removesuffix(".") + "; the margin is 0.050.")
     assert "the margin" not in answered(study(name="large", axes=axes, score=score, interactions=True, margin=0.03))
     assert "the effect of model.heads" not in text
     assert "rises" not in text

@@ -308,7 +308,7 @@ class Worker:
         files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
         last = self._last_metrics(index, member.best_step)
         costs = cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
-        costs["system/wall_seconds"] = time.monotonic() - self.started
+        costs["system/wall_seconds"] = self.training.earlier_seconds + time.monotonic() - self.started
         step = member.best_step or self.training.progress.step
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(

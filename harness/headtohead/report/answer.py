@@ -25,6 +25,7 @@ from headtohead.analysis.study import (
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
 from headtohead.storage.metrics import higher_is_better, label, readable, show
 from headtohead.storage.states import RESULTS
@@ -189,7 +190,8 @@ def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
     clauses: list[str] = []
     for contrast in contrasts[:MOST_EFFECTS]:
         subject = "it" if clauses else metric
-        clauses.append(f"{sides(analysis, contrast).instead()}, {subject} {_change(analysis, contrast)}")
+        label = "" if clauses else "95 % interval "
+        clauses.append(f"{sides(analysis, contrast).instead()}, {subject} {_change(analysis, contrast, label)}")
     rest: dict[tuple[str, str], list[Contrast]] = {}
     for contrast in contrasts[MOST_EFFECTS:]:
         names = sides(analysis, contrast)
@@ -200,21 +202,27 @@ def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
         first, *others = (sides(analysis, contrast) for contrast in group)
         values = _listed([first.named(first.left), *(names.left for names in others)], "and")
         clauses.append(f"{values} {'are' if others else 'is'} {verdict} (by {size})")
-    averaged = " (means over the other axes)" if any(len(contrast.pairs) > 1 for contrast in contrasts) else ""
-    return "; ".join(clauses) + averaged + "."
+    averaged = " These are means over the other axes" if any(len(contrast.pairs) > 1 for contrast in contrasts) else ""
+    if averaged and any(contrast.num_excluded for contrast in contrasts):
+        averaged += ", without settings that are the same by construction"
+    return "; ".join(clauses) + "." + averaged + "." * bool(averaged)
 
 
-def _change(analysis: Analysis, contrast: Contrast) -> str:
+def _change(analysis: Analysis, contrast: Contrast, level: str) -> str:
+    """Return the scores of both sides with the 95 % interval of the difference, after the text ``level``."""
     assert contrast.paired is not None
     metric, mean = contrast.metric, contrast.paired.mean
     left, right = (show(score, metric) for score in scores_of_sides(analysis, contrast))
     verb = "rises" if mean > 0 else "falls"
     change = f"by {show(abs(mean), metric)} at {right}" if left == right else f"from {right} to {left}"
-    note = "" if higher_is_better(metric) else f" ({contrast.verdict})"
     margin = analysis.frames.record.margins.get(metric)
-    if margin is not None and abs(mean) < margin.value:
-        note += f", less than the margin of {show(margin.value, metric)}"
-    return f"{verb} {change}{note}{_direction_warning(contrast, analysis)}"
+    notes = [
+        "" if higher_is_better(metric) else contrast.verdict,
+        level + _ends(contrast.paired.low, contrast.paired.high, metric),
+        f"margin {show(margin.value, metric)}" if margin is not None and abs(mean) < margin.value else "",
+    ]
+    note = "; ".join(filter(None, notes))
+    return f"{verb} {change}{f' ({note})' if note else ''}{_direction_warning(contrast, analysis)}"
 
 
 def scores_of_sides(analysis: Analysis, contrast: Contrast) -> tuple[float, float]:
@@ -264,12 +272,12 @@ def _separate(analysis: Analysis, separate: SeparateEffects, metric: str) -> str
     for value, effect in effects:
         unit, interval = ("", "") if texts else (f" {readable(metric)}", "95 % interval ")
         texts.append(
-            f"{show(effect.mean, metric, signed=True)}{unit} with {value} ({interval}{show(effect.low, metric)} to "
-            f"{show(effect.high, metric)})"
+            f"{show(effect.mean, metric, signed=True)}{unit} with {value} "
+            f"({interval}{_ends(effect.low, effect.high, metric)})"
         )
     margin = analysis.frames.record.margins.get(metric)
     small = margin is not None and all(abs(effect.mean) < margin.value for effect in separate.effects.values())
-    note = f", less than the margin of {show(margin.value, metric)}" if margin is not None and small else ""
+    note = f"; the margin is {show(margin.value, metric)}" if margin is not None and small else ""
     return f"depends on {separate.other_axis}: {_listed(texts, 'and')}{note}"
 
 
@@ -324,11 +332,18 @@ def _inconclusive(analysis: Analysis, contrasts: list[Contrast]) -> str:
 
 
 def _interval(contrast: Contrast) -> str:
+    """Return the 95 % interval of an inconclusive contrast, or if that excludes zero the wider one of its Holm step."""
     interval = contrast.judgement.interval
-    if interval is None:
+    if interval is None or contrast.paired is None:
         return ""
-    low, high = (show(end, contrast.metric, signed=True) for end in (interval.low, interval.high))
-    return f" (interval {low} to {high})"
+    if contrast.paired.low <= 0 <= contrast.paired.high:
+        interval = Interval(CONFIDENCE, contrast.paired.low, contrast.paired.high)
+    return f"{interval.percent} interval {_ends(interval.low, interval.high, contrast.metric)}"
+
+
+def _ends(low: float, high: float, metric: str) -> str:
+    """Return the ends of the interval of a difference."""
+    return f"{show(low, metric, signed=True)} to {show(high, metric, signed=True)}"
 
 
 def _identical(analysis: Analysis, contrasts: list[Contrast]) -> str:
@@ -365,13 +380,13 @@ def _between(
 ) -> str:
     """Return the names of both sides of each contrast, with the left sides of a common right side together.
 
-    ``note`` returns a text that follows the left side of a contrast.
+    ``note`` returns a text that follows the left side of a contrast, in brackets.
     """
     named: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
     for contrast in contrasts:
         names = sides(analysis, contrast)
         _, lefts = named.setdefault((names.axis, names.right, names.within), (names.named(names.right), []))
-        lefts.append(f"{names.left}{note(contrast)}")
+        lefts.append(f"{names.left} ({text})" if (text := note(contrast)) else names.left)
     texts = [f"between {right} and {_listed(lefts, 'or')}{within}" for (*_, within), (right, lefts) in named.items()]
     return _listed(texts, "and")
 

@@ -80,6 +80,6 @@ def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> Tabl
     if judgement.interval and judgement.interval.level != CONFIDENCE:
         notes.append(show_interval(judgement.interval, metric))
     if test := judgement.equivalence:
-        criterion = f"within {show(test.margin, metric)}{contrast.margin_note}"
+        criterion = f"equivalence within {show(test.margin, metric)}{contrast.margin_note}"
         notes.append(f"{criterion}: p {show_p(test.holm_p)}, {show_interval(test.interval, metric)}")
     return TableCell(label, tuple(CellNote(note, "details") for note in notes))

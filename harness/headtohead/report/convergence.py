@@ -42,8 +42,8 @@ def still_learning_line(analysis: Analysis) -> str | None:
     )
     if gap := found.smallest_gap:
         text += (
-            f". At this rate, the baseline needs {gap_steps(gap, found)} to lower its loss by the difference of "
-            f"{gap_name(gap)}"
+            f". The difference in validation loss of {gap_name(gap)}, {show(abs(gap.difference), LOSS)}, is what the "
+            f"baseline learns in {gap_steps(gap, found)} at this rate"
         )
     return text + "."
 

@@ -37,8 +37,8 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
         Heading(2, "Axis by axis", "factors", "Axis by axis"),
         Paragraph(
             "Two values of an axis, averaged within each seed over the settings of the other axes, largest difference "
-            "first. The range is the smallest and the largest difference among these settings. A verdict opens the "
-            "interval at its Holm step and notes.",
+            "first. The range is the smallest and the largest difference among these settings. With each "
+            "verdict: the interval at its Holm step, if that is not the 95 % interval, and the test of equivalence.",
             "note",
         ),
         DataTable(columns, rows),

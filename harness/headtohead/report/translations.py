@@ -21,7 +21,7 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.content import ReportContent
 from headtohead.report.gallery import MOST_VARIANTS, shown_run
-from headtohead.storage.metrics import show, show_p
+from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.translations import Translation, translations_of
 
 SAMPLES = 8
@@ -87,9 +87,10 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
         )
         for test in tests
     )
-    seed = "The same" if content.analysis.frames.has_draws else "The median"
+    median = f"the seed with the median {readable(content.analysis.metric)}"
+    seed = "the same seed" if content.analysis.frames.has_draws else median
     note = (
-        f"{seed} seed of each variant against the median seed of the baseline "
+        f"A single model of each variant, of {seed}, against that of the baseline, of {median} "
         f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}), by approximate randomisation over the "
         "test sentences, not corrected for the number of variants. A small p means that these two trained models "
         "differ; it does not cover other seeds."

@@ -180,16 +180,15 @@ def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
     variant = content.analysis.frames.by_slug[slug]
     d_ff, d_ff_asked = variant.d_ff, variant.d_ff_asked
     seconds, utilisation = (_mean(content, slug, f"system/{name}") for name in ("wall_seconds", "mfu"))
+    notes = [] if len(_stack_sizes(content)) < 2 else [f"stack of {_range_text(_stack_sizes(content, slug))}"]
+    notes += [] if math.isnan(utilisation) else [f"MFU {100 * utilisation:.0f} %"]
     return (
         TableCell(parameters(content, slug)),
         TableCell(show_count(variant.flops_per_token)),
         TableCell(
             str(variant.inner_width), (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else ()
         ),
-        TableCell(
-            show_count(_mean(content, slug, "system/tokens_per_second")),
-            () if math.isnan(utilisation) else (CellNote(f"MFU {100 * utilisation:.0f} %"),),
-        ),
+        TableCell(show_count(_mean(content, slug, "system/tokens_per_second")), tuple(map(CellNote, notes))),
         TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
         TableCell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
     )
@@ -203,16 +202,27 @@ def _whole(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
+def _stack_sizes(content: ReportContent, slug: str | None = None) -> set[int]:
+    """Return the stack sizes of all runs, or of a variant's runs."""
+    frames = content.analysis.frames
+    names = frames.details if slug is None else frames.runs.index[frames.runs["variant"] == frames.trained(slug)]
+    return {len(run.execution.stack) or 1 for name in names if (run := frames.details[name]).execution}
+
+
+def _range_text(numbers: set[int]) -> str:
+    """Return the smallest and the largest number as text."""
+    return " to ".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else "–"
+
+
 def _stack_note(content: ReportContent) -> str | None:
     """Return a note on the stack sizes, which speed, memory and time depend on; None without stacks."""
-    sizes = {len(run.execution.stack) or 1 for run in content.analysis.frames.details.values() if run.execution}
+    sizes = _stack_sizes(content)
     if not sizes or sizes == {1}:
         return None
-    low, high = min(sizes), max(sizes)
-    number = f"{high}" if low == high else f"{low} to {high}"
+    comparable = "; they are comparable between stacks of the same size only" if len(sizes) > 1 else ""
     return (
-        f"Tokens per second, memory and time are those of a stack of {number} runs; parameters and FLOPs are those "
-        "of a single run."
+        f"Tokens per second, memory and time are those of a stack of {_range_text(sizes)} runs{comparable}. Parameters "
+        "and FLOPs are those of a single run."
     )
 
 

@@ -165,6 +165,7 @@ class StackTraining:
         self.evaluate_every = evaluation_interval(self.train, self.steps)
         names = run_hashes or [str(number) for number in range(len(seeds))]
         self.progress = Progress(members=list(map(Member, seeds, names)))
+        self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
@@ -422,6 +423,7 @@ class StackTraining:
                 if not point.is_intact():
                     raise HeadToHeadError("its sha256 is not that of its name")
                 self._restore(*checkpoint.load(point.path))
+                self.earlier_seconds = self.progress.train_seconds
                 break
             except HeadToHeadError as error:
                 damaged.append(f"the resume point of step {point.step} is damaged ({error})")

@@ -57,6 +57,7 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     assert whole.progress.step > at
     points = ResumePoints(tmp_path)
     train_until(config, points, at)
+    _, state = checkpoint.load(points.newest_first()[0].path)
     later: list[Evaluation] = []
     torch.rand(7)  # A resume does not depend on the global random state.
     rest = training(config, points, on_evaluation=later.append)
@@ -66,6 +67,8 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     assert [e for e in seen if e.step > at] == later
     assert whole.progress.members == rest.progress.members
     assert torch.equal(whole.token_sums, rest.token_sums)
+    assert 0 < rest.earlier_seconds == state["train_seconds"] < rest.progress.train_seconds
+    assert whole.earlier_seconds == 0
 
 
 @pytest.mark.slow

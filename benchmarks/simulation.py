@@ -311,7 +311,7 @@ def simulate_best(studies: int) -> list[Rate]:
 
 def table(rates: Sequence[Rate], studies: int) -> str:
     """Return the rates as a Markdown table."""
-    lines = [f"| rate in {studies:,} studies each | measured | stated |", "|---|---|---|"]
+    lines = [f"| rate in {studies:,} studies each | measured | accepted |", "|---|---|---|"]
     for rate in rates:
         if rate.high == 1:
             stated = f"at least {rate.low:.1%}" if rate.low else "–"

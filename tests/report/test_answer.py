@@ -315,6 +315,7 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
     assert re.search(r"\) and \+0\.040 with 4 \(\+0\.040 to \+0\.040\)\.$", first)
     small = answered(study(name="small", axes=axes, score=score, interactions=True, margin=0.05))
     assert small.startswith(first.removesuffix(".") + "; the margin is 0.050.")
+    assert small.endswith("The difference between model.heads 2 and 4 is smaller than 0.050 exact match.")
     assert "the margin" not in answered(study(name="large", axes=axes, score=score, interactions=True, margin=0.03))
     assert "the effect of model.heads" not in text
     assert "rises" not in text

@@ -154,6 +154,12 @@ def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
     }
     for contrast in by_size:
         groups[_sentence_of(analysis, contrast)].append(contrast)
+    told = {id(contrast) for contrast, _ in _one_side(analysis, groups[_dependent])}
+    groups[_equivalent] += [
+        contrast
+        for contrast in groups[_dependent]
+        if id(contrast) not in told and contrast.verdict == EQUIVALENT and not _exceeds_margin(contrast)
+    ]
     if _largest(analysis, groups[_dependent]) > _largest(analysis, groups[_detected]):
         groups = {_dependent: groups[_dependent], **groups}
     return [_capital(sentence(analysis, group)) for sentence, group in groups.items() if group]
@@ -248,18 +254,24 @@ def _direction_warning(contrast: Contrast, analysis: Analysis) -> str:
 
 def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
     """Return the effects that depend on another axis, by value of that axis; each interaction from one side only."""
-    found = [(contrast, effects) for contrast in contrasts if (effects := separate_effects(analysis, contrast))]
-    found.sort(key=lambda pair: -max(abs(effect.mean) for effect in pair[1].effects.values()))
-    kept: dict[tuple[str | None, str, str], list[str]] = {}
-    for contrast, separate in found:
-        if (separate.other_axis, contrast.axis, contrast.within) not in kept:
-            key = (contrast.axis, separate.other_axis, contrast.within)
-            change = sides(analysis, contrast).change()
-            kept.setdefault(key, []).append(f"the effect of {change} {_separate(analysis, separate, contrast.metric)}")
-    clauses = [clause for group in kept.values() for clause in group]
+    clauses = [
+        f"the effect of {sides(analysis, contrast).change()} {_separate(analysis, separate, contrast.metric)}"
+        for contrast, separate in _one_side(analysis, contrasts)
+    ]
     more = len(clauses) - MOST_NAMES
     counted = [f"{_counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
     return "; ".join([*clauses[:MOST_NAMES], *counted]) + "."
+
+
+def _one_side(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[tuple[Contrast, SeparateEffects]]:
+    """Return the contrasts that depend on another axis, without those whose interaction a larger effect states."""
+    found = [(contrast, effects) for contrast in contrasts if (effects := separate_effects(analysis, contrast))]
+    found.sort(key=lambda pair: -max(abs(effect.mean) for effect in pair[1].effects.values()))
+    kept: dict[tuple[str | None, str | None, str], list[tuple[Contrast, SeparateEffects]]] = {}
+    for contrast, separate in found:
+        if (separate.other_axis, contrast.axis, contrast.within) not in kept:
+            kept.setdefault((contrast.axis, separate.other_axis, contrast.within), []).append((contrast, separate))
+    return [pair for group in kept.values() for pair in group]
 
 
 def _separate(analysis: Analysis, separate: SeparateEffects, metric: str) -> str:

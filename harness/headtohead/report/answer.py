@@ -154,11 +154,11 @@ def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
     }
     for contrast in by_size:
         groups[_sentence_of(analysis, contrast)].append(contrast)
-    told = {id(contrast) for contrast, _ in _one_side(analysis, groups[_dependent])}
+    stated = {id(contrast) for contrast, _ in _one_side(analysis, groups[_dependent])}
     groups[_equivalent] += [
         contrast
         for contrast in groups[_dependent]
-        if id(contrast) not in told and contrast.verdict == EQUIVALENT and not _exceeds_margin(contrast)
+        if id(contrast) not in stated and contrast.verdict == EQUIVALENT and not _exceeds_margin(contrast)
     ]
     if _largest(analysis, groups[_dependent]) > _largest(analysis, groups[_detected]):
         groups = {_dependent: groups[_dependent], **groups}

@@ -5,9 +5,9 @@
 The notebook translates a single sentence at a time and encodes the source and all previous tokens
 again for every new token. Both sides have the same initial weights and the same sentences, in
 float32 on one thread, and alternate. The plain side is timed on a sample of sentences, spread evenly
-over their lengths, and scaled. With initial weights, translations rarely end before the limit, so
-that the table has a row for the notebook's limit of 128 tokens and rows for smaller limits. Times
-are processor times.
+over their lengths, and scaled. headtohead translates again with ``precision: bfloat16``. With initial
+weights, translations rarely end before the limit, so that the table has a row for the notebook's limit
+of 128 tokens and rows for smaller limits. Times are processor times.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from headtohead.config.resolve import resolve
 from headtohead.model.grouping import TOGETHER, groups, translate_each
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig
@@ -55,8 +56,8 @@ def main() -> None:
     print(
         f"{len(chosen):,} sentences of {words:.1f} words on average; {source_words:,} and "
         f"{target_words:,} words; torch {torch.__version__}, {options.threads} thread(s)\n\n"
-        "| decoding | token limit | batch | plain, s | headtohead, s | ratio | equal translations |\n"
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| decoding | token limit | batch | plain, s | headtohead, s | ratio | equal translations | bfloat16, s "
+        "| float32 / bfloat16 |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         flush=True,
     )
     searches = [(None, limit) for limit in options.limits]
@@ -81,22 +82,31 @@ class Sides:
         self.ends = ends
         torch.manual_seed(1)
         self.plain = notebook3.Model(source_words, target_words).eval()
-        config = resolve({"recipe": "tatoeba-en-es"}, current())
-        self.ours = Transformer(config, [1], source_words, target_words).eval()
-        copy(self.plain, self.ours)
+        self.ours, self.rounded = (
+            Transformer(
+                resolve({"recipe": "tatoeba-en-es", "train": {"precision": precision}}, current()),
+                [1],
+                source_words,
+                target_words,
+            ).eval()
+            for precision in ("float32", "bfloat16")
+        )
+        for model in (self.ours, self.rounded):
+            copy(self.plain, model)
 
     def row(self, sentences: list[Ids], sample: int, limit: int, beam: BeamConfig | None, size: int) -> str:
         """Translate in alternating turns of both sides and return a row of the table."""
         batches = groups([len(sentence) for sentence in sentences], size)
         every = len(sentences) / sample
         sampled = [int((index + 0.5) * every) for index in range(sample)]
-        plain_seconds, seconds, translations, expected = 0.0, 0.0, {}, {}
+        plain_seconds, seconds, rounded_seconds, translations, expected = 0.0, 0.0, 0.0, {}, {}
         for turn, batch in enumerate(batches):
             sources = [sentences[index] for index in batch]
-            spent, texts = timed(
-                lambda sources=sources: translate_each(self.ours, sources, limit, beam, *self.ends, size)
-            )
+            spent, texts = timed(lambda sources=sources: self.translate(self.ours, sources, limit, beam, size))
             seconds += spent
+            rounded_seconds += timed(lambda sources=sources: self.translate(self.rounded, sources, limit, beam, size))[
+                0
+            ]
             translations |= dict(zip(batch, texts, strict=True))
             for index in sampled[turn * sample // len(batches) : (turn + 1) * sample // len(batches)]:
                 spent, expected[index] = timed(
@@ -108,8 +118,14 @@ class Sides:
         decoding = "greedy" if beam is None else f"beam of {beam.size}"
         return (
             f"| {decoding} | {limit} | {size} | {plain:,.0f} | {seconds:,.1f} | "
-            f"{plain / seconds:.1f} | {same} of {sample} |"
+            f"{plain / seconds:.1f} | {same} of {sample} | {rounded_seconds:,.1f} | {seconds / rounded_seconds:.1f} |"
         )
+
+    def translate(
+        self, model: Transformer, sources: list[Ids], limit: int, beam: BeamConfig | None, size: int
+    ) -> list[Ids]:
+        with products_of(model):
+            return translate_each(model, sources, limit, beam, *self.ends, size)
 
     @torch.no_grad()
     def translate_plain(self, source: Ids, limit: int, beam: BeamConfig | None) -> Ids:

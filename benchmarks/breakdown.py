@@ -1,6 +1,6 @@
 """Time of a training step on a CPU by kind of work, forward and backward.
 
-    python benchmarks/breakdown.py [--steps 15] [--dropout 0.1]
+    python benchmarks/breakdown.py [--steps 15] [--dropout 0.1] [--precision bfloat16]
 
 The script measures the processor time of every torch operation, to which other processes add
 nothing, unlike to the times of torch's profiler. An operation counts for the module that called it,
@@ -84,26 +84,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--sizes", nargs="+", choices=STACKS, default=list(STACKS), metavar="NAME")
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
     breakdowns = {
-        f"{name}, {members}": measure(name, members, options.steps, options.dropout)
+        f"{name}, {members}": measure(name, members, options.steps, options.dropout, options.precision)
         for name in options.sizes
         for members in STACKS[name]
     }
     print(
-        f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32, dropout "
-        f"{options.dropout}; medians of {options.steps} steps\n"
+        f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, {options.precision}, "
+        f"dropout {options.dropout}; medians of {options.steps} steps\n"
     )
     print("\n".join(table(breakdowns)))
 
 
-def measure(name: str, members: int, steps: int, dropout: float) -> Breakdown:
+def measure(name: str, members: int, steps: int, dropout: float, precision: str) -> Breakdown:
     """Return the breakdown of a stack's training step."""
     (size,) = (size for size in SIZES if size.name == name)
-    step = stack_step(size, members, torch.device("cpu"), [{"model": {"dropout": dropout}}])
+    overrides = {"model": {"dropout": dropout}, "train": {"precision": precision}}
+    step = stack_step(size, members, torch.device("cpu"), [overrides])
     for _ in range(3):
         step()
     with FlopCounterMode(display=False) as counter:

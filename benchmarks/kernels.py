@@ -1,20 +1,24 @@
-"""Measurements behind two decisions of the training path on a CPU.
+"""Measurements behind decisions of the training path on a CPU.
 
     python benchmarks/kernels.py
 
-1. Attention on short sequences, forward and backward: torch's fused kernel against two batched
+1. Attention, forward and backward, in float32 and bfloat16: torch's fused kernel against two batched
    products with scores stored as [key, query] (model/attention.py).
-2. A training step with logits larger than 32 MiB, with the C library's default allocation and with
+2. Exponentials of the logits of a chunk: exp against exp2 (model/loss.py).
+3. The most probable token of logits in both precisions: argmax against max (model/decoding.py).
+4. A training step with logits larger than 32 MiB, with the C library's default allocation and with
    freed memory kept (training/memory.py), in separate processes.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from stacks import SIZES, machine, stack_step
@@ -28,6 +32,8 @@ from headtohead.training.memory import keep_freed_memory
 
 NO_DROPOUT = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
 
+PRECISIONS = (torch.float32, torch.bfloat16)
+
 SHAPES = [
     (20, 1, 5, 10),
     (64, 2, 8, 16),
@@ -38,6 +44,8 @@ SHAPES = [
     (96, 4, 20, 32),
     (128, 4, 32, 32),
     (64, 4, 64, 32),
+    (8, 8, 128, 64),
+    (2, 8, 512, 64),
 ]
 
 
@@ -45,12 +53,16 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread; medians of")
     print("processor time; `python benchmarks/kernels.py`\n")
-    print("| rows × heads × time × width | fused, ms | two products, ms | ratio |")
-    print("|---|---:|---:|---:|")
-    for shape in SHAPES:
-        fused, short = attention(*shape)
-        name = " × ".join(map(str, shape))
+    print("| rows × heads × time × width | precision | fused, ms | two products, ms | ratio |")
+    print("|---|---|---:|---:|---:|")
+    for shape, dtype in itertools.product(SHAPES, PRECISIONS):
+        fused, short = attention(*shape, dtype)
+        name = f"{' × '.join(map(str, shape))} | {str(dtype).removeprefix('torch.')}"
         print(f"| {name} | {fused:.2f} | {short:.2f} | {fused / short:.2f} |", flush=True)
+    print("\n| logits | first, ms | second, ms | ratio |\n|---|---:|---:|---:|")
+    for name, first, second in chunks():
+        one, other = alternate([first, second])
+        print(f"| {name} | {one:.2f} | {other:.2f} | {one / other:.2f} |", flush=True)
     default, kept = (
         float(subprocess.run([sys.executable, __file__, memory], check=True, capture_output=True, text=True).stdout)
         for memory in ("default", "kept")
@@ -59,20 +71,43 @@ def main() -> None:
     print(f"defaults, {kept:.0f} ms with freed memory kept: {default / kept:.2f} times.")
 
 
-def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, float]:
-    q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
+def chunks() -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]:
+    """Yield computations on the logits of a chunk: a name, the plain computation and the one in use."""
+    for rows, vocab in ((209, 5000), (262, 8000)):
+        logits = torch.randn(rows, vocab)
+        out = torch.empty_like(logits)
+        yield (
+            f"{rows} × {vocab:,} float32: exp, exp2",
+            partial(torch.exp, logits, out=out),
+            partial(torch.exp2, logits, out=out),
+        )
+    delta, weight = torch.randn(3, 71, 5000), torch.randn(3, 10, 5000)
+    yield (
+        "3 × 71 × 5,000, width 10: gradient of the decoder output, its transpose",
+        partial(torch.bmm, delta, weight.transpose(1, 2)),
+        partial(torch.bmm, weight, delta.transpose(1, 2)),
+    )
+    for dtype in PRECISIONS:
+        logits = torch.randn(128, 25_035).to(dtype)
+        name = str(dtype).removeprefix("torch.")
+        yield f"128 × 25,035 {name}: argmax, max", partial(logits.argmax, -1), partial(logits.max, -1)
+
+
+def attention(rows: int, heads: int, length: int, width: int, dtype: torch.dtype) -> tuple[float, float]:
+    q, k, v = (torch.randn(rows, heads, length, width, dtype=dtype, requires_grad=True) for _ in range(3))
     lengths = torch.randint(1, length + 1, (rows, 1))
     mask = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
     positions = torch.arange(length).unsqueeze(0)
     context = AttentionContext(positions, positions, mask)
-    gradient = torch.randn(rows, heads, length, width)
+    gradient = torch.randn(rows, heads, length, width, dtype=dtype)
 
     def fused() -> Tensor:
         return scaled_dot_product_attention(q, k, v, attn_mask=mask[0])
 
     def short() -> Tensor:
         additive_mask = context.additive(q.dtype, "-inf")
-        return _two_products(q, k, v, additive_mask, NO_DROPOUT, width**-0.5, context)
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            return _two_products(q, k, v, additive_mask, NO_DROPOUT, width**-0.5, context)
 
     def both(kernel: Callable[[], Tensor]) -> Callable[[], None]:
         def run() -> None:

@@ -166,9 +166,9 @@ def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]
         found = [(name, side(setting.steps)) for name, side in sides.make(names)]
     if setting.dropout:
         with ExitStack() as stack:
-            again = dict(Sides(setting, stack).make(NAMES[:1]))
-            torch.manual_seed(1000 + setting.seed)
-            found.insert(1, (AGAIN, again[NAMES[0]](setting.steps)))
+            again = Sides(setting, stack)
+            again.training.model.dropout_rng.get_buffer("keys").add_(1)
+            found.insert(1, (AGAIN, dict(again.make(NAMES[:1]))[NAMES[0]](setting.steps)))
     return found
 
 

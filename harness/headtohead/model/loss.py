@@ -25,6 +25,9 @@ IGNORE_INDEX = -100
 
 BITS_PER_NAT = math.log2(math.e)
 
+VECTOR = 16
+"""Numbers in a vector register: 64 bytes in float32."""
+
 LARGE_VOCABULARY = 512
 """Vocabulary size from which logits are computed at positions with a label only."""
 
@@ -129,7 +132,6 @@ def loss_gradients(
     dtype = precision or hidden.dtype
     vocab = weight.shape[-1]
     columns = factor(weight, dtype)
-    bias_in_bits = None if bias is None else bias * BITS_PER_NAT
     index = labels.clamp(min=0).unsqueeze(-1)
     shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
     smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else hidden.new_full((1, 1, 1), smoothing)
@@ -149,8 +151,8 @@ def loss_gradients(
         # computes it with MKL.
         scaled = (x * BITS_PER_NAT).to(dtype)
         logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
-        if bias_in_bits is not None:
-            logits += bias_in_bits[members]
+        if bias is not None:
+            logits.add_(bias[members], alpha=BITS_PER_NAT)
         at_label = logits.gather(2, label)
         if smooths:
             own_smooth = smooth[members] if len(smooth) > 1 else smooth
@@ -159,7 +161,8 @@ def loss_gradients(
         logits -= largest
         exponentials = logits.exp2_()
         total = exponentials.sum(-1, keepdim=True)
-        gradients.losses[members] += ((total.log2() + largest - at_label) * share).sum((1, 2))
+        bits = (total.log2() + largest - at_label) * share
+        gradients.losses[members].add_(bits.sum((1, 2)), alpha=1 / BITS_PER_NAT)
         # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
         if smooths:
             exponentials -= total * (own_smooth / vocab)
@@ -169,12 +172,11 @@ def loss_gradients(
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:
-            gradients.hidden[members, rows] = torch.bmm(delta, columns[members].transpose(1, 2)) * scale
+            gradients.hidden[members, rows] = _hidden_gradient(delta, columns[members]) * scale
         if gradients.weight is not None:
             _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
         if gradients.bias is not None:
             gradients.bias[members].baddbmm_(scale.transpose(1, 2), exponentials)
-    gradients.losses.div_(BITS_PER_NAT)
     return gradients
 
 
@@ -190,6 +192,16 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     for first in range(0, members, together):
         for start in range(0, positions, rows):
             yield slice(first, first + together), slice(start, start + rows)
+
+
+def _hidden_gradient(delta: Tensor, columns: Tensor) -> Tensor:
+    """Return ``delta @ columnsᵀ``.
+
+    If rows of the result do not fill vector registers, the transposed product is twice as fast (benchmarks/kernels.py).
+    """
+    if columns.shape[1] % VECTOR:
+        return torch.bmm(columns, delta.transpose(1, 2)).transpose(1, 2)
+    return torch.bmm(delta, columns.transpose(1, 2))
 
 
 def _zeros(weight: Tensor) -> Tensor:

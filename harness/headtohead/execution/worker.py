@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -307,8 +308,7 @@ class Worker:
         )
         files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
         last = self._last_metrics(index, member.best_step)
-        costs = cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
-        costs["system/wall_seconds"] = self.training.earlier_seconds + time.monotonic() - self.started
+        costs = self._costs | {"system/wall_seconds": self.training.earlier_seconds + time.monotonic() - self.started}
         step = member.best_step or self.training.progress.step
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
@@ -325,6 +325,11 @@ class Worker:
             ),
             self.training.progress.step,
         )
+
+    @cached_property
+    def _costs(self) -> dict[str, float]:
+        """The costs of the finished training; reading the records of all runs takes milliseconds per run."""
+        return cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the last metrics of the saved weights, without test metrics."""

@@ -29,7 +29,7 @@ SHORT = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""
 
 SHORT_IN_BFLOAT16 = 512 * 512
-"""The same in bfloat16, for any number of heads: there, the fused kernel takes 2 to 15 times as long."""
+"""The same in bfloat16, for any number of heads: there, the fused kernel takes up to 15 times as long."""
 
 MANY = 64
 """Number of heads, over members and batch, from which two batched products are faster.

@@ -64,7 +64,7 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
             for part, logits in _logits(model, batch):
                 here, piece = rows[part], batch.part(part)
                 losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
-                correct[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
+                correct[:, here] = (logits.max(-1).indices == piece.labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 

@@ -486,3 +486,14 @@ def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     }
     assert stored(number.replace("0.02", "0.03"), second) == {"test/exact_match": {"value": 0.03, "since": second}}
     assert stored("seeds: 1", second) == {}
+
+
+def test_the_record_describes_the_entries_in_which_variants_differ(plan):
+    entries = plan("design: [{product: {positional: [none, rotary]}}]", seeds=1).record().entries
+    assert {(entry.family, entry.name) for entry in entries} == {
+        ("positional", "sinusoidal"),
+        ("positional", "none"),
+        ("positional", "rotary"),
+    }
+    assert all(entry.summary for entry in entries)
+    assert plan("", seeds=1).record().entries == ()

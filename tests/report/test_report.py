@@ -44,7 +44,7 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.html import html_page
 from headtohead.report.markdown import markdown_page
-from headtohead.report.setup import setup_line
+from headtohead.report.setup import MOST_ENTRIES, setup_line
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 
@@ -667,6 +667,22 @@ def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(rep
     assert record["data"]["data_hash"] in markdown
     assert record["command"] in markdown
     assert record["versions"]["torch"] in markdown
+
+
+@pytest.mark.parametrize("count", [2, MOST_ENTRIES + 1])
+def test_the_entries_in_which_variants_differ_are_described_and_many_are_folded(made, tmp_path, count):
+    folder = made.write_study(
+        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    )
+    file = folder / "experiment.json"
+    entries = [
+        {"family": "positional", "name": f"entry-{i}", "summary": f"Adds ``x`` {i} times."} for i in range(count)
+    ]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"entries": entries}))
+    written = write_report(folder, tmp_path / "reports")
+    markdown, page = written.markdown.read_text(encoding="utf-8"), written.html.read_text(encoding="utf-8")
+    assert "- entry-1: Adds x 1 times." in markdown.split("\n## ")[0]
+    assert (f"<summary>The {count} entries</summary>" in page) == (count > MOST_ENTRIES)
 
 
 def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):

@@ -35,8 +35,8 @@ def versions() -> dict[str, str | None]:
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     """Return the entries that a configuration uses, including the entries that these depend on."""
-    used = {("dataset", config.data.dataset): None}
-    for family, chosen in _entries(config):
+    used: dict[tuple[str, str], None] = {}
+    for family, chosen in entries_of(config):
         used[family, chosen.name] = None
         entry = registry.find(family, chosen.name).entry
         for name in entry.depends_on(entry.Options.model_validate(chosen.options)):
@@ -54,8 +54,7 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
             that its entry refuses.
     """
     config = RunConfig.model_validate(recorded)
-    used = [("dataset", EntryConfig(name=config.data.dataset, options=config.data.options)), *_entries(config)]
-    for family, chosen in used:
+    for family, chosen in entries_of(config):
         if chosen.name not in registry.entries[family]:
             raise HeadToHeadError(
                 f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
@@ -73,8 +72,9 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
     return config
 
 
-def _entries(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
-    """Yield family and entry of every family and role."""
+def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
+    """Yield the dataset, and family and entry of every family and role."""
+    yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
     for family in FAMILIES:
         for role in ROLES:
             yield family, getattr(config, family).role(role)

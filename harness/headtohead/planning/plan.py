@@ -12,7 +12,7 @@ from typing import Any
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
-from headtohead.config.versions import plugins_of, versions
+from headtohead.config.versions import entries_of, plugins_of, versions
 from headtohead.data import PreparedData, cache_root
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.model.counting import ModelCounts
@@ -31,6 +31,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import (
     ContrastRecord,
+    EntryRecord,
     ExperimentRecord,
     LooksRecord,
     MarginRecord,
@@ -281,6 +282,7 @@ class Plan:
             path=self.design.path.record if self.design.path else None,
             published=self.design.published,
             match=file.match,
+            entries=compared_entries([variant.config for variant in self.variants], current()),
             metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),
             margins=self._margins(),
             looks=self._looks(),
@@ -360,6 +362,17 @@ def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord,
             source_sha256=entry.source_sha256,
         )
         for entry in plugins_of(config, registry)
+    )
+
+
+def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:
+    """Return the plugin entries of the roles in which the configurations differ."""
+    by_role = zip(*(entries_of(config) for config in configs), strict=True)
+    differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
+    names = dict.fromkeys((family, entry.name) for entries in differing for family, entry in entries)
+    return tuple(
+        EntryRecord(family=family, name=name, summary=registry.find(family, name).entry.summary())
+        for family, name in names
     )
 
 

@@ -18,7 +18,7 @@ from headtohead.report.published import published_blocks
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
-from headtohead.report.setup import setup_blocks, setup_line
+from headtohead.report.setup import entry_blocks, setup_blocks, setup_line
 from headtohead.report.shapley import path_blocks, waterfall
 from headtohead.report.targets import target_blocks
 from headtohead.report.translations import translation_blocks
@@ -90,7 +90,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
         blocks.append(BulletList(tuple(items)))
     if record.description:
         blocks.append(Prose(record.description))
-    return [*blocks, Contents()]
+    return [*blocks, *entry_blocks(analysis), Contents()]
 
 
 def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Block]:

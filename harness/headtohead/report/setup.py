@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.blocks import Block, Definitions, Heading, Text
+from headtohead.report.blocks import Block, Definitions, Details, Heading, Text
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage.metrics import label, show_count
 from headtohead.storage.records import VariantRecord
 
 MOST_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
+
+MOST_ENTRIES = 6
+"""Maximum number of plugin entries whose descriptions are not folded."""
 
 LEARNING_RATE = "train.lr"
 
@@ -37,6 +40,15 @@ def setup_line(analysis: Analysis) -> str:
         _seeds(analysis),
     ]
     return f"Set-up: {'; '.join(parts)}."
+
+
+def entry_blocks(analysis: Analysis) -> list[Block]:
+    """Return the descriptions of the plugin entries in which the variants differ; folded if there are many."""
+    entries = analysis.frames.record.entries
+    if not entries:
+        return []
+    described = Definitions(tuple((entry.name, entry.summary.replace("`", "")) for entry in entries))
+    return [described] if len(entries) <= MOST_ENTRIES else [Details(f"The {len(entries)} entries", (described,))]
 
 
 def learning_rate(analysis: Analysis) -> str:

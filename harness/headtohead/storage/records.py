@@ -483,6 +483,14 @@ class PlannedRunRecord(Record):
     reused_from: str | None = None
 
 
+class EntryRecord(Record):
+    """A plugin entry that some variants use and others do not; ``summary`` describes it in a line."""
+
+    family: str
+    name: str
+    summary: str
+
+
 class ExperimentRecord(Record):
     """The plan of an experiment."""
 
@@ -504,6 +512,7 @@ class ExperimentRecord(Record):
     path: PathRecord | None = None
     published: PublishedRecord | None = None
     match: str
+    entries: tuple[EntryRecord, ...] = ()
     metrics: ReportedMetrics
     margins: Mapping[Metric, MarginRecord] = {}
     looks: LooksRecord | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from headtohead.report.blocks import Block, CodeBlock, Definitions, Details, Heading, Paragraph
 from headtohead.report.content import ReportContent
@@ -58,7 +59,9 @@ def reproduction_blocks(content: ReportContent) -> list[Block]:
 
 def _commands(content: ReportContent) -> list[str]:
     record, partial = content.record, " --allow-partial" if content.analysis.allow_partial else ""
-    return [record.command, f"h2h report {record.file or record.name}{partial}"]
+    # With --name, the file would be the experiment of another name.
+    file = record.file if record.file and Path(record.file).stem == record.name else None
+    return [record.command, f"h2h report {file or record.name}{partial}"]
 
 
 def _versions(content: ReportContent) -> dict[str, str]:

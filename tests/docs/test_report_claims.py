@@ -37,6 +37,8 @@ def test_a_claim_is_the_first_sentence_of_the_report(name: str) -> None:
 def test_the_lines_of_the_design_are_in_the_experiment_file(name: str) -> None:
     report = (REPORTS / name / "report.md").read_text(encoding="utf-8")
     (file,) = re.findall(r"^### (experiments/\S+\.yaml)$", report, re.MULTILINE)
-    lines = [" ".join(line.partition(" #")[0].split()) for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+    lines = [
+        " ".join(line.partition(" #")[0].split()) for line in (ROOT / file).read_text(encoding="utf-8").splitlines()
+    ]
     for line in claims()[name][1].split("; "):
         assert line in lines

@@ -10,7 +10,7 @@ from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class IndependentHeads(Attention):
-    """Full-width projections per head, concatenated (heads · d_model) and projected to d_model."""
+    """Every head has the full width d_model; the output projection maps heads · d_model to d_model."""
 
     cost = Cost(parameters="4*d**2*h", biases="3*d*h + d", flops="4*n**2*d*h + 8*n*d**2*h")
 

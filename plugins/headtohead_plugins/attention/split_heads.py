@@ -7,7 +7,7 @@ from headtohead import Attention, Cost, hookimpl
 
 
 class SplitHeads(Attention):
-    """Standard multi-head attention."""
+    """Standard multi-head attention: every head has width d_model / heads."""
 
     cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 

@@ -32,7 +32,10 @@ class FireOptions(BaseOptions):
 
 
 class Fire(Positional):
-    """A trained function of ``psi(i - j) / psi(max(L, i))`` with a value per head."""
+    """A trained function of the distance relative to the position, added to the scores.
+
+    Its input is ``psi(i - j) / psi(max(L, i))``, its output a number per head.
+    """
 
     Options = FireOptions
     options: FireOptions

@@ -29,7 +29,10 @@ class KerpleOptions(BaseOptions):
 
 
 class KerpleLog(Positional):
-    """Trained r1 (largest slope) and r2 (inverse distance scale) per head."""
+    """A logarithmic penalty on distance with two trained numbers per head, added to the scores.
+
+    r1 is the largest slope and r2 the inverse of the distance scale.
+    """
 
     Options = KerpleOptions
     cost = Cost(parameters="2*h")

@@ -22,7 +22,10 @@ class LearnedOptions(BaseOptions):
 
 
 class Learned(Positional):
-    """A trained table ``[max_length, d_model]`` for each role."""
+    """A trained vector per position, added to the embeddings.
+
+    Each role has a table ``[max_length, d_model]``.
+    """
 
     Options = LearnedOptions
     options: LearnedOptions

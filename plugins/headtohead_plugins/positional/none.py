@@ -9,7 +9,7 @@ from headtohead import Positional, hookimpl
 
 
 class NoPositional(Positional):
-    """NoPE: all mechanisms of the base class stay inactive."""
+    """No positional encoding (NoPE)."""
 
     properties = frozenset({"order-invariant", "relative"})
 

@@ -33,7 +33,7 @@ def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, wid
 
 
 class Sandwich(Positional):
-    """Inner products of sinusoids, which fall with distance, but not monotonically."""
+    """Inner products of sinusoids, added to the scores; they fall with distance, but not monotonically."""
 
     Options = SandwichOptions
     options: SandwichOptions

@@ -21,7 +21,7 @@ class ShapeOptions(BaseOptions):
 
 
 class Shape(Positional):
-    """Sinusoids of position + offset, added to the embeddings."""
+    """Sinusoids of positions with a random offset in training, added to the embeddings."""
 
     Options = ShapeOptions
     options: ShapeOptions

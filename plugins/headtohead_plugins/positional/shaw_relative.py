@@ -36,7 +36,10 @@ def relative_index(query_positions: Tensor, key_positions: Tensor, clip: int) ->
 
 
 class ShawRelative(Positional):
-    """Trained tables ``[layer, head or 1, 2k + 1, width]`` for keys and values."""
+    """Trained vectors per distance, added to keys and values; distances over k share a vector.
+
+    The tables are ``[layer, head or 1, 2k + 1, width]``.
+    """
 
     Options = ShawOptions
     options: ShawOptions

@@ -51,7 +51,10 @@ def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -
 
 
 class Sinusoidal(Positional):
-    """Fixed sinusoids added to the embeddings; an odd width omits the last cosine."""
+    """Fixed sinusoids of the position, added to the embeddings.
+
+    An odd width omits the last cosine.
+    """
 
     Options = SinusoidalOptions
     options: SinusoidalOptions

@@ -57,7 +57,10 @@ def find_buckets(query_positions: Tensor, key_positions: Tensor, buckets: int, m
 
 
 class T5Relative(Positional):
-    """A trained table ``[head, bucket]`` per role."""
+    """A trained number per head and bucket of distances, added to the scores.
+
+    Each role has a table ``[head, bucket]``.
+    """
 
     Options = T5Options
     options: T5Options

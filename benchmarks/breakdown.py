@@ -101,7 +101,7 @@ def main() -> None:
     print("\n".join(table(breakdowns)))
 
 
-def measure(name: str, members: int, steps: int, dropout: float, precision: str) -> Breakdown:
+def measure(name: str, members: int, steps: int, dropout: float, precision: str = "float32") -> Breakdown:
     """Return the breakdown of a stack's training step."""
     (size,) = (size for size in SIZES if size.name == name)
     overrides = {"model": {"dropout": dropout}, "train": {"precision": precision}}

@@ -12,7 +12,7 @@ from headtohead.analysis.looks import LooksStatus, looks_status
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
-from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE
+from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, label, unpadded
 from headtohead.storage.records import InteractionContrast
@@ -138,7 +138,7 @@ class SeparateEffects:
 def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects | None:
     """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
 
-    Only interactions with a Holm p of at most 5 % count.
+    Only interactions with a Holm p of at most 5 % count that are not shown to be smaller than the margin.
     """
     frames = analysis.frames
     sides = {frozenset(pair) for pair in contrast.pairs}
@@ -152,7 +152,8 @@ def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects 
             first, swapped = record.pairs[:2]
             effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
             is_in_block = any(frozenset(pair) in sides for pair in effects)
-            if contrast.axis == axis and contrast.left == label(value) and is_in_block:
+            counts = interaction.verdict != EQUIVALENT
+            if counts and contrast.axis == axis and contrast.left == label(value) and is_in_block:
                 found.append((interaction.judgement.holm_p, other))
     significant = [(p, other) for p, other in found if p <= ALPHA]
     if not significant:

@@ -4,8 +4,9 @@
 
 1. Attention, forward and backward, in float32 and bfloat16: torch's fused kernel against two batched
    products with scores stored as [key, query] (model/attention.py).
-2. Exponentials of the logits of a chunk: exp against exp2 (model/loss.py).
-3. The most probable token of logits in both precisions: argmax against max (model/decoding.py).
+2. Parts of the loss and of attention: exp against exp2, the gradient of a narrow decoder output against
+   its transpose (model/loss.py), softmax in bfloat16 against float32 (model/attention.py).
+3. The most probable token in both precisions: argmax against max (model/decoding.py).
 4. A training step with logits larger than 32 MiB, with the C library's default allocation and with
    freed memory kept (training/memory.py), in separate processes.
 """
@@ -59,8 +60,8 @@ def main() -> None:
         fused, short = attention(*shape, dtype)
         name = f"{' × '.join(map(str, shape))} | {str(dtype).removeprefix('torch.')}"
         print(f"| {name} | {fused:.2f} | {short:.2f} | {fused / short:.2f} |", flush=True)
-    print("\n| logits | first, ms | second, ms | ratio |\n|---|---:|---:|---:|")
-    for name, first, second in chunks():
+    print("\n| computation | plain, ms | in use, ms | ratio |\n|---|---:|---:|---:|")
+    for name, first, second in alternatives():
         one, other = alternate([first, second])
         print(f"| {name} | {one:.2f} | {other:.2f} | {one / other:.2f} |", flush=True)
     default, kept = (
@@ -71,8 +72,8 @@ def main() -> None:
     print(f"defaults, {kept:.0f} ms with freed memory kept: {default / kept:.2f} times.")
 
 
-def chunks() -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]:
-    """Yield computations on the logits of a chunk: a name, the plain computation and the one in use."""
+def alternatives() -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]:
+    """Yield a name, the plain computation and the computation in use."""
     for rows, vocab in ((209, 5000), (262, 8000)):
         logits = torch.randn(rows, vocab)
         out = torch.empty_like(logits)
@@ -86,6 +87,12 @@ def chunks() -> Iterator[tuple[str, Callable[[], object], Callable[[], object]]]
         "3 × 71 × 5,000, width 10: gradient of the decoder output, its transpose",
         partial(torch.bmm, delta, weight.transpose(1, 2)),
         partial(torch.bmm, weight, delta.transpose(1, 2)),
+    )
+    scores = torch.randn(1028, 7, 7).bfloat16()
+    yield (
+        "1,028 × 7 × 7 scores, bfloat16: softmax in bfloat16, in float32",
+        partial(torch.softmax, scores, 1),
+        lambda: torch.softmax(scores.float(), 1).bfloat16(),
     )
     for dtype in PRECISIONS:
         logits = torch.randn(128, 25_035).to(dtype)

@@ -104,9 +104,8 @@ class Sides:
             sources = [sentences[index] for index in batch]
             spent, texts = timed(lambda sources=sources: self.translate(self.ours, sources, limit, beam, size))
             seconds += spent
-            rounded_seconds += timed(lambda sources=sources: self.translate(self.rounded, sources, limit, beam, size))[
-                0
-            ]
+            spent, _ = timed(lambda sources=sources: self.translate(self.rounded, sources, limit, beam, size))
+            rounded_seconds += spent
             translations |= dict(zip(batch, texts, strict=True))
             for index in sampled[turn * sample // len(batches) : (turn + 1) * sample // len(batches)]:
                 spent, expected[index] = timed(

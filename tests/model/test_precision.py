@@ -65,8 +65,8 @@ def test_the_description_names_the_faster_precision(speed: float, text: str, mon
     assert describe_bfloat16() == text
 
 
-def test_attention_of_any_length_uses_products_in_bfloat16_on_a_cpu() -> None:
-    """The fused kernel is slower there; in float32 it is faster for long sequences."""
+def test_attention_of_up_to_512_tokens_uses_products_in_bfloat16_on_a_cpu() -> None:
+    """The fused kernel is slower in bfloat16; in float32 it is faster for long sequences."""
     q = torch.randn(2, 3, 30, 8)
     with torch.autocast("cpu", torch.bfloat16):
         assert is_short(q, q)

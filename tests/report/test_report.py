@@ -682,7 +682,7 @@ def test_the_entries_in_which_variants_differ_are_described_and_many_are_folded(
     written = write_report(folder, tmp_path / "reports")
     markdown, page = written.markdown.read_text(encoding="utf-8"), written.html.read_text(encoding="utf-8")
     assert "- entry-1: Adds x 1 times." in markdown.split("\n## ")[0]
-    assert (f"<summary>The {count} entries</summary>" in page) == (count > MOST_ENTRIES)
+    assert (f"<summary>Descriptions of {count} entries</summary>" in page) == (count > MOST_ENTRIES)
 
 
 def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):

@@ -138,13 +138,15 @@ class SeparateEffects:
 def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects | None:
     """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
 
-    Only interactions with a Holm p of at most 5 % count that are not shown to be smaller than the margin.
+    An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
     """
     frames = analysis.frames
     sides = {frozenset(pair) for pair in contrast.pairs}
     declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
     found = []
     for record, interaction in zip(declared, analysis.interactions.contrasts, strict=True):
+        if interaction.judgement.holm_p > ALPHA or interaction.verdict == EQUIVALENT:
+            continue
         for axis, value, other in (
             (record.axis, record.value, record.other_axis),
             (record.other_axis, record.other_value, record.axis),
@@ -152,13 +154,11 @@ def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects 
             first, swapped = record.pairs[:2]
             effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
             is_in_block = any(frozenset(pair) in sides for pair in effects)
-            counts = interaction.verdict != EQUIVALENT
-            if counts and contrast.axis == axis and contrast.left == label(value) and is_in_block:
+            if contrast.axis == axis and contrast.left == label(value) and is_in_block:
                 found.append((interaction.judgement.holm_p, other))
-    significant = [(p, other) for p, other in found if p <= ALPHA]
-    if not significant:
+    if not found:
         return None
-    p, other = min(significant)
+    p, other = min(found)
     pairs: dict[str, list[tuple[str, str]]] = {}
     for left, right in contrast.pairs:
         pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))

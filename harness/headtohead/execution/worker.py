@@ -328,7 +328,7 @@ class Worker:
 
     @cached_property
     def _costs(self) -> dict[str, float]:
-        """The costs of the finished training; reading the records of all runs takes milliseconds per run."""
+        """The costs of the finished training, computed once: reading a run's record takes milliseconds."""
         return cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:

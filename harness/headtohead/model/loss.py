@@ -25,8 +25,8 @@ IGNORE_INDEX = -100
 
 BITS_PER_NAT = math.log2(math.e)
 
-VECTOR = 16
-"""Numbers in a vector register: 64 bytes in float32."""
+NARROW = 16
+"""Decoder width below which the transposed product of ``_hidden_gradient`` is faster on a CPU."""
 
 LARGE_VOCABULARY = 512
 """Vocabulary size from which logits are computed at positions with a label only."""
@@ -147,8 +147,7 @@ def loss_gradients(
         x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
         if memory is None:  # the first chunk is the largest
             memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
-        # Logits in bits, with powers of 2: exp takes three times as long as exp2 on AMD processors, where torch
-        # computes it with MKL.
+        # Logits in bits: on an AMD processor, exp takes three times as long as exp2 (benchmarks/kernels.py).
         scaled = (x * BITS_PER_NAT).to(dtype)
         logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:
@@ -195,11 +194,8 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _hidden_gradient(delta: Tensor, columns: Tensor) -> Tensor:
-    """Return ``delta @ columnsᵀ``.
-
-    If rows of the result do not fill vector registers, the transposed product is twice as fast (benchmarks/kernels.py).
-    """
-    if columns.shape[1] % VECTOR:
+    """Return ``delta @ columnsᵀ``; for narrow decoders as a transposed product, which is up to twice as fast."""
+    if columns.shape[1] < NARROW:
         return torch.bmm(columns, delta.transpose(1, 2)).transpose(1, 2)
     return torch.bmm(delta, columns.transpose(1, 2))
 

@@ -59,7 +59,7 @@ def reproduction_blocks(content: ReportContent) -> list[Block]:
 
 def _commands(content: ReportContent) -> list[str]:
     record, partial = content.record, " --allow-partial" if content.analysis.allow_partial else ""
-    # With --name, the file would be the experiment of another name.
+    # An experiment that was run with --name is found by its name only.
     file = record.file if record.file and Path(record.file).stem == record.name else None
     return [record.command, f"h2h report {file or record.name}{partial}"]
 

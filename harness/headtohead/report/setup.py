@@ -16,7 +16,7 @@ MOST_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
 
 MOST_ENTRIES = 6
-"""Maximum number of plugin entries whose descriptions are not folded."""
+"""Maximum number of plugin entries with an open list of descriptions; a longer list is folded."""
 
 LEARNING_RATE = "train.lr"
 
@@ -48,7 +48,11 @@ def entry_blocks(analysis: Analysis) -> list[Block]:
     if not entries:
         return []
     described = Definitions(tuple((entry.name, entry.summary.replace("`", "")) for entry in entries))
-    return [described] if len(entries) <= MOST_ENTRIES else [Details(f"The {len(entries)} entries", (described,))]
+    return (
+        [described]
+        if len(entries) <= MOST_ENTRIES
+        else [Details(f"Descriptions of {len(entries)} entries", (described,))]
+    )
 
 
 def learning_rate(analysis: Analysis) -> str:

@@ -484,7 +484,7 @@ class PlannedRunRecord(Record):
 
 
 class EntryRecord(Record):
-    """A plugin entry that some variants use and others do not; ``summary`` describes it in a line."""
+    """A plugin entry of a role in which variants differ; ``summary`` is the first line of its docstring."""
 
     family: str
     name: str

@@ -15,6 +15,7 @@ from torch import Tensor
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
+from headtohead.model.decoding import most_probable
 from headtohead.model.loss import IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -64,7 +65,7 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
             for part, logits in _logits(model, batch):
                 here, piece = rows[part], batch.part(part)
                 losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
-                correct[:, here] = (logits.max(-1).indices == piece.labels).sum(-1).double().cpu()
+                correct[:, here] = (most_probable(logits) == piece.labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
@@ -150,7 +151,7 @@ def translate_non_autoregressive(model: Transformer, split: SplitTensors, rows: 
     source_time, _ = split.times(rows)
     chosen = rows.expand(model.members, -1)
     source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
-    ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(dim=-1)
+    ids = most_probable(model(source, lengths, torch.zeros_like(source), lengths))
     return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
@@ -161,7 +162,7 @@ def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tens
     The notebook by-hand-en-fr does this. It measures copying, not translation.
     """
     batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-    ids = torch.cat([logits.argmax(dim=-1) for _, logits in _logits(model, batch)], dim=1)
+    ids = torch.cat([most_probable(logits) for _, logits in _logits(model, batch)], dim=1)
     return _within(ids, batch.target_lengths)
 
 

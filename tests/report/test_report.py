@@ -685,6 +685,24 @@ def test_the_entries_in_which_variants_differ_are_described_and_many_are_folded(
     assert (f"<summary>Descriptions of {count} entries</summary>" in page) == (count > MOST_ENTRIES)
 
 
+@pytest.mark.parametrize(
+    ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")]
+)
+def test_an_experiment_of_another_name_than_its_file_is_reported_by_name(
+    made, tmp_path, without_figures, file, command
+):
+    """``--name`` changes the name of an experiment."""
+    folder = made.write_study(
+        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    )
+    record = json.loads((folder / "experiment.json").read_text())
+    file, command = file.format(name=record["name"]), command.format(name=record["name"])
+    (folder / "experiment.json").write_text(json.dumps(record | {"file": file}))
+    written = write_report(folder, tmp_path / "reports")
+    reproduction = unescape(written.markdown.read_text(encoding="utf-8")).split("## Reproduction")[1]
+    assert f"\n{command}\n" in reproduction
+
+
 def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
     folder = made.write_study(
         tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})

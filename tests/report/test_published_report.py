@@ -35,6 +35,8 @@ PUBLISHED = {
         "decoding": "beam 4",
         "train.batch_tokens": 2048,
         "train.lr": 0.0001,
+        "model.layers": 6,
+        "model.dropout": 0.1,
     },
     "differences": ["The paper averages | checkpoints."],
     "claims": [
@@ -119,12 +121,14 @@ def test_every_claim_shows_both_values_the_interval_and_the_verdict(report):
 def test_differences_and_common_values_of_the_setups_are_listed(report):
     table = {row.split("|")[1].strip(): row for row in rows(report) if row.count("|") == 4}
     assert "| WMT 2014 | toy-grammar, English to French, split iid |" in table["data"]
-    assert "| 4.50 M | 4500 |" in table["pairs"]
+    assert "| 4.50 M | 4,500 |" in table["pairs"]
     assert "| newstest2013 | 250 pairs |" in table["test"]
     assert "| 37000 units | 104 source, 117 target, word tokens |" in table["vocabulary"]
-    assert "| 65.0 M | 48213 |" in table["parameters"]
+    assert "| 65.0 M | 48,213 |" in table["parameters"]
     assert "| beam 4 | greedy |" in table["decoding"]
     assert r"| 0.0001 | 0.003 |" in table["train.lr"]
+    assert r"| 6 | encoder\_layers 1, decoder\_layers 2 |" in table["model.layers"]
+    assert "| 0.1 | 0 |" in table["model.dropout"]
     assert not {"steps", "seeds", "train.batch\\_tokens"} & set(table)
     text = report.markdown.read_text(encoding="utf-8")
     assert r"- As published: steps, seeds, train.batch\_tokens." in text

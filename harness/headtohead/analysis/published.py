@@ -30,6 +30,7 @@ import numpy as np
 
 from headtohead.analysis.contrasts import unranked
 from headtohead.analysis.pooling import pooled
+from headtohead.schema.config_input import SHORTHANDS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
 from headtohead.storage.frames import Frames
@@ -136,7 +137,13 @@ def setup_value(frames: Frames, name: str) -> Any:
         if name in frames.axes:
             return "varied"
         section, field = name.split(".", 1)
-        return variant.config.get(section, {}).get(field)
+        fields = variant.config.get(section, {})
+        if (section, field) not in SHORTHANDS:
+            return fields.get(field)
+        values = {part: fields.get(part) for part in SHORTHANDS[section, field]}
+        if len(set(values.values())) == 1:
+            return values[SHORTHANDS[section, field][0]]
+        return ", ".join(f"{part} {value}" for part, value in values.items())
     counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
     vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
     languages = " to ".join(data.get("languages", []))

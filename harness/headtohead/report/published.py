@@ -196,8 +196,8 @@ def _text(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) and abs(value) >= 100_000:
-        return show_count(value)
+    if isinstance(value, int):
+        return show_count(value) if abs(value) >= 100_000 else f"{value:,}"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):

@@ -72,6 +72,21 @@ def test_a_page_on_a_phone_does_not_scroll_sideways(page, measured):
     assert measured(page)["page"] <= WIDTH
 
 
+def test_long_words_do_not_make_a_page_scroll_sideways(made, tmp_path, measured):
+    folder = made.write_study(
+        tmp_path / "runs", made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal"]})
+    )
+    record = next(folder.glob("*-s2-*")) / "run.json"
+    content = json.loads(record.read_text())
+    content["versions"]["torch"] = "2.14.0+" + "d" * 100
+    record.write_text(json.dumps(content))
+    page = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
+    assert measured(page)["page"] <= WIDTH
+    overflowing = page.replace("position: relative; overflow-wrap: anywhere;", "position: relative;")
+    assert overflowing != page
+    assert measured(overflowing)["page"] > WIDTH
+
+
 def test_the_waterfall_of_a_path_is_legible_on_a_phone(paths, cache, tmp_path, measured):
     study = paths.PathStudy(("model.norm", "train.lr"), lambda applied, seed: 0.5 + 0.1 * len(applied) + 0.001 * seed)
     written = write_report(paths.write_path(tmp_path / "runs", study, cache), tmp_path / "reports")

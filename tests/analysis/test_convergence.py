@@ -162,7 +162,7 @@ def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -
     assert line is not None
     assert line.startswith("Still learning: the validation loss fell by 3.8 to 4.0 % over the last fifth of the steps")
     assert line.endswith(
-        ". The difference in validation loss of rotary against the baseline, 0.070, is what the baseline learns in "
+        ". The difference in validation loss of rotary against the baseline, −0.070, is what the baseline learns in "
         "about 140 steps at this rate."
     )
 

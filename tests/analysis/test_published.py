@@ -141,6 +141,11 @@ def test_the_interval_includes_or_excludes_the_published_difference(
     assert claim_result(plant(claim, gap=0.1)).includes_published is includes
 
 
+def test_an_interval_in_another_unit_is_not_compared_with_the_published_difference(plant: Plant) -> None:
+    published = {"variant": 0.8, "against": 0.6, "where": "table 3", "comparable": False}
+    assert claim_result(plant({"published": published}, gap=0.1)).includes_published is None
+
+
 @pytest.mark.default_cases(3)
 @pytest.mark.parametrize(
     ("setup", "far"),

@@ -77,7 +77,7 @@ def test_the_report_states_the_decoding_of_each_variant(folder):
     reports = folder / "reports" / "study"
     markdown = (reports / "report.md").read_text("utf-8")
     page = (reports / "index.html").read_text("utf-8")
-    for text in ("beam of 4, length penalty 0.6, at most 9 words", "greedy, at most 9 words"):
+    for text in ("beam of 4, length penalty 0.6, at most 9 tokens", "greedy, at most 9 tokens"):
         assert f"- decoding: {text}" in markdown
         assert f"<dt>decoding</dt><dd>{text}</dd>" in page
 

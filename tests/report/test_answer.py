@@ -209,6 +209,19 @@ def test_of_many_effects_the_largest_have_scores_and_the_others_are_named_togeth
     assert text.endswith("; train.lr 0.09, 0.08, 0.07 and 5 more are better than 0.01 (by 0.010 to 0.080).")
 
 
+def test_every_difference_of_few_effects_has_an_interval(study):
+    scores = {"sinusoidal": 0.5, "rotary": 0.9, "alibi": 0.8, "learned": 0.7, "none": 0.52}
+    noise = dict(zip(scores, (0, 1, 2, 4, 5), strict=True))
+    text = answered(
+        study(
+            axes={"positional": list(scores)},
+            one_at_a_time=True,
+            score=lambda axes, seed: scores[axes["positional"]] + 0.001 * (seed * noise[axes["positional"]] % 7),
+        )
+    )
+    assert text.endswith("; none (+0.024; +0.022 to +0.025) is better than sinusoidal.")
+
+
 def test_a_lower_primary_metric_is_better(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
     assert (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.study import analyse
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
+from headtohead.report.facts import other_test_line
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.reference_points import neighbour_line
 from headtohead.report.writing import write_report
@@ -60,6 +62,40 @@ def test_the_table_is_sorted_by_bleu(study: Any, tmp_path: Path) -> None:
     assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
     assert "| nearest neighbour | 0.000 | 60.0 | 40.0 |" in section
     assert "nearest-neighbour translation has 60.0 BLEU, the vocabulary upper bound is 95.0" in text
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_points(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    study = made.Study(
+        axes={"data.split": ["grouped", "row"]},
+        score=lambda axes, seed: 0.5 + 0.3 * (axes["data.split"] == "row") + 0.002 * (seed % 3),
+        config=lambda axes: {"data": {"split": axes["data.split"]}},
+        run_data=lambda axes, seed: {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {},
+        maps=False,
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    assert other_test_line(analyse(load_frames(folder))) is None
+    for file in folder.glob("row-*/translations.tsv"):
+        head, *lines = file.read_text().splitlines()
+        file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
+        status = json.loads((file.parent / "status.json").read_text())
+        status["files"][file.name] = sha256(file.read_bytes()).hexdigest()
+        (file.parent / "status.json").write_text(json.dumps(status))
+    others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
+    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [POINTS, others]}))
+    written = write_report(folder, tmp_path / "reports")
+    assert written.cautions[0] == (
+        "Other test sentences than those of the baseline: row (27.4 % of the test pairs have a source "
+        "sentence that is also in training). Differences include that between the sentences."
+    )
+    text = written.markdown.read_text(encoding="utf-8")
+    own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences")
+    assert "250 test sentences, beside the baseline." in own
+    assert ("**grouped**" in own, "row" in own) == (True, False)
+    assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other
+    assert "**row**" in other
 
 
 @pytest.mark.usefixtures("without_figures")

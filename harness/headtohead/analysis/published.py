@@ -84,9 +84,9 @@ class ClaimResult:
 
     @property
     def includes_published(self) -> bool | None:
-        """Whether the interval includes the published difference; None without both."""
+        """Whether the interval includes the published difference; None without both, or if their units differ."""
         published, measured = self.published_difference, self.difference
-        if published is None or measured is None or math.isnan(measured.low):
+        if not self.claim.published.comparable or published is None or measured is None or math.isnan(measured.low):
             return None
         rounding = 1e-6  # of the published difference
         return bool(measured.low - rounding <= published <= measured.high + rounding)
@@ -140,10 +140,10 @@ def setup_value(frames: Frames, name: str) -> Any:
         fields = variant.config.get(section, {})
         if (section, field) not in SHORTHANDS:
             return fields.get(field)
-        values = {part: fields.get(part) for part in SHORTHANDS[section, field]}
-        if len(set(values.values())) == 1:
-            return values[SHORTHANDS[section, field][0]]
-        return ", ".join(f"{part} {value}" for part, value in values.items())
+        parts = {part: fields.get(part) for part in SHORTHANDS[section, field]}
+        if len(set(parts.values())) == 1:
+            return next(iter(parts.values()))
+        return ", ".join(f"{part} {value}" for part, value in parts.items())
     counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
     vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
     languages = " to ".join(data.get("languages", []))

@@ -66,6 +66,18 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     return tests
 
 
+def other_test_sentences(analysis: Analysis) -> list[str]:
+    """Return the ranked variants with other test sentences than the baseline, for example with another split."""
+    frames, seed = analysis.frames, analysis.frames.seeds[0]
+    data = frames.by_slug[frames.baseline].config["data"]
+    others = [slug for slug in analysis.ranked if frames.by_slug[slug].config["data"] != data]
+    if not others:
+        return []
+    sources = [row.source for row in translations_of(frames, frames.baseline, seed)]
+    found = [(slug, [row.source for row in translations_of(frames, slug, seed)]) for slug in others]
+    return [slug for slug, own in found if sources and own and own != sources]
+
+
 def compare(
     rows: Sequence[Translation], baseline: Sequence[Translation], baseline_counts: NgramCounts | None = None
 ) -> tuple[float, float, float]:

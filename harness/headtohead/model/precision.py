@@ -31,8 +31,8 @@ def products_of(model: Transformer) -> AbstractContextManager[object]:
 def bfloat16_speed() -> float:
     """Return the speed of bfloat16 products relative to float32 on this processor, measured in about half a second.
 
-    It was 2.1 to 2.5 on an AMD processor with AVX512-BF16. It is far below 1 without such instructions or AMX, where torch
-    emulates bfloat16.
+    It was 2.1 to 2.5 on an AMD processor with AVX512-BF16. It is far below 1 without AVX512-BF16 and AMX, where
+    torch emulates bfloat16.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -27,7 +27,7 @@ from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
-from headtohead.storage.metrics import higher_is_better, label, readable, show
+from headtohead.storage.metrics import counted, higher_is_better, label, readable, show
 from headtohead.storage.states import RESULTS
 
 MOST_EFFECTS = 3
@@ -200,18 +200,30 @@ def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
         clauses.append(f"{sides(analysis, contrast).instead()}, {subject} {_change(analysis, contrast, label)}")
     rest: dict[tuple[str, str], list[Contrast]] = {}
     for contrast in contrasts[MOST_EFFECTS:]:
-        names = sides(analysis, contrast)
-        rest.setdefault((names.axis, f"{contrast.verdict} than {names.right}{names.within}"), []).append(contrast)
+        both = sides(analysis, contrast)
+        rest.setdefault((both.axis, f"{contrast.verdict} than {both.right}{both.within}"), []).append(contrast)
     for (_, verdict), group in rest.items():
-        sizes = [abs(contrast.paired.mean) for contrast in group if contrast.paired]
-        size = " to ".join(dict.fromkeys(show(end, group[0].metric) for end in (min(sizes), max(sizes))))
         first, *others = (sides(analysis, contrast) for contrast in group)
-        values = _listed([first.named(first.left), *(names.left for names in others)], "and")
-        clauses.append(f"{values} {'are' if others else 'is'} {verdict} (by {size})")
+        names = [first.named(first.left), *(other.left for other in others)]
+        size = ""
+        if len(group) <= MOST_NAMES:
+            names = [f"{name} ({_difference(contrast)})" for name, contrast in zip(names, group, strict=True)]
+        else:
+            sizes = [abs(contrast.paired.mean) for contrast in group if contrast.paired]
+            ends = dict.fromkeys(show(end, group[0].metric) for end in (min(sizes), max(sizes)))
+            size = f" (by {' to '.join(ends)})"
+        clauses.append(f"{_listed(names, 'and')} {'are' if others else 'is'} {verdict}{size}")
     averaged = " These are means over the other axes" if any(len(contrast.pairs) > 1 for contrast in contrasts) else ""
     if averaged and any(contrast.num_excluded for contrast in contrasts):
         averaged += ", without settings that are the same by construction"
     return "; ".join(clauses) + "." + averaged + "." * bool(averaged)
+
+
+def _difference(contrast: Contrast) -> str:
+    """Return the mean difference with its 95 % interval."""
+    assert contrast.paired is not None
+    mean = show(contrast.paired.mean, contrast.metric, signed=True)
+    return f"{mean}; {_ends(contrast.paired.low, contrast.paired.high, contrast.metric)}"
 
 
 def _change(analysis: Analysis, contrast: Contrast, level: str) -> str:
@@ -259,8 +271,8 @@ def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
         for contrast, separate in _one_side(analysis, contrasts)
     ]
     more = len(clauses) - MOST_NAMES
-    counted = [f"{_counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
-    return "; ".join([*clauses[:MOST_NAMES], *counted]) + "."
+    rest = [f"{counted(more, 'more effect')} depend{'s' * (more == 1)} on another axis"] if more > 0 else []
+    return "; ".join([*clauses[:MOST_NAMES], *rest]) + "."
 
 
 def _one_side(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[tuple[Contrast, SeparateEffects]]:
@@ -304,7 +316,7 @@ def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
         }.get(contrast.verdict, f"no difference on average could be shown between {both}")
         settings = len(detected_settings(analysis, contrast))
         verb = "is" if settings == 1 else "are"
-        found = f", and {_counted(settings, 'setting')} {verb} better or worse than the baseline" if settings else ""
+        found = f", and {counted(settings, 'setting')} {verb} better or worse than the baseline" if settings else ""
         texts.append(f"{average}, but single settings range from {_range(contrast)} {readable(contrast.metric)}{found}")
     return "; ".join(texts) + "."
 
@@ -410,10 +422,6 @@ def _listed(names: Sequence[str], conjunction: str) -> str:
     return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
@@ -429,7 +437,7 @@ def published_counts(results: Sequence[ClaimResult]) -> str:
         "inconclusive": ("is inconclusive", "are inconclusive"),
     }
     parts = [f"{counts[label]} {verb[counts[label] > 1]}" for label, verb in verbs.items() if counts[label]]
-    return f"Of {_counted(len(results), 'published claim')}, {', '.join(parts)}."
+    return f"Of {counted(len(results), 'published claim')}, {', '.join(parts)}."
 
 
 def _nothing_to_compare(analysis: Analysis) -> str:

@@ -83,7 +83,9 @@ class AnswerTrend(BaseModel):
     verdict: Literal["still learning", "levelled off", "not judged"] = Field(description="Verdict on the trend.")
     reason: str | None = Field(description="Why the trend is not judged.")
     seeds: int = Field(ge=0, description="Number of runs.")
-    loss: float | None = Field(description="Validation loss at the start of the last fifth of the steps, in nats.")
+    loss: float | None = Field(
+        description="Fitted validation loss at the start of the last fifth of the steps, in nats."
+    )
     fall: float | None = Field(description="Fall of the loss over the last fifth of the steps, in nats.")
     standard_error: float | None = Field(description="Standard error of the fall over seeds, in nats.")
     last_steps: float | None = Field(description="Length of the last fifth, in steps.")

@@ -11,7 +11,7 @@ from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle
 from headtohead.report.cells import blank, score_cell
 from headtohead.report.convergence import still_learning_line
-from headtohead.report.facts import facts
+from headtohead.report.facts import facts, other_test_line
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
 from headtohead.report.looks import looks_caution
@@ -47,7 +47,8 @@ class ReportContent:
     @cached_property
     def cautions(self) -> tuple[str, ...]:
         """Short sentences that limit what the answer shows, printed beside it."""
-        lines = [neighbour_line(self.analysis), still_learning_line(self.analysis), looks_caution(self.analysis)]
+        written = (other_test_line, neighbour_line, still_learning_line, looks_caution)
+        lines = [line(self.analysis) for line in written]
         return tuple(line for line in lines if line)
 
     @cached_property

@@ -42,8 +42,8 @@ def still_learning_line(analysis: Analysis) -> str | None:
     )
     if gap := found.smallest_gap:
         text += (
-            f". The difference in validation loss of {gap_name(gap)}, {show(abs(gap.difference), LOSS)}, is what the "
-            f"baseline learns in {gap_steps(gap, found)} at this rate"
+            f". The difference in validation loss of {gap_name(gap)}, {show(gap.difference, LOSS, signed=True)}, is "
+            f"what the baseline learns in {gap_steps(gap, found)} at this rate"
         )
     return text + "."
 
@@ -91,7 +91,7 @@ def convergence_blocks(analysis: Analysis, listed: Sequence[str]) -> list[Block]
     columns = (
         Column("variant", align="left"),
         Column("seeds"),
-        Column("validation loss\nat 80 % of the steps"),
+        Column("fitted validation loss\nat 80 % of the steps"),
         Column("fall until\nthe end"),
         Column("standard error\nover seeds"),
         Column("verdict", align="left"),

@@ -79,7 +79,7 @@ def _decoding(setting: Mapping[str, Any]) -> str:
     text = str(setting["decode"])
     if "size" in setting:
         text += f" of {setting['size']}, length penalty {setting['length_penalty']:g}"
-    return f"{text}, at most {setting['max_length']} words" if "max_length" in setting else text
+    return f"{text}, at most {setting['max_length']} tokens" if "max_length" in setting else text
 
 
 def _signatures(content: ReportContent) -> list[tuple[str, Text]]:

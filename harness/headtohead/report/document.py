@@ -103,7 +103,7 @@ def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Blo
             Heading(2, "Heads", "heads", "Heads"),
             Paragraph(
                 "The change of the baseline's test loss when a head is masked, and when all other heads of its layer "
-                "are masked, for every head of every seed. Layers and heads are numbered from 0.",
+                "are masked, for every head of every seed with a head ablation. Layers and heads are numbered from 0.",
                 "note",
             ),
             NamedFigure("heads", "increase in loss from masking heads"),

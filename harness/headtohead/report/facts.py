@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from statistics import fmean
 
-from headtohead.analysis.contrasts import is_late
+from headtohead.analysis.contrasts import data_set, is_late
+from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
 from headtohead.report.looks import looks_facts
@@ -16,6 +18,31 @@ from headtohead.storage.records import VariantRecord
 
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
+
+
+MOST_NAMED = 3
+"""Maximum number of variants that a line beside the answer names."""
+
+
+def other_test_line(analysis: Analysis) -> str | None:
+    """Return a sentence with the variants that have other test sentences than the baseline, or None.
+
+    Variants of the axis ``data`` are not compared with each other, so they are not named.
+    """
+    frames = analysis.frames
+    named = []
+    for slug in other_test_sentences(analysis):
+        if data_set(frames, slug) == data_set(frames, frames.baseline):
+            leak = fmean(frames.details[name].leak or 0.0 for name in frames.rows(slug).index)
+            note = f" ({100 * leak:.1f} % of the test pairs have a source sentence that is also in training)"
+            named.append(f"{frames.by_slug[slug].title}{note if leak else ''}")
+    if not named:
+        return None
+    more = f" and {len(named) - MOST_NAMED} more variants" if len(named) > MOST_NAMED else ""
+    return (
+        f"Other test sentences than those of the baseline: {', '.join(named[:MOST_NAMED])}{more}. Differences include "
+        "that between the sentences."
+    )
 
 
 def facts(analysis: Analysis) -> list[str]:
@@ -172,4 +199,5 @@ def _baseline_sd_facts(analysis: Analysis) -> list[str]:
     if math.isnan(sd):
         return []
     seeds = "seeds and draws of the data" if analysis.frames.has_draws else "seeds"
-    return [f"The baseline's standard deviation over {seeds} is {metrics.show(sd, analysis.metric)}."]
+    value = f"{metrics.show(sd, analysis.metric)} {metrics.readable(analysis.metric)}"
+    return [f"The baseline's standard deviation over {seeds} is {value}."]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.analysis.reference_points import (
     METRICS,
     NAMES,
+    ReferencePoints,
     decodes,
     neighbour_comparisons,
     reference_points,
@@ -75,23 +76,44 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
                 "note",
             ),
         ]
+    on_other_data = [slug for slug in analysis.ranked if reference_points(frames, slug) not in (points, None)]
+    comparable = [slug for slug in analysis.ranked if slug not in on_other_data]
+    beside = (
+        "beside the best variant and the baseline" if comparable[:1] != [frames.baseline] else "beside the baseline"
+    )
+    blocks: list[Block] = [
+        heading,
+        Paragraph(
+            f"Scores of translations without a model on {points.sentences:,} test sentences, {beside}. "
+            "Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest neighbour: the "
+            "translation of the training sentence with the most similar source (cosine of TF-IDF vectors of words). "
+            "Copied source: the source sentence itself.",
+            "note",
+        ),
+        _table(analysis, points, [*comparable[:1], frames.baseline]),
+    ]
+    if on_other_data:
+        slug = on_other_data[0]
+        own = reference_points(frames, slug)
+        assert own is not None
+        best = "the best variant with other data" if len(on_other_data) > 1 else "the variant with other data"
+        blocks += [
+            Paragraph(f"On the {own.sentences:,} test sentences of {best}:", "note"),
+            _table(analysis, own, [slug]),
+        ]
+    return blocks
+
+
+def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) -> DataTable:
+    """Return the scores of reference points and of variants on the same data, highest BLEU first."""
+    frames = analysis.frames
     scored = [(scores["test/bleu"], _point_row(NAMES[key], scores)) for key, scores in points.scores.items()]
-    for slug in dict.fromkeys([*analysis.ranked[:1], frames.baseline]):
+    for slug in dict.fromkeys(slugs):
         if frames.summary(slug, "test/bleu").n and slug not in analysis.withheld:
             scored.append((frames.summary(slug, "test/bleu").mean, _variant_row(frames, slug)))
     scored.sort(key=lambda row: -row[0])
     columns = (Column("", align="left"), *(Column(readable(metric)) for metric in METRICS))
-    return [
-        heading,
-        Paragraph(
-            f"Scores of translations without a model on {points.sentences:,} test sentences, beside the best variant "
-            "and the baseline. Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest "
-            "neighbour: the translation of the training sentence with the most similar source (cosine of TF-IDF "
-            "vectors of words). Copied source: the source sentence itself.",
-            "note",
-        ),
-        DataTable(columns, tuple(row for _, row in scored)),
-    ]
+    return DataTable(columns, tuple(row for _, row in scored))
 
 
 def _point_row(name: str, scores: Mapping[str, float]) -> TableRow:

@@ -8,6 +8,7 @@ from typing import Any
 from headtohead.report.blocks import Block, BulletList, Column, DataTable, Heading, Link, Paragraph, TableCell, TableRow
 from headtohead.report.content import MOST_ROWS, ReportContent
 from headtohead.storage import states
+from headtohead.storage.metrics import counted
 
 MOST_REUSED = 50
 
@@ -19,8 +20,8 @@ def run_blocks(content: ReportContent) -> list[Block]:
         Heading(2, "Runs, exclusions and failures", "runs", "Runs"),
         Paragraph(
             (
-                f"{len(frames.runs)} runs: {len(frames.by_slug)} variants, {len(frames.seeds)} seeds. The numbers "
-                "of every run are in ",
+                f"{counted(len(frames.runs), 'run')}: {counted(len(frames.by_slug), 'variant')}, "
+                f"{counted(len(frames.seeds), 'seed')}. The numbers of every run are in ",
                 Link("results.csv", "results.csv"),
                 ".",
             )

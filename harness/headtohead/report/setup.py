@@ -28,7 +28,8 @@ def setup_line(analysis: Analysis) -> str:
     pairs = data.get("counts", {}).get("train")
     depth = f"{_values(fields['model.encoder_layers'])} + {_values(fields['model.decoder_layers'])} layers"
     batch = fields["train.batch_size"]
-    size = f"{_values(fields['train.batch_tokens'])} tokens" if batch == [None] else f"{_values(batch)} pairs"
+    tokens = f"up to {_values(fields['train.batch_tokens'])} tokens"
+    size = tokens if batch == [None] else f"{_values(batch)} pairs"
     inner = _values([variant.d_ff for variant in analysis.frames.by_slug.values()])
     parts = [
         ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {pairs:,} training pairs" if pairs else ""),

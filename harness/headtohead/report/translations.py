@@ -50,12 +50,14 @@ def translation_blocks(content: ReportContent) -> list[Block]:
     chosen = samples(content.analysis)
     if not chosen:
         return []
+    one = len(content.analysis.frames.by_slug) == 1
+    chosen_by = "Sentences of the test set" if one else "The sentences on which the variants differ most"
     omission = f" {content.omissions['translations']}" if "translations" in content.omissions else ""
     return [
         Heading(2, "Translations side by side", "translations", "Translations"),
         Paragraph(
-            "The sentences on which the variants differ most, translated by the first finished seed of each "
-            f"variant.{omission} Equal translations share a line.",
+            f"{chosen_by}, translated by the first finished seed of each variant.{omission} Equal translations share a "
+            "line.",
             "note",
         ),
         *(_block(content, sample) for sample in chosen),

@@ -219,10 +219,11 @@ def _stack_note(content: ReportContent) -> str | None:
     sizes = _stack_sizes(content)
     if not sizes or sizes == {1}:
         return None
-    comparable = "; they are comparable between stacks of the same size only" if len(sizes) > 1 else ""
+    comparable = "stacks of the same size and " if len(sizes) > 1 else ""
     return (
-        f"Tokens per second, memory and time are those of a stack of {_range_text(sizes)} runs{comparable}. Parameters "
-        "and FLOPs are those of a single run."
+        f"Tokens per second, memory and time are those of a stack of {_range_text(sizes)} runs; they are comparable "
+        f"only between {comparable}runs on an equally busy machine. Parameters and FLOPs are those of a single run; "
+        "FLOPs are those of a forward pass per target token."
     )
 
 

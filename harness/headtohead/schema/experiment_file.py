@@ -181,6 +181,9 @@ class PublishedValues(Section):
     variant: Score | None = Field(None, description="printed value of `variant`")
     against: Score | None = Field(None, description="printed value of `against`")
     where: str = Field(description="metric, data and table: BLEU on newstest2013, table 3")
+    comparable: bool = Field(
+        True, description="whether the values have the unit of `metric`; nats per subword are not nats per word"
+    )
 
 
 class Claim(Section):

@@ -60,6 +60,8 @@ RUN_COLUMNS = (
 class RunDetails:
     """The parts of ``run.json`` and ``results.json`` that a report cites.
 
+    ``leak`` is the fraction of the test pairs with a source sentence that is also in training.
+
     Whole records are not kept: the configurations of 10,000 runs would exhaust the memory.
     """
 
@@ -70,6 +72,7 @@ class RunDetails:
     notes: tuple[str, ...]
     decoding: Mapping[str, Any] | None
     backend: BackendRecord | None
+    leak: float | None
 
 
 @dataclass(frozen=True)
@@ -262,6 +265,7 @@ def _run(
         notes=results.notes if results else (),
         decoding=results.decoding if results else None,
         backend=results.backend if results else None,
+        leak=record.data.get("leak") if record else None,
     )
     return row, results.buckets if results else (), details
 

@@ -123,6 +123,11 @@ def label(value: Any) -> str:
     return str(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, with a plural s unless the number is 1."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
 def show_p(p: float | None) -> str:
     """Format a p-value with three decimals, or as ``< 0.001``."""
     if p is None or math.isnan(p):

@@ -400,6 +400,7 @@ class PublishedNumbers(Record):
     variant: Number | None
     against: Number | None
     where: str
+    comparable: StrictBool = True
 
 
 class ClaimRecord(Record):

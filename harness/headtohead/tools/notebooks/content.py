@@ -13,7 +13,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
-from headtohead.storage.metrics import readable
+from headtohead.storage.metrics import counted, readable
 from headtohead.storage.progress import read_progress
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
 from headtohead.tools.notebooks import scores
@@ -23,7 +23,6 @@ from headtohead.tools.notebooks.design_choices import ChoiceRow, choice_rows, un
 from headtohead.tools.notebooks.editions import Edition
 from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall
 from headtohead.tools.notebooks.numbers import fill
-from headtohead.tools.pitfalls.facts import counted
 
 OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
 FEW_CELLS = 3

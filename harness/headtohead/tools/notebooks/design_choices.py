@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from headtohead.config.labels import label_at, text
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.metrics import counted
 from headtohead.tools.notebooks.descriptions import label
 from headtohead.tools.notebooks.numbers import plain
-from headtohead.tools.pitfalls.facts import counted
 
 SIZES = ("data", "d_model / heads / layers / d_ff", "epochs, batch", "optimiser", "letters")
 """Rows in which nearly all notebooks differ."""

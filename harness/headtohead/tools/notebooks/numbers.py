@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from headtohead.tools.pitfalls.facts import counted, percent
+from headtohead.storage.metrics import counted
+from headtohead.tools.pitfalls.facts import percent
 
 
 def fill(sentence: str, numbers: Mapping[str, float]) -> str:

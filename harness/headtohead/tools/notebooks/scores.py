@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import Summary
-from headtohead.storage.metrics import readable, show
+from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
 from headtohead.tools.notebooks.descriptions import label
-from headtohead.tools.pitfalls.facts import counted
 
 EXACT = "test/exact_match"
 FUTURE = "future not masked"

@@ -15,8 +15,9 @@ import torch
 from headtohead.data import Side, read_corpus
 from headtohead.data.batches import Padding, make_batches
 from headtohead.data.normalise import normaliser
+from headtohead.storage.metrics import counted
 from headtohead.tools.pitfalls.case import Case, with_quirks
-from headtohead.tools.pitfalls.facts import counted, percent, quoted
+from headtohead.tools.pitfalls.facts import percent, quoted
 from headtohead.training.loop import split_tensors
 
 RESAMPLES = 10

@@ -30,11 +30,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %" if 0.001 <= share <= 0.999 else f"{100 * share:.3g} %"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, with a plural s unless the number is 1."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
-
-
 def quoted(texts: list[str], limit: int = 4) -> str:
     """Return the first texts in quotation marks, and the number of omitted texts."""
     shown = ", ".join(f"'{text}'" for text in texts[:limit])

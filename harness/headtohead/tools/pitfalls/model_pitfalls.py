@@ -14,8 +14,9 @@ import torch
 
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.storage.metrics import counted
 from headtohead.tools.pitfalls.case import Case, other_token
-from headtohead.tools.pitfalls.facts import counted, percent
+from headtohead.tools.pitfalls.facts import percent
 from headtohead.training.optimise import part_of
 
 RANDOM_SOURCES = 100

@@ -147,6 +147,15 @@ def test_the_answer_begins_with_the_summary_of_claims_on_page_and_in_markdown(re
     assert page.count('<span class="verdict worse">opposite in this set-up</span>') == 2
 
 
+def test_the_verdict_and_the_difference_of_each_claim_follow_the_answer(report):
+    opening = unescape(report.markdown.read_text(encoding="utf-8")).split("Set-up: ")[0]
+    lines = [line for line in opening.splitlines() if line.startswith("- ")]
+    assert len(lines) == len(PUBLISHED["claims"])
+    difference = r"\+0\.\d+ exact match \(98\.33 % interval \+0\.\d+ to \+0\.\d+\)\."
+    assert re.fullmatch(rf"- agrees: Rotary is \\\*far\\\* better\. {difference}", lines[0])
+    assert lines[2] == "- agrees: None stays under a third."
+
+
 def test_claims_on_the_same_runs_and_far_setups_are_named(report):
     text = report.markdown.read_text(encoding="utf-8")
     assert "Claims 1 and 4 share the runs of rotary, so their verdicts are not independent." in text

@@ -14,7 +14,7 @@ from headtohead.report.declared import declared_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.facts import provenance_differences
 from headtohead.report.figures.forest import forest_rows
-from headtohead.report.published import published_blocks
+from headtohead.report.published import claim_list, published_blocks
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
@@ -71,6 +71,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
+    blocks += claim_list(analysis)
     blocks += [Paragraph(caution) for caution in content.cautions]
     blocks.append(Paragraph(setup_line(analysis), "note"))
     if analysis.path and "waterfall" in figures:

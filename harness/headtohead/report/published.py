@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,7 +40,8 @@ def published_blocks(analysis: Analysis) -> list[Block]:
     level = next((result.confidence for result in results if result.difference), None)
     interval = (
         f"The interval is the {100 * level:.4g} % interval of the difference, paired by seed; at this level, all "
-        "verdicts are correct at the same time in at least 95 of 100 studies. "
+        "intervals contain the true differences at the same time in at least 95 of 100 studies, if differences are "
+        "normally distributed. "
         if level
         else ""
     )
@@ -56,6 +58,22 @@ def published_blocks(analysis: Analysis) -> list[Block]:
         *_shared(analysis.frames, results),
         *_setup(analysis.frames, record),
     ]
+
+
+def claim_list(analysis: Analysis) -> list[Block]:
+    """Return the verdict, the statement and the measured difference of each claim; empty without claims."""
+    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    lines = []
+    for result in results:
+        paired, metric = result.difference, result.claim.metric
+        measured = ""
+        if paired is not None:
+            low, high = (show(end, metric, signed=True) for end in (paired.low, paired.high))
+            interval = f"{100 * result.confidence:.4g} % interval {low} to {high}" if math.isfinite(paired.low) else ""
+            mean = f"{show(paired.mean, metric, signed=True)} {readable(metric)}"
+            measured = f" {mean}{f' ({interval})' if interval else ''}."
+        lines.append(f"{result.label}: {result.claim.statement}{measured}")
+    return [BulletList(tuple(lines))] if lines else []
 
 
 def _far(results: Sequence[ClaimResult]) -> str:

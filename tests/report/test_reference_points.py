@@ -92,6 +92,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     )
     text = written.markdown.read_text(encoding="utf-8")
     own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences")
+    assert "Reference points on the baseline's test sentences: nearest-neighbour translation has 60.0 BLEU" in text
     assert "250 test sentences, beside the baseline." in own
     assert ("**grouped**" in own, "row" in own) == (True, False)
     assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other

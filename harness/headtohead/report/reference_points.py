@@ -54,8 +54,9 @@ def reference_fact(analysis: Analysis) -> str | None:
         return None
     metric = translation_metric(analysis)
     scores = {name: show(points.scores[name][metric], metric) for name in NAMES}
+    where = " on the baseline's test sentences" if _on_other_data(analysis, points) else ""
     return (
-        f"Reference points: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, the "
+        f"Reference points{where}: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, the "
         f"vocabulary upper bound is {scores['vocabulary_bound']}."
     )
 
@@ -76,7 +77,7 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
                 "note",
             ),
         ]
-    on_other_data = [slug for slug in analysis.ranked if reference_points(frames, slug) not in (points, None)]
+    on_other_data = _on_other_data(analysis, points)
     comparable = [slug for slug in analysis.ranked if slug not in on_other_data]
     beside = (
         "beside the best variant and the baseline" if comparable[:1] != [frames.baseline] else "beside the baseline"
@@ -102,6 +103,11 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
             _table(analysis, own, [slug]),
         ]
     return blocks
+
+
+def _on_other_data(analysis: Analysis, points: ReferencePoints) -> list[str]:
+    """Return the ranked variants whose data have other reference points than those of the baseline."""
+    return [slug for slug in analysis.ranked if reference_points(analysis.frames, slug) not in (points, None)]
 
 
 def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) -> DataTable:

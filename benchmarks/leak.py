@@ -38,23 +38,21 @@ def table(folder: Path) -> list[str]:
     frames = load_frames(folder)
     lines = []
     for slug, variant in frames.by_slug.items():
-        parts = divided(
-            RunConfig.model_validate(variant.config), [frames.path(str(run)) for run in frames.rows(slug).index]
-        )
-        for kind, runs in parts.items():
-            scores = summarise([bleu(rows) for rows in runs])
-            number = f"{sum(map(len, runs)) / len(runs):,.0f}"
+        runs = [read_translations(frames.path(str(run))) for run in frames.rows(slug).index]
+        parts = divided(RunConfig.model_validate(variant.config), runs)
+        for kind, chosen in parts.items():
+            scores = summarise([bleu(rows) for rows in chosen])
+            number = f"{sum(map(len, chosen)) / len(chosen):,.0f}"
             score = f"{scores.mean:.1f} ({scores.low:.1f} to {scores.high:.1f})"
             lines.append(f"| {folder.name} | {variant.title} | {kind} | {number} | {score} |")
     return lines
 
 
-def divided(config: RunConfig, runs: Sequence[Path]) -> dict[str, list[list[Translation]]]:
+def divided(config: RunConfig, runs: Sequence[Sequence[Translation]]) -> dict[str, list[list[Translation]]]:
     """Return the translations of each run by kind of sentence; kinds without sentences are omitted."""
     known = set(prepare(config.data, cache_root()).splits["train"].source_text)
     parts: dict[str, list[list[Translation]]] = defaultdict(list)
-    for run in runs:
-        rows = read_translations(run)
+    for rows in runs:
         for kind, is_known in (("leaked", True), ("not leaked", False)):
             if chosen := [row for row in rows if (row.source in known) == is_known]:
                 parts[kind].append(chosen)

@@ -28,7 +28,7 @@ POINTS = {
     "data_hash": "ab" * 32,
     "test_limit": None,
     "sentences": 250,
-    "nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 40.0},
+    "nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 10.0},
     "vocabulary_bound": {"exact_match": 0.9, "bleu": 95.0, "chrf": 96.0},
     "source_copy": {"exact_match": 0.0, "bleu": 0.1, "chrf": 12.0},
 }
@@ -60,7 +60,7 @@ def test_the_table_is_sorted_by_bleu(study: Any, tmp_path: Path) -> None:
     section = text.split("## Reference points")[1].split("\n## ")[0]
     rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
     assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
-    assert "| nearest neighbour | 0.000 | 60.0 | 40.0 |" in section
+    assert "| nearest neighbour | 0.000 | 60.0 | 10.0 |" in section
     assert "nearest-neighbour translation has 60.0 BLEU, the vocabulary upper bound is 95.0" in text
 
 
@@ -114,11 +114,15 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study:
 
 
 @pytest.mark.parametrize(
-    ("bleu", "line"),
-    [(20.0, None), (80.0, "No variant is better than nearest-neighbour translation: 66.1 BLEU at most, against 80.0.")],
+    ("bleu", "chrf", "line"),
+    [
+        (20.0, 10.0, None),
+        (80.0, 10.0, "No variant is better than nearest-neighbour translation: 66.1 BLEU at most, against 80.0."),
+        (20.0, 40.0, "Not better than nearest-neighbour translation: none (31.9 against 40.0 chrF)."),
+    ],
 )
-def test_the_line_depends_on_the_nearest_neighbour(bleu: float, line: str | None, study: Any) -> None:
-    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": 40.0}}
+def test_the_line_depends_on_the_nearest_neighbour(bleu: float, chrf: float, line: str | None, study: Any) -> None:
+    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": chrf}}
     assert neighbour_line(analyse(load_frames(study(points)))) == line
 
 

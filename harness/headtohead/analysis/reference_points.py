@@ -48,11 +48,10 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     return _of_variant(frames, slug, frames.reference_points)
 
 
-def neighbour_comparisons(analysis: Analysis) -> list[NeighbourComparison]:
+def neighbour_comparisons(analysis: Analysis, metric: str) -> list[NeighbourComparison]:
     """Compare every ranked variant with the nearest neighbour on its data."""
     frames = analysis.frames
     known = frames.reference_points
-    metric = translation_metric(analysis)
     found = []
     for slug in analysis.ranked:
         points, summary = _of_variant(frames, slug, known), frames.summary(slug, metric)
@@ -62,12 +61,12 @@ def neighbour_comparisons(analysis: Analysis) -> list[NeighbourComparison]:
     return found
 
 
-def translation_metric(analysis: Analysis) -> str:
-    """Return the metric in which models and nearest neighbours are compared: chrF if it is primary, else BLEU.
+def translation_metrics(analysis: Analysis) -> tuple[str, str]:
+    """Return the metrics in which models and nearest neighbours are compared, chrF first if it is the primary metric.
 
     The exact match of nearest neighbours is about 0.
     """
-    return "test/chrf" if analysis.metric == "test/chrf" else "test/bleu"
+    return ("test/chrf", "test/bleu") if analysis.metric == "test/chrf" else ("test/bleu", "test/chrf")
 
 
 def decodes(frames: Frames) -> bool:

@@ -114,7 +114,7 @@ class AnswerReferencePoints(BaseModel):
     sentences: int = Field(ge=0, description="Number of test sentences.")
     scores: dict[str, dict[str, float]] = Field(description="Scores by reference point and metric.")
     not_better_than_nearest_neighbour: list[str] = Field(
-        description="Variants whose score is not above that of nearest-neighbour translation."
+        description="Variants whose BLEU or chrF is not above that of nearest-neighbour translation."
     )
 
 

@@ -12,7 +12,7 @@ from headtohead.analysis.reference_points import (
     decodes,
     neighbour_comparisons,
     reference_points,
-    translation_metric,
+    translation_metrics,
 )
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
@@ -25,12 +25,18 @@ MOST_NAMED = 3
 
 
 def neighbour_line(analysis: Analysis) -> str | None:
-    """Return a sentence with the variants that are not better than nearest-neighbour translation, or None."""
-    compared = neighbour_comparisons(analysis)
+    """Return a sentence per metric with the variants that do not beat nearest-neighbour translation, or None."""
+    return (
+        " ".join(filter(None, (_neighbour_sentence(analysis, metric) for metric in translation_metrics(analysis))))
+        or None
+    )
+
+
+def _neighbour_sentence(analysis: Analysis, metric: str) -> str | None:
+    compared = neighbour_comparisons(analysis, metric)
     below = [comparison for comparison in compared if not comparison.beaten]
     if not below:
         return None
-    metric = below[0].metric
     if len(below) == len(compared) > 1:
         best = max(below, key=lambda comparison: comparison.score)
         return (
@@ -52,12 +58,12 @@ def reference_fact(analysis: Analysis) -> str | None:
     points = reference_points(analysis.frames, analysis.frames.baseline)
     if points is None:
         return None
-    metric = translation_metric(analysis)
+    metric, _ = translation_metrics(analysis)
     scores = {name: show(points.scores[name][metric], metric) for name in NAMES}
     where = " on the baseline's test sentences" if _on_other_data(analysis, points) else ""
     return (
-        f"Reference points{where}: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, the "
-        f"vocabulary upper bound is {scores['vocabulary_bound']}."
+        f"Reference points{where}: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, "
+        f"the vocabulary upper bound is {scores['vocabulary_bound']}."
     )
 
 
@@ -136,9 +142,9 @@ def reference_record(analysis: Analysis) -> dict[str, Any] | None:
     points = reference_points(analysis.frames, analysis.frames.baseline)
     if points is None:
         return None
-    compared = neighbour_comparisons(analysis)
+    compared = [entry for metric in translation_metrics(analysis) for entry in neighbour_comparisons(analysis, metric)]
     return {
         "sentences": points.sentences,
         "scores": {name: dict(scores) for name, scores in points.scores.items()},
-        "not_better_than_nearest_neighbour": [entry.slug for entry in compared if not entry.beaten],
+        "not_better_than_nearest_neighbour": list(dict.fromkeys(entry.slug for entry in compared if not entry.beaten)),
     }

@@ -119,8 +119,9 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
     assert found.by_slug["alibi"].config.train.lr == 0.001
 
 
-def test_a_best_value_at_the_edge_is_noted(plan, finish):
-    text = "tune: {train.lr: [0.001, 0.002, 0.003]}"
+@pytest.mark.parametrize("values", ["0.001, 0.002, 0.003", "0.001, 0.002"])
+def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
+    text = f"tune: {{train.lr: [{values}]}}"
     finish(plan(text, seeds=1).tuning.plan, lambda name, lr, dropout, seed: lr)
     assert plan(text, seeds=1).tuning.at_the_edge("baseline") == ["train.lr"]
 

@@ -109,7 +109,7 @@ class Tuning:
         chosen, edges = self.chosen(slug), []
         for path in self.fields:
             numbers = [value for setting in self.settings if isinstance(value := setting.values[path], int | float)]
-            if len(set(numbers)) > 2 and chosen.values[path] in (min(numbers), max(numbers)):
+            if len(set(numbers)) > 1 and chosen.values[path] in (min(numbers), max(numbers)):
                 edges.append(path)
         return edges
 

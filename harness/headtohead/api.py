@@ -27,7 +27,7 @@ from headtohead.execution.trial import try_out
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
-from headtohead.planning.replacing import refuse_replacing
+from headtohead.planning.replacing import dropped_note, refuse_replacing
 from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
@@ -189,6 +189,8 @@ def run(
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
+    if dropped := dropped_note(planned):
+        log(f"note: {dropped}")
     machine = Machine(chosen_launcher, kind, workers, threads, timeout)
     tuning = planned.tuning
     if fresh:

@@ -10,8 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.plugins.registry import load_registry
-from headtohead.testing import INVARIANTS, Subject, tiny_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,15 +38,16 @@ def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, mon
     assert len(expected) >= 7
 
 
-def test_the_plugin_of_the_readme_keeps_the_invariants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_the_plugin_of_the_readme_passes_the_command_of_the_readme(tmp_path: Path) -> None:
     (code,) = blocks("README.md", "python")
     path = tmp_path / "slope.py"
     path.write_text(code, encoding="utf-8")
-    monkeypatch.setattr("headtohead.plugins.registry._current", load_registry([path]))
-    asked = {"cached-decoding", "gradients", "members", "parameter-count", "parity"}
-    subject = Subject(tiny_config(positional="trained-slope"))
-    outcomes = {one.name: one(subject).state for one in INVARIANTS if one.name in asked}
-    assert outcomes == dict.fromkeys(asked, "holds")
+    arguments = ["check", "positional/trained-slope", "--plugin", str(path)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    path.write_text(code.replace('"relative", ', ""), encoding="utf-8")
+    assert CliRunner().invoke(main, arguments).exit_code == 1
 
 
 def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,14 @@ def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
         assert find_experiment(named, root) == folder
 
 
+def test_a_folder_is_found_beside_an_experiment_of_the_same_name_in_the_runs_folder(study, tmp_path):
+    import shutil
+
+    folder = study({})
+    copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)
+    assert find_experiment(copied, tmp_path / "runs") == copied
+
+
 def test_an_experiment_without_runs_suggests_the_nearest(study, tmp_path):
     from pathlib import Path
 

@@ -10,7 +10,7 @@ import pytest
 
 from headtohead.config.loading import load_text
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.replacing import refuse_replacing
+from headtohead.planning.replacing import dropped_note, refuse_replacing
 
 TWO = "design: [{product: {positional: [sinusoidal, alibi]}}]\n"
 THREE = "design: [{product: {positional: [sinusoidal, alibi, rotary]}}]\n"
@@ -187,3 +187,27 @@ def test_seeds_of_a_sweep_differ_from_all_seeds_of_a_study(study, load):
     assert [run.run_hash for run in first.runs] == [run.run_hash for run in second.runs]
     with pytest.raises(HeadToHeadError, match="seeds are whole numbers from 1 to 1,000,000, got"):
         load("question: q", seeds=[1, first.design.seeds[0]])
+
+
+def test_an_edited_file_names_the_finished_runs_that_leave_the_report(study):
+    study.done()
+    assert dropped_note(study()) is None
+    assert dropped_note(study(text=THREE, seeds=3)) is None
+    found = study(text=TWO.replace("alibi", "rotary"))
+    note = dropped_note(found)
+    assert note is not None
+    assert note.startswith("3 finished runs are no longer in the plan and leave the report")
+
+
+def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):
+    study.done()
+    found = study()
+    record = found.directory / "experiment.json"
+    first = found.runs_root.parent / "elsewhere" / f"{found.name}.yaml"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"file": f"elsewhere/{first.name}"}))
+    study()
+    first.parent.mkdir()
+    first.write_text(TWO)
+    message = refusal(study)
+    assert message.startswith(f"experiment '{found.name}' in '{found.runs_root}' is that of the file 'elsewhere/")
+    assert message.endswith("or add --name LABEL (name= in Python)")

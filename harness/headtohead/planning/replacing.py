@@ -1,7 +1,7 @@
-"""Reject overrides that would drop finished runs from an experiment's report.
+"""Reject calls that would drop finished runs from an experiment's report.
 
 ``experiment.json`` and the report contain the runs of the last plan. Editing the experiment file may
-replace runs; options of a single call may not.
+replace runs; options of a single call and another file of the same name may not.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PROTECTED = states.RESULTS | states.ACTIVE
 
 
 def refuse_replacing(plan: Plan, registry: Registry) -> None:
-    """Raise an error if the overrides of a plan drop finished or running runs.
+    """Raise an error if the overrides of a plan drop finished or running runs, or if its name is another file's.
 
     Overrides of fields that no result depends on are allowed, as are additional seeds and variants.
 
     Raises:
-        HeadToHeadError: With the options, the number of dropped runs and the option to use instead.
+        HeadToHeadError: With the other file, or the options and the number of dropped runs, and what to do instead.
     """
     reason = replaced_results(plan, registry)
     if reason:
@@ -37,8 +37,13 @@ def refuse_replacing(plan: Plan, registry: Registry) -> None:
 
 
 def replaced_results(plan: Plan, registry: Registry) -> str | None:
-    """Return why ``h2h run`` rejects the overrides of a plan, or None."""
+    """Return why ``h2h run`` rejects the file or the overrides of a plan, or None."""
     loaded = plan.loaded
+    if taken := _taken_by(plan):
+        return (
+            f"experiment '{plan.name}' in '{plan.runs_root}' is that of the file '{taken}'; rename '{loaded.path}', or "
+            "add --name LABEL (name= in Python)"
+        )
     if not loaded.overrides and loaded.seeds_option is None:
         return None
     tuned = plan.tuning is None or plan.tuning.is_done
@@ -55,6 +60,29 @@ def replaced_results(plan: Plan, registry: Registry) -> str | None:
                 "edit the experiment file"
             )
     return None
+
+
+def dropped_note(plan: Plan) -> str | None:
+    """Return a sentence if an edited experiment file drops finished runs from the report, else None."""
+    dropped = list(_protected(plan, plan.tuning is None or plan.tuning.is_done)).count(False)
+    if not dropped:
+        return None
+    runs = "1 finished run is" if dropped == 1 else f"{dropped} finished runs are"
+    return (
+        f"{runs} no longer in the plan and leave the report, because the experiment file changed; --name LABEL keeps "
+        "both experiments, h2h clean lists the runs"
+    )
+
+
+def _taken_by(plan: Plan) -> str | None:
+    """Return the recorded file of the experiment if it is another file that still exists, else None."""
+    if not (plan.directory / EXPERIMENT).exists():
+        return None
+    recorded = ExperimentDirectory.read(plan.directory).record.file
+    if not recorded:
+        return None
+    other = (plan.runs_root.resolve().parent / recorded).resolve()
+    return recorded if other.is_file() and other != plan.loaded.path.resolve() else None
 
 
 def _protected(plan: Plan, resolved: bool) -> Iterator[bool]:

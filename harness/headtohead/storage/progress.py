@@ -62,10 +62,10 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
     """
     is_file = target.suffix in (".yaml", ".yml")
     name = experiment_name(target) if is_file else target.name
-    if name and (runs_root / name / EXPERIMENT).exists():
-        return inside(runs_root, name)
     if (target / EXPERIMENT).exists():
         return target
+    if name and (runs_root / name / EXPERIMENT).exists():
+        return inside(runs_root, name)
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     hint = nearest(name, known) if known else ""
     run = shlex.join(["h2h", "run", str(target)]) if is_file else "h2h run FILE"

@@ -34,6 +34,12 @@ def test_fields_that_differ_from_the_recipe_are_in_the_title(design):
     assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
 
 
+def test_files_and_addresses_of_data_are_not_in_the_title(design):
+    fields = "train.lr: 0.5, data.file: pairs.tsv, data.url: 'https://example.org'"
+    titles = [variant.title for variant in design(BESIDE.replace("train.lr: 0.5", fields)).variants]
+    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
+
+
 def test_the_same_recipe_twice_is_one_variant(design):
     found = design("baseline: {recipe: scratch-en-fr}\ndesign: [{one_at_a_time: {recipe: [scratch-en-fr]}}]\n")
     assert [variant.slug for variant in found.variants] == ["scratch-en-fr"]

@@ -81,7 +81,7 @@ def recipe_label(value: Any, location: SourceLocation) -> str:
     changed = [
         f"{field.rsplit('.', 1)[-1]}={text(scalar(setting))}"
         for field, setting in fields.items()
-        if not _is_runtime(tuple(field.split("."))) and field != "data.file"
+        if not _is_runtime(tuple(field.split("."))) and field not in ("data.file", "data.url")
     ]
     return f"{name}({', '.join(changed)})" if changed else name
 

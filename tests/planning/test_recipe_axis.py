@@ -35,9 +35,9 @@ def test_fields_that_differ_from_the_recipe_are_in_the_title(design):
 
 
 def test_files_and_addresses_of_data_are_not_in_the_title(design):
-    fields = "train.lr: 0.5, data.file: pairs.tsv, data.url: 'https://example.org'"
+    fields = "train.lr: 0.5, data.dataset: tatoeba, data.file: pairs.tsv, data.url: 'https://example.org'"
     titles = [variant.title for variant in design(BESIDE.replace("train.lr: 0.5", fields)).variants]
-    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
+    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5, dataset=tatoeba)"
 
 
 def test_the_same_recipe_twice_is_one_variant(design):

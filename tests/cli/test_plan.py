@@ -1,4 +1,5 @@
 import json
+import re
 import textwrap
 
 import pytest
@@ -44,6 +45,12 @@ def experiment(tmp_path):
     return path
 
 
+def test_a_warm_up_that_is_longer_than_training_is_noted(h2h, experiment):
+    code, output = h2h("plan", experiment, "--set", "train.warmup_steps=100000")
+    assert code == 0
+    assert "per epoch; the warm-up of 100,000 steps is longer than training" in " ".join(output.split())
+
+
 def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     code, output = h2h("plan", experiment)
     lines = [" ".join(line.split()) for line in output.splitlines()]
@@ -52,7 +59,8 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     project = experiment.parent
     assert lines[1] == f"project: {project} (runs in {project / 'runs'})"
     assert lines[3] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
-    assert lines[4].startswith("time: ")
+    assert re.fullmatch(r"steps: \d+ per run, \d+ per epoch", lines[4])
+    assert lines[5].startswith("time: ")
     baseline = next(line for line in lines if "(baseline)" in line)
     assert baseline.startswith("sinusoidal-masking.decoder-padding-causal (baseline) 0/2 done")
     assert baseline.endswith(" 16 8 fused")

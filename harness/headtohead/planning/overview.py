@@ -41,7 +41,7 @@ class Overview:
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
     lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), *_looks_lines(plan)]
-    lines.append(_runs_line(plan))
+    lines += [_runs_line(plan), _steps_line(plan)]
     if plan.remaining:
         lines.append(f"time: {plan.estimate.summary}")
         if plan.estimate.seconds > LONG:
@@ -190,6 +190,20 @@ def _runs_line(plan: Plan) -> str:
         f"runs: {len(trained)} variants × {len(plan.design.seeds)} seeds = {len(plan.runs)}: "
         f"{shown or 'none'}; {_remaining(plan)}"
     )
+
+
+def _steps_line(plan: Plan) -> str:
+    """Return the steps of a run, of all variants if they differ, and the variants with a longer warm-up."""
+    steps = _ends([variant.steps for variant in plan.variants])
+    per_epoch = _ends([variant.steps_per_epoch for variant in plan.variants])
+    short = [variant for variant in plan.variants if 0 < variant.steps < variant.config.train.warmup_steps]
+    warning = f"; the warm-up of {short[0].config.train.warmup_steps:,} steps is longer than training" if short else ""
+    return f"steps: {steps} per run, {per_epoch} per epoch{warning}"
+
+
+def _ends(numbers: Sequence[int]) -> str:
+    """Return the smallest and the largest number, once if they are equal."""
+    return " to ".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
 
 
 def _remaining(plan: Plan) -> str:

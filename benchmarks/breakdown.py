@@ -61,7 +61,7 @@ PARTS: Sequence[tuple[Any, str, str]] = (
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 
 STACKS = {"notebook 1": (1, 16), "notebook 1 with 5,000 rows": (64,), "quickstart": (1, 16), "128/4/2/512": (1, 4)}
-"""Numbers of members by size; notebook 1 has 5,000 rows of embeddings and output projection, and its data use 40."""
+"""Numbers of members by size; of the 5,000 rows of embeddings and output projection, the data use 40."""
 
 
 @dataclass(frozen=True)

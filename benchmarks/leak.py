@@ -1,27 +1,25 @@
-"""BLEU of test sentences whose source is in the training set, and of the others.
+"""BLEU of test sentences with and without a source sentence that is also in the training set.
 
     python benchmarks/leak.py RUNS/EXPERIMENT [RUNS/EXPERIMENT ...]
 
 For finished runs of experiments/tatoeba-leak.yaml. The script prepares the data of each run again, from the file in
 its configuration, and divides its saved translations: *leaked* are those with a source sentence that is also in the
-training set of the run. Means and 95 % intervals over seeds.
+training set of the run. The table has means and 95 % intervals over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-
-from sacrebleu.metrics import BLEU
 
 from headtohead.data import cache_root, prepare
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, read_translations
+from headtohead.training.evaluate import Translations
 
 
 def main() -> None:
@@ -61,13 +59,10 @@ def divided(config: RunConfig, runs: Sequence[Sequence[Translation]]) -> dict[st
 
 def bleu(rows: Sequence[Translation]) -> float:
     """Return the BLEU of translations against all their references."""
-    references = [row.references.split(" ||| ") for row in rows]
-    most = max(map(len, references))
-    padded = [[*own, *[None] * (most - len(own))] for own in references]
-    columns = [list(column) for column in zip(*padded, strict=True)]
-    return float(BLEU(tokenize="none").corpus_score([row.hypothesis for row in rows], columns).score)
+    references = tuple(tuple(row.references.split(" ||| ")) for row in rows)
+    sources, hypotheses = (tuple(getattr(row, side) for row in rows) for side in ("source", "hypothesis"))
+    return Translations(sources, references, hypotheses).scores().values["bleu"]
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()

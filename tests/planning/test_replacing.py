@@ -209,5 +209,5 @@ def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):
     first.parent.mkdir()
     first.write_text(TWO)
     message = refusal(study)
-    assert message.startswith(f"experiment '{found.name}' in '{found.runs_root}' is that of the file 'elsewhere/")
+    assert message.startswith(f"experiment '{found.name}' in '{found.runs_root}' has the runs of the file 'elsewhere/")
     assert message.endswith("or add --name LABEL (name= in Python)")

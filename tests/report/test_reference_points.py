@@ -88,7 +88,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     written = write_report(folder, tmp_path / "reports")
     assert written.cautions[0] == (
         "Other test sentences than those of the baseline: row (27.4 % of the test pairs have a source "
-        "sentence that is also in training). Differences include that between the sentences."
+        "sentence that is also in training). A part of the difference can come from the sentences."
     )
     text = written.markdown.read_text(encoding="utf-8")
     own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences")

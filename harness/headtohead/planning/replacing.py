@@ -41,8 +41,8 @@ def replaced_results(plan: Plan, registry: Registry) -> str | None:
     loaded = plan.loaded
     if taken := _taken_by(plan):
         return (
-            f"experiment '{plan.name}' in '{plan.runs_root}' is that of the file '{taken}'; rename '{loaded.path}', or "
-            "add --name LABEL (name= in Python)"
+            f"experiment '{plan.name}' in '{plan.runs_root}' has the runs of the file '{taken}'; "
+            f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
         )
     if not loaded.overrides and loaded.seeds_option is None:
         return None

@@ -11,17 +11,13 @@ from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
 from headtohead.report.looks import looks_facts
-from headtohead.report.reference_points import reference_fact
+from headtohead.report.reference_points import MOST_NAMED, reference_fact
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import VariantRecord
 
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
-
-
-MOST_NAMED = 3
-"""Maximum number of variants that a line beside the answer names."""
 
 
 def other_test_line(analysis: Analysis) -> str | None:
@@ -40,8 +36,8 @@ def other_test_line(analysis: Analysis) -> str | None:
         return None
     more = f" and {len(named) - MOST_NAMED} more variants" if len(named) > MOST_NAMED else ""
     return (
-        f"Other test sentences than those of the baseline: {', '.join(named[:MOST_NAMED])}{more}. Differences include "
-        "that between the sentences."
+        f"Other test sentences than those of the baseline: {', '.join(named[:MOST_NAMED])}{more}. A part of the "
+        "difference can come from the sentences."
     )
 
 

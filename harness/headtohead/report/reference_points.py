@@ -21,7 +21,7 @@ from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show
 
 MOST_NAMED = 3
-"""Maximum number of variants that the line beside the answer names."""
+"""Maximum number of variants that a line beside the answer names."""
 
 
 def neighbour_line(analysis: Analysis) -> str | None:

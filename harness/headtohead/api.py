@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, PluginError
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.import_checkpoint import read_checkpoint
@@ -308,7 +308,10 @@ def trial(
     registry, launcher = loaded.load_plugins(), make_launcher("local", {})
     machine = Machine(launcher, find_device(device, launcher), threads=threads)
     root = runs_folder(experiment, runs)
-    return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
+    try:
+        return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
+    except PluginError as error:
+        raise error.__cause__ or error from None
 
 
 def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:

@@ -39,6 +39,10 @@ class UndefinedError(HeadToHeadError):
     """Incompatible settings: a plan excludes the variant with this message as the reason."""
 
 
+class PluginError(HeadToHeadError):
+    """The code of a plugin raised an error, which is the cause of this one."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, else a list of the known names.
 

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import headtohead
+from headtohead import api
 from headtohead.cli import main
 from headtohead.plugins import registry
 
@@ -153,3 +154,60 @@ def test_entries_of_a_plugin_file_are_in_the_plan(h2h, experiment, tmp_path):
     code, output = h2h("plan", experiment, "--plugin", "mine.py")
     assert code == 0
     assert "mine-masking.decoder-padding-causal" in output
+
+
+FAULTY = '''
+"""An encoding whose code is wrong."""
+import torch
+from headtohead import Positional, hookimpl
+
+
+class Mine(Positional):
+    """Mine."""
+
+    {hook}
+
+
+@hookimpl
+def register_positionals():
+    return {{"mine": Mine}}
+'''
+EMBED = "def embed(self, positions, role): return "
+BIAS = "def bias(self, query_positions, key_positions, role, layer): return "
+DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        (BIAS + f"{DISTANCE}.foo()", "AttributeError: 'Tensor' object has no attribute 'foo' (mine.py:10)"),
+        (BIAS + f"{DISTANCE} + torch.zeros(3, 2, 4)", r"RuntimeError: The size of tensor .* \(mine\.py:10\)"),
+        (
+            BIAS + DISTANCE,
+            "Mine.bias returned a tensor [1, 8, 8]; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
+        ),
+        (BIAS + "3.0", "Mine.bias returned float; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]"),
+        # Without the check, the last axis would broadcast to the width.
+        (
+            EMBED + "positions[:, None, :, None] * 1.0",
+            "Mine.embed returned a tensor [1, 1, 8, 1]; return a tensor [member 1, batch, time 8, d_model 8]",
+        ),
+        ("def build(self): self.x = self.parameter(2, menu=1)", "TypeError: .* 'menu' (mine.py:10)"),
+    ],
+)
+def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp_path, hook, message):
+    (tmp_path / "mine.py").write_text(FAULTY.format(hook=hook))
+    experiment.write_text(SMALL.replace("none]", "mine]").replace("positional: none", "positional: mine"))
+    code, output = h2h("plan", experiment, "--plugin", "mine.py")
+    assert code == 2
+    pattern = message if r"\(" in message else re.escape(message).replace(r"\.\*", ".*")
+    advice = "; correct the plugin, and test it with 'h2h check positional/mine' (h2h run --try prints the traceback)"
+    assert re.fullmatch(rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output), output
+
+
+def test_a_trial_raises_the_error_of_a_plugin(h2h, experiment, tmp_path):
+    (tmp_path / "mine.py").write_text(FAULTY.format(hook=BIAS + "1 / 0"))
+    experiment.write_text(SMALL.replace("none]", "mine]").replace("positional: none", "positional: mine"))
+    registry.use_files([tmp_path / "mine.py"])
+    with pytest.raises(ZeroDivisionError):
+        api.trial(experiment, log=lambda line: None)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import sys
 from collections.abc import Callable
 
-import pytest
-
 from headtohead.data import UNK, prepare_corpus
-from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config
 
-needs_tokenizers = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra subwords: pip install tokenizers"
-)
 ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in range(40)]
 
 
@@ -24,7 +15,6 @@ def config(**fields: object) -> DataConfig:
     return data_config(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
 
 
-@needs_tokenizers
 def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"max_size": 60}))
     assert max(data.record["vocabulary"].values()) <= 60
@@ -34,7 +24,6 @@ def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> No
         assert data.source_vocabulary.decode(ids) == text
 
 
-@needs_tokenizers
 def test_merges_come_from_train_only(make_corpus: Callable) -> None:
     rows = [*ROWS, ("zzzz zzzz zzzz", "qqqq qqqq qqqq", "zz", "test")]
     corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
@@ -43,15 +32,7 @@ def test_merges_come_from_train_only(make_corpus: Callable) -> None:
     assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
 
 
-@needs_tokenizers
 def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"shared": True, "max_size": 80}))
     assert data.source_vocabulary is data.target_vocabulary
     assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
-
-
-def test_without_the_package_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    message = "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]'"
-    with pytest.raises(HeadToHeadError, match=f"^{re.escape(message)}, or use tokens: word$"):
-        prepare_corpus(make_corpus(*ROWS), config())

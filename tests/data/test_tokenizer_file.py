@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import lzma
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import yaml
 
 import headtohead
@@ -21,8 +21,6 @@ from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config, tiny_config
-
-tokenizers = pytest.importorskip("tokenizers")
 
 PAIRS = 400
 SPECIAL = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
@@ -226,11 +224,3 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     assert headtohead.load(folder / "model").translate(sentences) == expected
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' does not exist"):
         headtohead.load(run)
-
-
-def test_without_the_package_the_extra_is_named(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(HeadToHeadError, match=r"^data\.vocabulary\.file requires .* pip install 'headtohead\[hf\]'$"):
-        prepare(configuration(folder), tmp_path_factory.mktemp("fresh"))

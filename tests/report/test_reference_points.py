@@ -126,6 +126,14 @@ def test_the_line_depends_on_the_nearest_neighbour(bleu: float, chrf: float, lin
     assert neighbour_line(analyse(load_frames(study(points)))) == line
 
 
+def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headtohead.report.reference_points.MOST_NAMED", 1)
+    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 40.0}}
+    assert neighbour_line(analyse(load_frames(study(points)))) == (
+        "Not better than nearest-neighbour translation: 2 of 3 variants in BLEU, none (31.9 against 40.0 chrF)."
+    )
+
+
 @pytest.mark.default_cases(1)
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}])

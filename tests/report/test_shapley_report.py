@@ -63,15 +63,13 @@ def test_the_answer_names_the_choice_that_accounts_for_most_with_its_interval(st
     text = answered(study())
     assert re.match(
         r"From start to end validation token accuracy changes by \+0\.2\d\d \(95 % interval "
-        r"\+0\.2\d\d to \+0\.2\d\d\); model\.norm \(pre → post\) accounts for most of it, "
-        r"\+0\.2\d\d \(95 % interval \+0\.2\d\d to \+0\.2\d\d\), \+0\.2\d\d to \+0\.2\d\d "
-        r"in single permutations; also detected: model\.activation −0\.0[45]\d "
+        r"\+0\.2\d\d to \+0\.2\d\d\); model\.norm \(pre → post\) accounts for more than all of it: "
+        r"\+0\.2\d\d \(95 % interval \+0\.2\d\d to \+0\.2\d\d\)\. Also detected: model\.activation −0\.0[45]\d "
         r"\(95 % interval −0\.0\d\d to −0\.0\d\d\), "
         r"model\.bias \+0\.0\d\d ",
         text,
     )
-    assert "; inconclusive: train.lr." in text
-    assert ". " not in text
+    assert text.endswith(". Inconclusive: train.lr.")
 
 
 @pytest.mark.slow
@@ -82,7 +80,7 @@ def test_a_choice_with_less_than_half_is_called_the_largest_part(study):
         return 0.3 + sum(effects[name] for name in applied) + 0.002 * wobble(applied, seed)
 
     text = answered(study(score=score))
-    assert "model.norm (pre → post) accounts for the largest part of it, +0." in text
+    assert "model.norm (pre → post) accounts for the largest part of it: +0." in text
 
 
 @pytest.mark.slow
@@ -93,8 +91,8 @@ def test_a_value_against_the_total_difference_does_not_account_for_it(study):
         return 0.4 + sum(effects[name] for name in applied) + 0.002 * wobble(applied, seed)
 
     text = answered(study(score=score))
-    assert "model.activation (relu → gelu) accounts for most of it, +0.4" in text
-    assert "also detected: model.norm −0.3" in text
+    assert "model.activation (relu → gelu) accounts for more than all of it: +0.4" in text
+    assert "Also detected: model.norm −0.3" in text
 
 
 @pytest.mark.slow
@@ -106,14 +104,14 @@ def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
 
     text = answered(study(score=score))
     assert text.startswith("The difference between start and end in validation token accuracy is inconclusive, ")
-    assert "has the largest Shapley value, " in text
+    assert "has the largest Shapley value: " in text
     assert "accounts for" not in text
 
 
 @pytest.mark.slow
-def test_inconclusive_values_of_all_choices_are_a_single_clause(study):
+def test_inconclusive_values_of_all_choices_are_a_single_sentence(study):
     text = answered(study(score=lambda applied, seed: 0.5 + 0.02 * wobble(applied, seed)))
-    assert text.endswith("; no choice has a detected effect.")
+    assert text.endswith(". No choice has a detected effect.")
 
 
 @pytest.mark.slow
@@ -124,8 +122,8 @@ def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
-    assert re.search(r"; inconclusive on average: train\.lr, −0\.\d+ to \+0\.\d+ in single permutations", text)
-    assert not re.search(r"inconclusive: [^(;]*train\.lr", text)
+    assert "Inconclusive on average, with an effect that depends on the other choices: train.lr." in text
+    assert not re.search(r"Inconclusive: [^.]*train\.lr", text)
     assert "train.lr" not in (inconclusive_choices(analysis.path) or "")
 
 
@@ -142,12 +140,16 @@ def test_choices_that_work_only_together_are_named_as_a_group(study):
     text = answer(analysis)
     assert re.search(
         r"; model\.norm \(pre → post\) and train\.lr \(0\.001 → 0\.002\), which work only together, account for most "
-        r"of it, \+0\.[34]\d\d \(95 % interval \+0\.3\d\d to \+0\.4\d\d\), the first of them [+−]?0\.00\d to "
-        r"[+−]?0\.00\d and the last \+0\.[34]\d\d to \+0\.4\d\d in single permutations; also detected: model\.bias ",
+        r"of it: \+0\.[34]\d\d \(95 % interval \+0\.3\d\d to \+0\.4\d\d\)\. Also detected: model\.bias ",
         text,
     )
     sentences = " ".join(joint_effects(analysis.path))
-    assert "model.norm and train.lr work only together" in sentences
+    assert re.search(
+        r"model\.norm and train\.lr work only together: their joint effect is \+0\.[34]\d\d \(95 % interval [^)]*\)\. "
+        r"In single permutations the first of them changes validation token accuracy by [+−]?0\.00\d to [+−]?0\.00\d, "
+        r"and the last by \+0\.[34]\d\d to \+0\.4\d\d\.",
+        sentences,
+    )
     assert "(Bonferroni over 10 pairs)" in sentences
     *_, group = choices(analysis)
     assert (group["choice"].text, group["choice"].notes[0].text) == (
@@ -180,15 +182,15 @@ def test_a_study_with_too_few_permutations_states_how_many_it_needs(study):
 def test_equal_scores_everywhere_are_stated(study):
     text = answered(study(score=lambda applied, seed: 0.125 * seed))
     assert text == (
-        "Start and end have the same validation token accuracy; model.norm, model.activation, "
-        "model.bias and train.lr changed no score."
+        "Start and end have the same validation token accuracy. Without any effect: model.norm, model.activation, "
+        "model.bias and train.lr."
     )
 
 
 def test_a_single_seed_has_no_test(study):
     text = answered(study(seeds=(1,)))
     assert "one seed; model.norm has the largest Shapley value, +0.25" in text
-    assert text.endswith("a single seed allows no test.")
+    assert text.endswith("which a single seed cannot test.")
 
 
 def test_an_incomplete_path_has_no_answer_yet(study):
@@ -203,8 +205,8 @@ def test_an_incomplete_path_has_no_answer_yet(study):
 def test_choices_around_a_coalition_without_a_result_are_not_tested(study):
     text = answered(study(states={("to-minus-model.bias", 2): "DIVERGED"}))
     assert text.startswith("From start to end validation token accuracy changes by +0.2")
-    assert "; inconclusive: train.lr; " in text
-    assert "; not tested: model.norm, model.activation and model.bias (not ranked: " in text
+    assert ". Inconclusive: train.lr. " in text
+    assert " Not tested: model.norm, model.activation and model.bias (not ranked: " in text
     assert text.endswith("to − model.bias: 1 diverged of 6 seeds).")
 
 

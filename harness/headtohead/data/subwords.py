@@ -1,19 +1,19 @@
-"""Subwords by byte-pair encoding, learned on the training part only (extra ``subwords``).
+"""Subwords by byte-pair encoding, learned on the training part only.
 
 Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from functools import lru_cache
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
-from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import VocabularyConfig
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 DEFAULT_SIZE = 8000
 UNKNOWN = SPECIALS[UNK]
@@ -24,14 +24,12 @@ def learn(texts: Sequence[str], config: VocabularyConfig) -> str:
 
     ``max_size`` is the maximum number of subwords, special tokens included (default 8,000). Pairs
     of subwords that occur less than ``min_count`` times are not merged.
-
-    Raises:
-        HeadToHeadError: If the package tokenizers is not installed.
     """
-    package = _package()
-    tokenizer = package.Tokenizer(package.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
-    tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
-    trainer = package.trainers.BpeTrainer(
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=(config.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
         special_tokens=[UNKNOWN],
         min_frequency=config.min_count,
@@ -60,19 +58,11 @@ def inventory(merges: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def load_tokenizer(text: str) -> Any:
+def load_tokenizer(text: str) -> Tokenizer:
     """Return the tokenizer of a JSON text, without padding and truncation."""
-    tokenizer = _package().Tokenizer.from_str(text)
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(text)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _package() -> ModuleType:
-    try:
-        return importlib.import_module("tokenizers")
-    except ImportError as error:
-        raise HeadToHeadError(
-            "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]', "
-            "or use tokens: word"
-        ) from error

@@ -5,7 +5,6 @@ Ids are those of the file. The four special tokens get the names that headtohead
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,9 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
     """Return the vocabulary of the file ``data.vocabulary.file``, which contains the file's text.
 
     Raises:
-        HeadToHeadError: If the file is not a tokenizer, a special token is missing, or the package is not installed.
+        HeadToHeadError: If the file is not a tokenizer, or a special token is missing.
         UndefinedError: If other fields contradict the file.
     """
-    if importlib.util.find_spec("tokenizers") is None:
-        raise HeadToHeadError("data.vocabulary.file requires the package tokenizers; pip install 'headtohead[hf]'")
     vocabulary = config.vocabulary
     _check_fields(config)
     text, path = _read(vocabulary), shown_path(str(vocabulary.file))

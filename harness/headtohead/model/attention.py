@@ -23,7 +23,7 @@ from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.positional import BuildContext, Positional
+from headtohead.plugins.positional import BuildContext, Positional, require_shape
 
 SHORT = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""
@@ -273,6 +273,16 @@ class MultiHeadAttention(nn.Module):
         bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
         if bias is None:
             return None
+        require_shape(
+            self.positional,
+            "bias",
+            bias,
+            member=1 if ctx.sampled_positions else self.context.members,
+            batch=None,
+            head=self.context.geometry.heads,
+            query=ctx.query_positions.shape[1],
+            key=ctx.key_positions.shape[1],
+        )
         if ctx.sampled_positions:
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias

@@ -13,11 +13,14 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from headtohead.config.versions import entries_of
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.entry import Entry
 from headtohead.plugins.positional import Positional
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
 
@@ -59,14 +62,20 @@ def count(
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
-    return _count(
-        config.model_dump_json(), source_words, target_words, max(1, round(source_length)), max(1, round(target_length))
-    )
+    # A cell of a notebook that is executed again registers another class under the same name.
+    classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
+    lengths = max(1, round(source_length)), max(1, round(target_length))
+    return _count(config.model_dump_json(), classes, source_words, target_words, *lengths)
 
 
 @cache
 def _count(
-    config_json: str, source_words: int, target_words: int, source_length: int, target_length: int
+    config_json: str,
+    classes: tuple[type[Entry], ...],
+    source_words: int,
+    target_words: int,
+    source_length: int,
+    target_length: int,
 ) -> ModelCounts:
     config = RunConfig.model_validate_json(config_json)
 

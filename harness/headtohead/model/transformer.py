@@ -19,7 +19,7 @@ from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerMemberPositional
 from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import Positional
+from headtohead.plugins.positional import Positional, require_shape
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
@@ -394,7 +394,12 @@ class Transformer(nn.Module):
             positions = self._positions(0, ids.shape[1], ids.device).column
         else:
             positions = self._positions(start, ids.shape[-1], ids.device).row
-        return positional.embed(positions, role)
+        embedded = positional.embed(positions, role)
+        if embedded is not None:
+            members = 1 if sampled is not None else len(ids)
+            time, width = positions.shape[1], positional.context.d_model
+            require_shape(positional, "embed", embedded, member=members, batch=None, time=time, d_model=width)
+        return embedded
 
     def _embed_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
         """Return the embeddings of the given batch rows, ``[member, batch, 1, d_model]``."""

@@ -10,10 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from headtohead.config.versions import entries_of
 from headtohead.data import PreparedData
+from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.duration import duration
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import ExecutionRecord
 
@@ -77,7 +80,19 @@ def _shape(config: RunConfig) -> str:
 
 
 def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
-    return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
+    """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
+    try:
+        return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
+    except Exception as error:
+        used = [current().find(family, entry.name) for family, entry in entries_of(config)]
+        own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
+        if not own or is_disk_error(error) or machine_limit(error):
+            raise
+        reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
+        raise PluginError(
+            f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
+            f"{own[0]}' (h2h run --try prints the traceback)"
+        ) from error
 
 
 def _interpolated(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Cost, Entry, Options
 
 Result = TypeVar("Result")
@@ -178,6 +179,33 @@ class Component(nn.Module, Entry):
         limit: int | None = getattr(options, "max_length", None)
         return limit
 
+
+def require_shape(component: Component, hook: str, result: object, **axes: int | None) -> None:
+    """Refuse the result of a hook whose shape would fail, or broadcast to other axes, later.
+
+    Args:
+        component: The object whose hook was called.
+        hook: The name of the hook.
+        result: What the hook returned.
+        axes: Name and size of each axis. ``member`` and ``head`` may also be 1; None permits any size.
+
+    Raises:
+        HeadToHeadError: If the result is no tensor of this shape.
+    """
+    if isinstance(result, Tensor) and result.dim() == len(axes):
+        sizes = zip(result.shape, axes.items(), strict=True)
+        if all(wanted in (None, size) or (size == 1 and name in SHARED_AXES) for size, (name, wanted) in sizes):
+            return
+    found = f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+    wanted = ", ".join(
+        name + ("" if size is None else f" 1 or {size}" if name in SHARED_AXES and size > 1 else f" {size}")
+        for name, size in axes.items()
+    )
+    raise HeadToHeadError(f"{type(component).__name__}.{hook} returned {found}; return a tensor [{wanted}]")
+
+
+SHARED_AXES = ("member", "head")
+"""Axes of size 1 if all members or heads have the same values."""
 
 MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
 """Hooks by which a positional encoding can act."""

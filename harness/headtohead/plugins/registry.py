@@ -137,6 +137,11 @@ class Registered:
     version: str
     source_sha256: str
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether headtohead provides the entry."""
+        return self.module in BUILT_IN
+
 
 @dataclass
 class Registry:
@@ -160,8 +165,8 @@ class Registry:
         modules = {entry.entry.__module__ for entry in self.all()}
         modules |= {_module_of(plugin) for plugin in self.manager.get_plugins()}
         packages = {name.partition(".")[0] for name in modules}
-        built_in = {name.partition(".")[0] for name in BUILT_IN}
-        return describe(error, packages - built_in, built_in)
+        built_in = {name.partition(".")[0] for name in BUILT_IN}  # one launcher is in headtohead itself
+        return describe(error, packages - built_in - {"headtohead"}, built_in)
 
     def find(self, family: str, name: str) -> Registered:
         """Return an entry.

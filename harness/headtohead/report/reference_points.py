@@ -25,32 +25,28 @@ MOST_NAMED = 3
 
 
 def neighbour_line(analysis: Analysis) -> str | None:
-    """Return a sentence per metric with the variants that do not beat nearest-neighbour translation, or None."""
-    return (
-        " ".join(filter(None, (_neighbour_sentence(analysis, metric) for metric in translation_metrics(analysis))))
-        or None
-    )
-
-
-def _neighbour_sentence(analysis: Analysis, metric: str) -> str | None:
-    compared = neighbour_comparisons(analysis, metric)
-    below = [comparison for comparison in compared if not comparison.beaten]
-    if not below:
-        return None
-    if len(below) == len(compared) > 1:
-        best = max(below, key=lambda comparison: comparison.score)
-        return (
-            f"No variant is better than nearest-neighbour translation: {show(best.score, metric)} "
-            f"{readable(metric)} at most, against {show(best.neighbour, metric)}."
-        )
-    titles = analysis.frames.by_slug
-    named = [
-        f"{titles[comparison.slug].title} ({show(comparison.score, metric)} against "
-        f"{show(comparison.neighbour, metric)} {readable(metric)})"
-        for comparison in below[:MOST_NAMED]
-    ]
-    more = f" and {len(below) - MOST_NAMED} more variants" if len(below) > MOST_NAMED else ""
-    return f"Not better than nearest-neighbour translation: {', '.join(named)}{more}."
+    """Return sentences with the variants that do not beat nearest-neighbour translation in each metric, or None."""
+    sentences, some = [], []
+    for metric in translation_metrics(analysis):
+        compared = neighbour_comparisons(analysis, metric)
+        below = [comparison for comparison in compared if not comparison.beaten]
+        if len(below) == len(compared) > 1:
+            best = max(below, key=lambda comparison: comparison.score)
+            sentences.append(
+                f"No variant is better than nearest-neighbour translation: {show(best.score, metric)} "
+                f"{readable(metric)} at most, against {show(best.neighbour, metric)}."
+            )
+        elif len(below) > MOST_NAMED:
+            some.append(f"{len(below)} of {len(compared)} variants in {readable(metric)}")
+        else:
+            some += [
+                f"{analysis.frames.by_slug[comparison.slug].title} ({show(comparison.score, metric)} against "
+                f"{show(comparison.neighbour, metric)} {readable(metric)})"
+                for comparison in below
+            ]
+    if some:
+        sentences.append(f"Not better than nearest-neighbour translation: {', '.join(some)}.")
+    return " ".join(sentences) or None
 
 
 def reference_fact(analysis: Analysis) -> str | None:

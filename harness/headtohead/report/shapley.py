@@ -44,28 +44,27 @@ Part = ShapleyValue | ChoiceGroup
 
 
 def path_answer(path: PathAnalysis) -> str:
-    """Return the total difference and the choices that cause it, as a sentence."""
+    """Return a sentence with the total difference and its main cause, then a sentence for each kind of result."""
     detected = _detected(path)
     grouped = {name for part in detected if isinstance(part, ChoiceGroup) for name in part.choices}
     single = [value for value in path.values if not set(value.choices) <= grouped]
-    parts = [_total(path), *_largest(path, detected)]
+    largest, *also = _largest(path, detected)
+    sentences = ["; ".join(filter(None, (_total(path), largest))), *also]
     inconclusive = [value for value in single if value.inconclusive]
     mixed = [value for value in single if value.mixed]
     unknown = [value for value in path.values if not value.known]
     if inconclusive and not detected and not unknown and not mixed:
-        parts.append("no choice has a detected effect")
+        sentences.append("No choice has a detected effect")
     elif inconclusive:
-        parts.append(f"inconclusive: {_names(inconclusive)}")
+        sentences.append(f"Inconclusive: {_names(inconclusive)}")
     if mixed:
-        names = [value.name + _range(value) for value in mixed[:MOST_NAMES]]
-        more = f" and {len(mixed) - MOST_NAMES} more" if len(mixed) > MOST_NAMES else ""
-        parts.append(f"inconclusive on average: {' and '.join(names)}{more}")
+        sentences.append(f"Inconclusive on average, with an effect that depends on the other choices: {_names(mixed)}")
     unchanged = [value for value in single if value.equal_by_construction or (_identical(value) and not value.mixed)]
     if unchanged:
-        parts.append(f"{_names(unchanged)} changed no score")
+        sentences.append(f"Without any effect: {_names(unchanged)}")
     if unknown:
-        parts.append(f"not tested: {_names(unknown)} ({unknown[0].contrast.reason})")
-    return "; ".join(parts) + "."
+        sentences.append(f"Not tested: {_names(unknown)} ({unknown[0].contrast.reason})")
+    return "".join(f"{sentence}. " for sentence in sentences).rstrip()
 
 
 def _detected(path: PathAnalysis) -> list[Part]:
@@ -92,21 +91,23 @@ def _total(path: PathAnalysis) -> str:
 
 
 def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
-    """Return a clause on the largest detected part, and a clause on the other detected parts."""
+    """Return a clause on the largest part, which may be empty, and a sentence on the other detected parts."""
     if not detected:
-        return _largest_untested(path)
+        return [_largest_untested(path)]
     total, metric = path.total.paired, path.total.metric
     same_sign = [part for part in detected if total and part.sampled and part.sampled.mean * total.mean > 0]
     first = (same_sign or detected)[0]
     plural = isinstance(first, ChoiceGroup)
     if same_sign and path.total.detected:
         part = "most" if path.is_most(first) else "the largest part"
+        if first.sampled and total and first.sampled.low * math.copysign(1, total.mean) > abs(total.mean):
+            part = "more than all"  # other choices counteract it
         verb = f"{'account' if plural else 'accounts'} for {part} of it"
     elif plural:
         verb = "have the largest joint effect"
     else:
         verb = "has the largest Shapley value"
-    clause = f"{_described(path, first)} {verb}, {_part_amount(first, metric)}{_detail(first, metric)}"
+    clause = f"{_described(path, first)} {verb}: {_part_amount(first, metric)}"
     others = [part for part in detected if part is not first]
     if not others:
         return [clause]
@@ -114,7 +115,7 @@ def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
     more = others[MOST_NAMES:]
     size = max((abs(part.sampled.mean) for part in more if part.sampled), default=0.0)
     rest = f" and {len(more)} more of at most {show(size, metric)} each" if more else ""
-    return [clause, f"also detected: {listed}{rest}"]
+    return [clause, f"Also detected: {listed}{rest}"]
 
 
 def _described(path: PathAnalysis, part: Part) -> str:
@@ -131,26 +132,17 @@ def _part_amount(part: Part, metric: str) -> str:
     return _amount(part.sampled, metric) if part.sampled else "0"
 
 
-def _detail(part: Part, metric: str) -> str:
-    """Return the smallest and largest changes of a part in single permutations, if permutations differ."""
-    if isinstance(part, ShapleyValue):
-        return _range(part)
-    first, last = (" to ".join(show(end, metric, signed=True) for end in ends) for ends in (part.first, part.last))
-    others = "the first" if len(part.choices) == 2 else "all but the last"
-    return f", {others} of them {first} and the last {last} in single permutations"
-
-
-def _largest_untested(path: PathAnalysis) -> list[str]:
+def _largest_untested(path: PathAnalysis) -> str:
     known = [value for value in path.known if value.contrast.paired is not None]
     if not known or path.total.paired is None:
-        return []
+        return ""
     if path.total.paired.kind == "single":
         largest = known[0]
-        return [
-            f"{largest.name} has the largest Shapley value, {_part_amount(largest, path.total.metric)}; "
-            "a single seed allows no test"
-        ]
-    return []
+        return (
+            f"{largest.name} has the largest Shapley value, {_part_amount(largest, path.total.metric)}, which a single "
+            "seed cannot test"
+        )
+    return ""
 
 
 def _with_values(value: ShapleyValue) -> str:
@@ -169,15 +161,6 @@ def _amount(difference: Paired | SampledDifference, metric: str) -> str:
 
 def _single_seed(paired: Paired) -> str:
     return ", one seed" if paired.kind == "single" else ""
-
-
-def _range(value: ShapleyValue) -> str:
-    """Return the smallest and the largest change of a choice, if the permutations differ."""
-    spread = value.contrast.spread
-    if spread is None:
-        return ""
-    low, high = (show(end, value.contrast.metric, signed=True) for end in spread)
-    return f", {low} to {high} in single permutations" if low != high else ""
 
 
 def _names(values: list[ShapleyValue]) -> str:
@@ -271,9 +254,13 @@ def joint_effects(path: PathAnalysis) -> list[str]:
     metric = path.total.metric
     lines = []
     for group in path.groups:
+        first, last = (
+            " to ".join(show(end, metric, signed=True) for end in ends) for ends in (group.first, group.last)
+        )
+        others = "the first" if len(group.choices) == 2 else "all but the last"
         lines.append(
-            f"{group.name} work only together: their joint effect is {_amount(group.sampled, metric)}"
-            f"{_detail(group, metric)}."
+            f"{group.name} work only together: their joint effect is {_amount(group.sampled, metric)}. In single "
+            f"permutations {others} of them changes {readable(metric)} by {first}, and the last by {last}."
         )
     count = math.comb(len(path.record.choices), 2)
     lines += [

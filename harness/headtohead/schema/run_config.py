@@ -103,7 +103,7 @@ class DataFields(Section):
         "data with its own seed, so every seed of the study has its own data and vocabulary",
     )
     tokens: Literal["word", "subword"] = Field(
-        "word", description="subword: byte-pair encoding learned on the training part; needs the extra `subwords`"
+        "word", description="subword: byte-pair encoding learned on the training part"
     )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
     max_words: int | None = Field(

@@ -121,6 +121,10 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
             "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, got 8 and 3",
         ),
         (
+            ("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv"),
+            "h2h: {file}:4: base.data: file '/no/such.tsv' does not exist",
+        ),
+        (
             ("positional: sinusoidal", "positional: {name: learned, max_length: 3}"),
             "h2h: {file}:7: baseline: a source of ",
         ),

@@ -116,6 +116,23 @@ def test_the_error_names_a_wrong_override(design):
 
 
 @pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("base.model.heads=4", "unknown field 'base'; did you mean 'model.heads'?"),
+        ("epochs=3", "unknown field 'epochs'; did you mean 'train.epochs'?"),
+        ("modell.heads=3", "unknown field 'modell'; did you mean 'model'?"),
+        (
+            "seeds=3",
+            "unknown field 'seeds'; it is a field of the experiment file, outside base; type --seeds N instead of --set",
+        ),
+        ("margin=1", "unknown field 'margin'; it is a field of the experiment file, outside base"),
+    ],
+)
+def test_an_override_of_another_part_of_the_file_has_a_hint(design, override, hint):
+    assert failure(design, GRID, override) == f"--set {override}: {hint}"
+
+
+@pytest.mark.parametrize(
     ("axis", "values", "parts"),
     [
         ("positional", ["{name: rotary, theta: 100}"], ["rotary-theta-100"]),

@@ -19,6 +19,7 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import INIT_FROM, SECTIONS, DataInput
+from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.roles import ROLES
 from headtohead.schema.sections import FilePath
 
@@ -31,6 +32,10 @@ _EXCLUSIVE = {"epochs": "steps", "steps": "epochs"}
 _OPTIONS_OF_COMMANDS: dict[FieldPath, str] = {
     ("train", "device"): "an experiment does not choose the device; remove 'device' and type h2h run --device cpu"
 }
+
+
+_FLAGS = {"seeds": "--seeds N", "name": "--name LABEL", "plugins": "--plugin FILE"}
+"""Fields of an experiment file for which commands have an option."""
 
 
 @dataclass
@@ -84,7 +89,7 @@ class ConfigBuilder:
         elif head == INIT_FROM:
             self._assign_init_from(rest, value, location)
         else:
-            raise location.error(f"unknown field '{head}'{nearest(head, [*FAMILIES, *SECTIONS, INIT_FROM])}")
+            raise location.error(f"unknown field '{head}'{_suggestion(path)}")
 
     def location(self, path: FieldPath) -> SourceLocation:
         """Return the source location of the value at a configuration path."""
@@ -282,3 +287,14 @@ def _roles() -> str:
 
 def _deep(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _deep(item) if isinstance(item, dict) else item for key, item in tree.items()}
+
+
+def _suggestion(path: tuple[str, ...]) -> str:
+    """Return what an unknown first field may stand for."""
+    head, rest = path[0], path[1:]
+    if head in ("base", "baseline") and rest:
+        return f"; did you mean '{'.'.join(rest)}'?"
+    if head in ExperimentFile.model_fields:
+        option = f"; type {_FLAGS[head]} instead of --set" if head in _FLAGS else ""
+        return f"; it is a field of the experiment file, outside base{option}"
+    return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")

@@ -19,11 +19,12 @@ import numpy as np
 from headtohead import data
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation
 from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
-from headtohead.errors import UndefinedError
+from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of
@@ -84,7 +85,9 @@ def make_plan(
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
-    prepared = _Data(registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)))
+    prepared = _Data(
+        registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)), loaded.location("base", "data")
+    )
     warm = WarmStarts(initial_runs or runs_root, prepared.draws)
     existing = None if fresh else ExistingRuns(runs_root, ignored)
     design = adapt(expand(loaded, registry, prepared.find_incompatibility))
@@ -183,8 +186,8 @@ class _Data:
     With ``data.seed: per-run`` it has a draw for each of ``seeds``; costs are those on the draw of the first.
     """
 
-    def __init__(self, registry: Registry, cache: Path, seeds: Sequence[int]) -> None:
-        self.registry, self.cache, self.seeds = registry, cache, seeds
+    def __init__(self, registry: Registry, cache: Path, seeds: Sequence[int], location: SourceLocation) -> None:
+        self.registry, self.cache, self.seeds, self.location = registry, cache, seeds, location
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
         self._steps_per_epoch: dict[tuple[object, ...], int] = {}
@@ -209,7 +212,12 @@ class _Data:
         config = config.for_seed(self.seeds[0])
         text = config.data.model_dump_json()
         if text not in self._prepared:
-            self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
+            try:
+                self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
+            except UndefinedError:
+                raise
+            except HeadToHeadError as error:
+                raise self.location.error(str(error)) from error
         return self._prepared[text]
 
     def find_incompatibility(self, config: RunConfig) -> str | None:

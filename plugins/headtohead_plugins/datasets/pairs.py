@@ -19,6 +19,11 @@ from headtohead.data import file_sha256, hash_pairs, read_lines
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]
+SEPARATORS = {
+    "\t": "it contains a tab: set data.format: tsv, or correct data.columns",
+    ";": "it contains a semicolon: separate the columns by tabs, and set data.format: tsv",
+}
+"""Advice for a file without a valid line, by a character of the first line."""
 FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
@@ -167,10 +172,11 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             wrong.append((line, _reason(row, columns, values)))
     if wrong and not options.skip_malformed:
         others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
-        raise HeadToHeadError(
-            f"file '{name}': line {wrong[0][0]} {wrong[0][1]}{others}; correct the file or data.columns, or set "
-            "data.skip_malformed: true"
-        )
+        advice = "correct the file or data.columns, or set data.skip_malformed: true"
+        if not pairs:  # perhaps no line is wrong
+            first = lines[wrong[0][0] - 1]
+            advice = next((advice for sign, advice in SEPARATORS.items() if sign in first), advice)
+        raise HeadToHeadError(f"file '{name}': line {wrong[0][0]} {wrong[0][1]}{others}; {advice}")
     if wrong:
         listed = ", ".join(str(line) for line, _ in wrong[:MOST_LINES]) + ", …" * (len(wrong) > MOST_LINES)
         notes.append(f"{len(wrong)} malformed lines of '{PurePath(name).name}' were skipped: {listed}")
@@ -242,7 +248,8 @@ def _reason(row: Any, columns: Sequence[Column], values: Sequence[Any]) -> str:
         return "is not JSON"
     missing = next(column for column, value in zip(columns, values, strict=True) if not isinstance(value, str))
     if isinstance(row, list):
-        return f"has {len(row)} columns, column {missing} is missing"
+        found = "1 column" if len(row) == 1 else f"{len(row)} columns"
+        return f"has {found}, column {missing} is missing"
     return f"has no text in the field '{missing}'"
 
 

@@ -103,7 +103,14 @@ def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path
 
 
 MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("x.tsv", "a\tb\nc\nd\n", {}, "line 2 has 1 columns, column 2 is missing, and 1 more lines are wrong; correct the"),
+    ("x.tsv", "a\tb\nc\nd\n", {}, "line 2 has 1 column, column 2 is missing, and 1 more lines are wrong; correct the"),
+    (
+        "x.csv",
+        "a;b\n",
+        {},
+        "column 2 is missing; it contains a semicolon: separate the columns by tabs, and set data.f",
+    ),
+    ("x.csv", "a\tb\n", {}, "column 2 is missing; it contains a tab: set data.format: tsv, or correct data.columns"),
     ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, "line 2 is not JSON"),
     ("x.jsonl", '{"source": "a", "target": 3}\n', {}, "line 1 has no text in the field 'target'"),

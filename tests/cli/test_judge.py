@@ -210,3 +210,24 @@ def test_a_missing_seed_names_the_crashed_run(tmp_path: Path, h2h_here: Command)
         "h2h: seeds of 'new' and 'base' differ: 5 only in 'base' (left out, as their State is not finished: row 12 "
         "(crashed)); add the missing runs, or compare with --unpaired\n",
     )
+
+
+def test_few_seeds_and_a_constant_difference_are_warned_of(tmp_path: Path, h2h_here: Command) -> None:
+    scores = pd.DataFrame(
+        {"variant": ["a", "a", "b", "b"], "seed": [1, 2, 1, 2], "accuracy": [0.5, 0.6, 0.7, 0.8], "steps": 3}
+    )
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "a", "--metric", "accuracy")
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        "warning: 2 seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05",
+        "warning: no verdict on b: the difference is the same in every seed, and 2 seeds are too few for the sign-flip "
+        "test",
+    ]
+
+
+def test_metrics_of_reports_are_listed_first(tmp_path: Path, h2h_here: Command) -> None:
+    scores = table().assign(flops=1.0, tokens=2.0).rename(columns={"accuracy": "test/accuracy"})
+    scores.to_csv(tmp_path / "scores.csv", index=False)
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base")
+    assert done.stderr == "h2h: several metrics; choose with --metric: test/accuracy, flops, tokens\n"

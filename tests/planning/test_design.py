@@ -123,7 +123,8 @@ def test_the_error_names_a_wrong_override(design):
         ("modell.heads=3", "unknown field 'modell'; did you mean 'model'?"),
         (
             "seeds=3",
-            "unknown field 'seeds'; it is a field of the experiment file, outside base; type --seeds N instead of --set",
+            "unknown field 'seeds'; it is a field of the experiment file, outside base; type --seeds N instead of "
+            "--set",
         ),
         ("margin=1", "unknown field 'margin'; it is a field of the experiment file, outside base"),
     ],

@@ -15,9 +15,9 @@ import pandas as pd
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import Difference, Summary, paired, summarise
+from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
 from headtohead.statistics.unpaired import unpaired
-from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
+from headtohead.statistics.verdicts import BETTER, NO_VERDICT, UNTESTED, WORSE, Judgement
 from headtohead.storage.metrics import LOWER_IS_BETTER, span
 
 HIGHER = ("accuracy", "acc", "match", "bleu", "chrf", "rouge", "f1", "auc", "auroc", "precision", "recall", "reward",
@@ -156,6 +156,7 @@ def judge(
         judgements = [UNTESTED] * len(differences)
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
+    warnings += _few_seeds(others, differences, judgements, len(against)) if is_paired else []
     limits = span(metric)
     judged = [
         JudgedVariant(
@@ -182,6 +183,24 @@ def judge(
         more_seeds=planned - summary.n if planned else None,
         warnings=tuple(warnings),
     )
+
+
+def _few_seeds(
+    variants: Sequence[str], differences: Sequence[Difference], judgements: Sequence[Judgement], seeds: int
+) -> list[str]:
+    """Return warnings for numbers of seeds at which no test without an assumption can detect a difference."""
+    warnings = [few_seeds(seeds)] if seeds < SIGN_FLIP_SEEDS else []
+    constant = [
+        variant
+        for variant, difference, judgement in zip(variants, differences, judgements, strict=True)
+        if difference.kind == "constant" and judgement.verdict == NO_VERDICT
+    ]
+    if constant:
+        warnings.append(
+            f"no verdict on {_listed(constant)}: the difference is the same in every seed, and {seeds} seeds are too "
+            "few for the sign-flip test"
+        )
+    return warnings
 
 
 def direction(metric: str) -> bool:
@@ -274,6 +293,7 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
         if metric is None and len(known) == 1:
             return known[0], table, known[0]
     if metric is None:
+        known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
         raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}" if known else "no metric")
     raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
 

@@ -44,6 +44,7 @@ from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
@@ -516,8 +517,8 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-    if 1 < seeds < 6 and plan.power:
-        notes.append(f"{seeds} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05")
+    if 1 < seeds < SIGN_FLIP_SEEDS and plan.power:
+        notes.append(few_seeds(seeds))
     return tuple(notes)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from headtohead.report.blocks import Block, CodeBlock, Definitions, Details, Heading, Paragraph
 from headtohead.report.content import ReportContent
 from headtohead.report.looks import METHOD as LOOKS_METHOD
+from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 
 METHOD = (
     "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
@@ -36,8 +37,8 @@ def statistics_blocks(content: ReportContent) -> list[Block]:
     few = []
     if seeds == 1:
         few = ["With a single seed there is no p-value."]
-    elif seeds < 6:
-        few = [f"{seeds} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05."]
+    elif seeds < SIGN_FLIP_SEEDS:
+        few = [f"{few_seeds(seeds)}."]
     return [Heading(2, "Statistics", "statistics", "Statistics"), *map(Paragraph, [*METHOD, *looks, *floors, *few])]
 
 

@@ -29,6 +29,8 @@ DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
 MAX_SIGNS = 10_000_000
 """Maximum number of random signs of a test, 80 MB; with more than 100 seeds there are fewer patterns."""
+SIGN_FLIP_SEEDS = 6
+"""Smallest number of seeds at which a single sign-flip test can reach p = 0.05."""
 ROUNDING = 1e-12
 """Differences with a spread below this fraction of the scores' size count as equal."""
 
@@ -283,6 +285,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def sign_flip_floor(contrasts: int, seeds: int) -> float:
     """Return the smallest possible Holm-adjusted sign-flip p of a family, ``m * 2 / 2^n``."""
     return min(1.0, contrasts * 2.0 ** (1 - seeds))
+
+
+def few_seeds(seeds: int) -> str:
+    """Return a note on fewer than ``SIGN_FLIP_SEEDS`` seeds."""
+    return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
 
 
 def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:

@@ -126,6 +126,7 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
         ((1000,), "fewer than two evaluations"),
         ((500, 1000), "too few evaluations near the end"),
         ((850, 900, 1000), "too few evaluations near the end"),
+        ((60, 80, 99), "fewer than 100 steps"),
         ((), "no finished run with a validation loss"),
     ],
 )

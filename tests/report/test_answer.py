@@ -8,7 +8,7 @@ from scipy import stats
 
 from headtohead.analysis.study import analyse, main_contrasts, separate_effects
 from headtohead.report.answer import answer, sides
-from headtohead.report.facts import facts
+from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
 
@@ -281,9 +281,28 @@ def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated)
         results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
         path.write_text(json.dumps(results))
         made.record_checksums(path.parent)
-    statements = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
+    statements = [fact for fact in warnings(analyse(load_frames(folder))) if "worst possible exact match" in fact]
     assert bool(statements) is is_stated
     assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")
+
+
+def test_changed_code_and_pitfalls_are_warned_of_beside_the_answer(tmp_path, made):
+    folder = made.write_study(tmp_path)
+    record = json.loads((folder / "experiment.json").read_text())
+    assert not warnings(analyse(load_frames(folder)))
+    run = folder / record["runs"][0]["directory"] / "run.json"
+    content = json.loads(run.read_text())
+    content["plugins"][0]["source_sha256"] = "ab" * 32
+    run.write_text(json.dumps(content))
+    pitfall = {"name": "open future", "consequence": "worthless", "field": "masking.decoder"}
+    record["variants"][1]["pitfalls"] = [pitfall]
+    (folder / "experiment.json").write_text(json.dumps(record))
+    analysis = analyse(load_frames(folder))
+    (stale,) = warnings(analysis)
+    assert stale.startswith("STALE: the source of ")
+    assert stale not in facts(analysis)
+    count = len(record["variants"])
+    assert pitfall_line(analysis) == f"Pitfalls in 1 of {count} variants, explained below: open future."
 
 
 HEADS = {

@@ -29,6 +29,8 @@ LAST_PART = 0.2
 The two evaluations around its start may not be further apart than this.
 """
 
+MIN_STEPS = 100
+"""Fewest steps of a run whose loss is judged: a flat loss can also mean that learning has not begun."""
 MIN_FALL_NATS = 0.01
 MIN_FALL_FRACTION = 0.01
 STANDARD_ERRORS = 2.0
@@ -137,6 +139,8 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
     if len(steps) < 2:
         return "fewer than two evaluations"
     end = float(steps[-1])
+    if end < MIN_STEPS:
+        return f"fewer than {MIN_STEPS} steps"
     start, length = (1 - LAST_PART) * end, LAST_PART * end
     after = int(np.searchsorted(steps, start, side="right"))
     if after == 0 or (steps[after - 1] < start and steps[after] - steps[after - 1] > length):

@@ -11,7 +11,7 @@ from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle
 from headtohead.report.cells import blank, score_cell
 from headtohead.report.convergence import still_learning_line
-from headtohead.report.facts import facts, other_test_line
+from headtohead.report.facts import facts, other_test_line, pitfall_line, warnings
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
 from headtohead.report.looks import looks_caution
@@ -47,9 +47,14 @@ class ReportContent:
     @cached_property
     def cautions(self) -> tuple[str, ...]:
         """Short sentences that limit what the answer shows, printed beside it."""
-        written = (other_test_line, neighbour_line, still_learning_line, looks_caution)
+        written = (other_test_line, neighbour_line, still_learning_line, looks_caution, pitfall_line)
         lines = [line(self.analysis) for line in written]
-        return tuple(line for line in lines if line)
+        return (*self.warnings, *filter(None, lines))
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Sentences that question the results."""
+        return warnings(self.analysis)
 
     @cached_property
     def palette(self) -> Palette:
@@ -89,7 +94,7 @@ class ReportContent:
 
     @cached_property
     def facts(self) -> list[str]:
-        """Warnings and facts that qualify the answer, a sentence each."""
+        """Facts that qualify the answer, a sentence each."""
         return facts(self.analysis)
 
     @cached_property

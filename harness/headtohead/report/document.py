@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headtohead.figures.forest import magnified_range
 from headtohead.report.attention import attention_blocks
-from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span, Text
+from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span
 from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
@@ -27,9 +27,6 @@ from headtohead.report.two_way import two_way_blocks
 from headtohead.report.uncertainty import uncertainty_blocks
 from headtohead.report.unpadded import unpadded_blocks
 from headtohead.report.variants import pitfall_blocks, variant_blocks, with_omission
-
-WARNINGS = ("Suspect", "LEAKY", "STALE")
-"""First words of facts that question the results."""
 
 
 def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[Block]:
@@ -72,7 +69,9 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
     blocks += claim_list(analysis)
-    blocks += [Paragraph(caution) for caution in content.cautions]
+    blocks += [
+        Paragraph(Span(caution, "alarm") if caution in content.warnings else caution) for caution in content.cautions
+    ]
     blocks.append(Paragraph(setup_line(analysis), "note"))
     if analysis.path and "waterfall" in figures:
         blocks.append(waterfall(analysis.path))
@@ -86,9 +85,8 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
     facts = [*content.facts, *provenance_differences(analysis.frames)]
-    items: list[Text] = [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
-    if items:
-        blocks.append(BulletList(tuple(items)))
+    if items := tuple(fact for fact in facts if fact not in content.warnings):
+        blocks.append(BulletList(items))
     if record.description:
         blocks.append(Prose(record.description))
     return [*blocks, *entry_blocks(analysis), Contents()]

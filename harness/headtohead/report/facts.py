@@ -16,6 +16,9 @@ from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import VariantRecord
 
+WARNINGS = ("Suspect", "LEAKY", "STALE", "Every run has the worst possible")
+"""First words of facts that question the results."""
+
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
 
@@ -41,8 +44,31 @@ def other_test_line(analysis: Analysis) -> str | None:
     )
 
 
+def warnings(analysis: Analysis) -> list[str]:
+    """Return sentences that question the results: scores, leaks and changed code."""
+    found = [*_facts(analysis), *provenance_differences(analysis.frames)]
+    return [fact for fact in found if fact.startswith(WARNINGS)]
+
+
 def facts(analysis: Analysis) -> list[str]:
-    """Return facts on suspect scores, equal variants, failed runs, leaks, draws and the variance over seeds."""
+    """Return facts on equal variants, failed runs, draws and the variance over seeds, without ``warnings``."""
+    return [fact for fact in _facts(analysis) if not fact.startswith(WARNINGS)]
+
+
+def pitfall_line(analysis: Analysis) -> str | None:
+    """Return a sentence with the pitfalls of the variants, or None."""
+    variants = analysis.frames.by_slug.values()
+    names = list(dict.fromkeys(pitfall.name for variant in variants for pitfall in variant.pitfalls))
+    if not names:
+        return None
+    affected = sum(bool(variant.pitfalls) for variant in variants)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"Pitfalls in {affected} of {len(variants)} variants, explained below: {', '.join(names[:MOST_NAMED])}{more}."
+    )
+
+
+def _facts(analysis: Analysis) -> list[str]:
     return [
         *_worst_score_facts(analysis),
         *_upper_bound_facts(analysis),

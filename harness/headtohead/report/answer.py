@@ -352,7 +352,7 @@ def _margin(contrast: Contrast) -> str:
 
 def _inconclusive(analysis: Analysis, contrasts: list[Contrast]) -> str:
     metric = readable(contrasts[0].metric)
-    return f"no difference in {metric} could be shown {_between(analysis, contrasts, _interval)}."
+    return f"no difference in {metric} could be shown {_instead(analysis, contrasts)}."
 
 
 def _interval(contrast: Contrast) -> str:
@@ -399,20 +399,33 @@ def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
     return f"not ranked: {_listed(texts, 'and')} ({reason})."
 
 
-def _between(
-    analysis: Analysis, contrasts: Sequence[Contrast], note: Callable[[Contrast], str] = lambda contrast: ""
-) -> str:
-    """Return the names of both sides of each contrast, with the left sides of a common right side together.
+def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+    """Return the names of both sides of each contrast, with the left sides of a common right side together."""
+    texts = []
+    for group in _by_right_side(analysis, contrasts):
+        names = group[0][0]
+        lefts = _listed([both.left for both, _ in group], "or")
+        texts.append(f"between {names.named(names.right)} and {lefts}{names.within}")
+    return _listed(texts, "and")
 
-    ``note`` returns a text that follows the left side of a contrast, in brackets.
-    """
-    named: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
+
+def _instead(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+    """Return the sides and intervals of contrasts as ``with left (interval) instead of right``."""
+    texts = []
+    for group in _by_right_side(analysis, contrasts):
+        names = group[0][0]
+        lefts = [f"{both.left} ({_interval(contrast)})" for both, contrast in group]
+        texts.append(f"with {names.named(_listed(lefts, 'or'))} instead of {names.right}{names.within}")
+    return _listed(texts, "and")
+
+
+def _by_right_side(analysis: Analysis, contrasts: Iterable[Contrast]) -> list[list[tuple[SideNames, Contrast]]]:
+    """Return the contrasts with their sides, in groups of a common right side."""
+    groups: dict[tuple[str, str, str], list[tuple[SideNames, Contrast]]] = {}
     for contrast in contrasts:
         names = sides(analysis, contrast)
-        _, lefts = named.setdefault((names.axis, names.right, names.within), (names.named(names.right), []))
-        lefts.append(f"{names.left} ({text})" if (text := note(contrast)) else names.left)
-    texts = [f"between {right} and {_listed(lefts, 'or')}{within}" for (*_, within), (right, lefts) in named.items()]
-    return _listed(texts, "and")
+        groups.setdefault((names.axis, names.right, names.within), []).append((names, contrast))
+    return list(groups.values())
 
 
 def _listed(names: Sequence[str], conjunction: str) -> str:

@@ -72,7 +72,8 @@ CASES = (
         finished=False,
     ),
     Case("limit", "64-open-files", RUN, DONE, 0, limits={"NOFILE": 64}, finished=False),
-    Case("limit", "1-kb-files", RUN, f"(File too large); free disk space or choose another folder with --runs, {SAME}",
+    Case("limit", "1-kb-files", RUN, f"(File too large); free disk space, correct the permissions or choose another "
+         f"folder with --runs, {SAME}",
          limits={"FSIZE": 1000}, finished=False),
     Case("folder", "no-home", RUN, "set H2H_CACHE to a writable folder", environment={"HOME": "/proc/nowhere"},
          finished=False),

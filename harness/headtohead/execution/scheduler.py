@@ -562,6 +562,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 def unwritable(folder: Path, reason: str) -> HeadToHeadError:
     """Return the error for a runs folder on a full or unwritable disk."""
     return HeadToHeadError(
-        f"cannot write to '{folder}' ({reason}); free disk space or choose another folder with --runs, "
-        "then run the same command; finished runs are kept"
+        f"cannot write to '{folder}' ({reason}); free disk space, correct the permissions or choose another "
+        "folder with --runs, then run the same command; finished runs are kept"
     )

@@ -13,6 +13,7 @@ from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
+from headtohead.storage.metrics import counted
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
 NUMBERS = range(2, 8)
@@ -107,7 +108,7 @@ def _tuning_lines(plan: Plan) -> list[str]:
     tried = "; ".join(setting.name for setting in tuning.settings)
     done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
     runs = len(tuning.plan.runs)
-    return [f"tune: every variant with {tried}; {seeds} seeds each, {runs} runs: {done}"]
+    return [f"tune: every variant with {tried}; {counted(seeds, 'seed')} each, {runs} runs: {done}"]
 
 
 def _looks_lines(plan: Plan) -> list[str]:
@@ -187,7 +188,7 @@ def _runs_line(plan: Plan) -> str:
     counts = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.items())
     return (
-        f"runs: {len(trained)} variants × {len(plan.design.seeds)} seeds = {len(plan.runs)}: "
+        f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
         f"{shown or 'none'}; {_remaining(plan)}"
     )
 
@@ -210,7 +211,7 @@ def _remaining(plan: Plan) -> str:
     if not plan.remaining:
         failed = any(run.state in states.RETRYABLE for run in plan.runs)
         return "nothing to run without --retry" if failed else "nothing to run"
-    return f"{len(plan.remaining)} to run in {len(plan.stacks)} stacks"
+    return f"{len(plan.remaining)} to run in {counted(len(plan.stacks), 'stack')}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

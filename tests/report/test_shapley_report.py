@@ -114,6 +114,14 @@ def test_inconclusive_values_of_all_choices_are_a_single_sentence(study):
     assert text.endswith(". No choice has a detected effect.")
 
 
+def test_many_inconclusive_choices_are_counted(study, monkeypatch):
+    monkeypatch.setattr("headtohead.report.shapley.MOST_NAMES", 2)
+    text = answered(
+        study(score=lambda applied, seed: 0.5 + 0.3 * ("model.norm" in applied) + 0.02 * wobble(applied, seed))
+    )
+    assert text.endswith(". 3 other choices are inconclusive.")
+
+
 @pytest.mark.slow
 def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
     def score(applied, seed):
@@ -122,7 +130,7 @@ def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
-    assert "Inconclusive on average, with an effect that depends on the other choices: train.lr." in text
+    assert "Inconclusive, with an effect that depends on the other choices: train.lr." in text
     assert not re.search(r"Inconclusive: [^.]*train\.lr", text)
     assert "train.lr" not in (inconclusive_choices(analysis.path) or "")
 

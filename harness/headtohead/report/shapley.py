@@ -55,10 +55,14 @@ def path_answer(path: PathAnalysis) -> str:
     unknown = [value for value in path.values if not value.known]
     if inconclusive and not detected and not unknown and not mixed:
         sentences.append("No choice has a detected effect")
-    elif inconclusive:
-        sentences.append(f"Inconclusive: {_names(inconclusive)}")
-    if mixed:
-        sentences.append(f"Inconclusive on average, with an effect that depends on the other choices: {_names(mixed)}")
+    elif len(inconclusive) + len(mixed) > MOST_NAMES:
+        depends = f", {len(mixed)} of them with an effect that depends on the other choices" if mixed else ""
+        sentences.append(f"{len(inconclusive) + len(mixed)} other choices are inconclusive{depends}")
+    else:
+        if inconclusive:
+            sentences.append(f"Inconclusive: {_names(inconclusive)}")
+        if mixed:
+            sentences.append(f"Inconclusive, with an effect that depends on the other choices: {_names(mixed)}")
     unchanged = [value for value in single if value.equal_by_construction or (_identical(value) and not value.mixed)]
     if unchanged:
         sentences.append(f"Without any effect: {_names(unchanged)}")

@@ -655,9 +655,9 @@ def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(rep
     assert answer == f"**{report.answer}**"
     assert caution == report.cautions[0]
     assert setup == (
-        "Set-up: toy-grammar, English to French, 4,500 training pairs; width 16, 4 heads, 1 + 2 layers, feed-forward "
-        "64, 48.2 k to 68.0 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the experiment "
-        "file, schedule constant; 6 seeds."
+        "Set-up: toy-grammar, English to French, 4,500 training and 250 test pairs; width 16, 4 heads, 1 + 2 layers, "
+        "feed-forward 64, 48.2 k to 68.0 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
+        "experiment file, schedule constant; 6 seeds."
     )
     section = markdown.split("## Set-up")[1].split("## Data")[0]
     for name in record["variants"][0]["config"]["train"]:

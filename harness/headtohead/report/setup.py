@@ -25,14 +25,15 @@ def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds as a sentence."""
     data, fields = analysis.frames.record.data, _fields(analysis)
     languages = " to ".join(data.get("languages") or ())
-    pairs = data.get("counts", {}).get("train")
+    counts = data.get("counts", {})
+    pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
     depth = f"{_values(fields['model.encoder_layers'])} + {_values(fields['model.decoder_layers'])} layers"
     batch = fields["train.batch_size"]
     tokens = f"up to {_values(fields['train.batch_tokens'])} tokens"
     size = tokens if batch == [None] else f"{_values(batch)} pairs"
     inner = _values([variant.d_ff for variant in analysis.frames.by_slug.values()])
     parts = [
-        ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {pairs:,} training pairs" if pairs else ""),
+        ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {' and '.join(pairs)} pairs" if pairs else ""),
         f"width {_values(fields['model.d_model'])}, {_values(fields['model.heads'])} heads, {depth}, feed-forward "
         f"{inner}, {_parameters(analysis)} parameters",
         f"{_values(_steps(analysis))} steps of {size}",

@@ -742,8 +742,18 @@ def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
         "variants": {"sinusoidal": tuned, "none": tuned},
     }
     file.write_text(json.dumps(record))
-    line = setup_line(analyse(load_frames(folder)))
-    assert "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004, schedule" in line
+    start = "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004"
+    assert f"{start} and at the edge of this sweep for every variant, schedule" in setup_line(
+        analyse(load_frames(folder))
+    )
+    tuned_inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
+    for inside, note in (
+        (["none"], " and at the edge of this sweep for 1 of 2 variants"),
+        (["sinusoidal", "none"], ""),
+    ):
+        record["tuning"]["variants"] |= dict.fromkeys(inside, tuned_inside)
+        file.write_text(json.dumps(record))
+        assert f"{start}{note}, schedule" in setup_line(analyse(load_frames(folder)))
 
 
 def test_answer_json_has_the_answer_and_every_test(report, quickstart):

@@ -8,6 +8,7 @@ from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Definitions, Details, Heading, Text
+from headtohead.report.tuning import variants_at_the_edge
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage.metrics import label, show_count
 from headtohead.storage.records import VariantRecord
@@ -63,7 +64,9 @@ def learning_rate(analysis: Analysis) -> str:
     tuning = analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
-        return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}"
+        edges = variants_at_the_edge(tuning)
+        note = f" and at the edge of this sweep for {edges}" if edges else ""
+        return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{note}"
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
     origin = (

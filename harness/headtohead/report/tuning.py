@@ -8,10 +8,20 @@ from typing import Any
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, BulletList, CellNote, Column, DataTable, Heading, Span, TableCell, TableRow
 from headtohead.storage.metrics import show
-from headtohead.storage.records import TrialRecord
+from headtohead.storage.records import TrialRecord, TuningRecord
 
 CHOSEN_SHADE = 40
 """Background colour of the chosen setting in percent."""
+
+MOST_NAMED = 5
+
+
+def variants_at_the_edge(record: TuningRecord) -> str:
+    """Return how many variants have their best value at the edge of the sweep; empty for none."""
+    edges = sum(bool(variant.at_the_edge) for variant in record.variants.values())
+    if edges == len(record.variants) > 1:
+        return "every variant"
+    return f"{edges} of {len(record.variants)} variants" if edges else ""
 
 
 def tuning_blocks(analysis: Analysis) -> list[Block]:
@@ -37,9 +47,9 @@ def tuning_blocks(analysis: Analysis) -> list[Block]:
         f"with its lowest mean {metric}."
     ]
     if edges := [titles[slug] for slug, variant in tuned.items() if variant.at_the_edge]:
-        every = "every variant" if len(edges) == len(tuned) else ", ".join(edges)
+        named = ", ".join(edges) if len(edges) <= MOST_NAMED else variants_at_the_edge(record)
         sentences.append(
-            f"The best value is at the edge of the sweep for {every}: a wider sweep may change the comparison."
+            f"The best value is at the edge of the sweep for {named}: a wider sweep may change the comparison."
         )
     return [
         Heading(2, "Tuning", "tuning", "Tuning"),

@@ -46,6 +46,16 @@ def experiment(tmp_path):
     return path
 
 
+def test_a_design_with_only_the_baseline_is_noted(h2h, experiment):
+    text = SMALL.replace(
+        "{positional: [sinusoidal, none], masking.decoder: [padding-causal, causal]}", "{positional: [sinusoidal]}"
+    )
+    experiment.write_text(text.partition("exclude")[0] + "seeds: 2\n")
+    code, output = h2h("plan", experiment)
+    assert code == 0
+    assert "  the design has only the baseline, so nothing is compared\n" in output
+
+
 def test_a_warm_up_that_is_longer_than_training_is_noted(h2h, experiment):
     code, output = h2h("plan", experiment, "--set", "train.warmup_steps=100000")
     assert code == 0

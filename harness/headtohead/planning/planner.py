@@ -488,6 +488,8 @@ def _averaged(
 
 def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     notes = [*plan.design.notes, *matching]
+    if plan.loaded.file.design and len(plan.variants) == 1:
+        notes.append("the design has only the baseline, so nothing is compared")
     for variant in plan.variants:
         d_ff = variant.config.model.d_ff
         if d_ff != variant.d_ff_asked:

@@ -33,8 +33,9 @@ test: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m "not slow"
 
+# Four workers, also on two cores: many of these tests wait for other processes.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 40 -m slow
+	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 40 -m slow
 
 test-all: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -357,7 +357,7 @@ def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
         time.sleep(0.001)
 
 
-TRIALS = int(os.environ.get("H2H_TEST_RACES", "3"))
+TRIALS = int(os.environ.get("H2H_TEST_RACES", "1"))
 """Races of the long test: a race takes about 25 s. ``H2H_TEST_RACES=50`` runs the long form."""
 MOST_SUSPENSIONS = 6
 """Largest number of suspensions in a race."""

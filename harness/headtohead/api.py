@@ -20,7 +20,7 @@ from headtohead.execution.import_checkpoint import read_checkpoint
 from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.repair import move_damaged_runs
+from headtohead.execution.repair import move_damaged_runs, move_stale_runs
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, final_states, reset_failed
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
@@ -131,6 +131,7 @@ def run(
     fresh: bool = False,
     retry: bool = False,
     repair: bool = False,
+    stale: bool = False,
     only: Sequence[str] = (),
     tracking: bool = True,
     report: bool = True,
@@ -159,6 +160,7 @@ def run(
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
+        stale: Retrain STALE runs: finished runs whose code or plugins have changed.
         only: Slugs of the variants to train; default: all. The report is written when all variants have results.
         report: Write the report.
         tracking: Log to MLflow while training.
@@ -178,10 +180,10 @@ def run(
         registry.logger(logger).require()
     chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     kind = find_device(device, chosen_launcher)
-    if repair and fresh:
-        raise HeadToHeadError("--fresh trains every run anew; leave out --repair")
-    if only and fresh:
-        raise HeadToHeadError("--fresh trains every run anew; leave out --only")
+    if fresh:
+        for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
+            if given:
+                raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
     experiments = [loaded.name, f"{loaded.name}-{SWEEP_LABEL}"] if repair else []
     ignored = {reference for name in experiments for reference in move_damaged_runs(inside(root, name), log)}
     planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
@@ -192,6 +194,10 @@ def run(
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
     machine = Machine(chosen_launcher, kind, workers, threads, timeout)
+    if stale:
+        for part in (planned.tuning.plan, planned) if planned.tuning else (planned,):
+            ignored |= move_stale_runs(part, log)
+        planned = make_plan(loaded, registry, root, ignored=ignored).limited_to(only)
     tuning = planned.tuning
     if fresh:
         archive_runs(

@@ -101,7 +101,18 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
 
     (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
     planned = h2h_here(folder, "plan", "study/near.yaml", **cache)
-    assert "1 finished run is STALE: positional 'near' has changed; --fresh trains anew" in planned.stdout
+    assert "1 finished run is STALE: positional 'near' has changed; retrain with --stale" in planned.stdout
+    results = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
+    (near,) = (name for name in results if name.startswith("near-"))
+    other = h2h_here(folder, "run", "study/near.yaml", "--stale", "--only", "far", "--no-tracking", **cache)
+    assert (other.returncode, other.stdout.splitlines()[0]) == (0, "no run is STALE")
+    again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[0] == "1 finished run is STALE; retraining"
+    kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
+    assert {name for name in results if kept[name] != results[name]} == {near}
+    assert [path.parent.name for path in folder.glob("study/runs/near/.archived/*/*/results.json")] == [near]
+    assert "STALE" not in h2h_here(folder, "plan", "study/near.yaml", **cache).stdout
     described = h2h_here(folder, "data", "stats", "study/near.yaml", **cache)
     assert "dataset     letters" in described.stdout, described.stderr
 

@@ -128,6 +128,7 @@ REFUSED = {
     ("--try", "--retry"): "--try trains a few steps in this process; leave out --retry",
     ("--try", "--workers", "2"): "--try trains a few steps in this process; leave out --workers",
     ("--only", "rotary", "--fresh"): "--fresh trains every run anew; leave out --only",
+    ("--stale", "--fresh"): "--fresh trains every run anew; leave out --stale",
     ("--no-report", "--allow-partial"): "--no-report writes no report; leave out --allow-partial",
 }
 

@@ -217,7 +217,7 @@ def test_a_changed_plugin_makes_finished_runs_stale(plan, record):
     found = plan(seeds=1)
     assert found.runs[0].stale == ("attention 'split-heads' has changed",)
     assert found.remaining == []
-    assert "1 finished run is STALE: attention 'split-heads' has changed; --fresh trains anew" in found.notes
+    assert "1 finished run is STALE: attention 'split-heads' has changed; retrain with --stale" in found.notes
 
 
 def test_a_changed_dependency_of_an_entry_makes_finished_runs_stale(plan, record):

@@ -26,8 +26,9 @@ KINDS = ("archived", "superseded", "failed", "cache")
 def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | None) -> None:
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
-    archived: runs that --fresh, --force or --repair moved. superseded: runs that are in no plan any more. failed: runs
-    that ended without a result. cache: prepared data and compiled code, which are rebuilt when they are needed.
+    archived: runs that --fresh, --stale, --force or --repair moved. superseded: runs that are in no plan any more.
+    failed: runs that ended without a result. cache: prepared data and compiled code, which are rebuilt when they are
+    needed.
     """
     from headtohead.cli.tables import print_table
     from headtohead.data import cache_root

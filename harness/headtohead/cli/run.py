@@ -22,7 +22,7 @@ from headtohead.cli.output import echo
 
 TRAINING_ONLY = (
     *("seeds", "reports_root", "workers", "launcher", "address", "launcher_options", "timeout"),
-    *("fresh", "retry", "repair", "no_tracking", "no_report", "loggers", "allow_partial"),
+    *("fresh", "retry", "repair", "stale", "no_tracking", "no_report", "loggers", "allow_partial"),
 )
 """Options that do not apply to --try."""
 
@@ -49,6 +49,7 @@ TRAINING_ONLY = (
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
+@click.option("--stale", is_flag=True, help="Retrain finished runs whose plugin code has changed.")
 @click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
 @click.option("--try", "trial", is_flag=True, help="Train a few steps in this process, in a folder of its own.")
 @click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")
@@ -75,6 +76,7 @@ def command(
     fresh: bool,
     retry: bool,
     repair: bool,
+    stale: bool,
     only: tuple[str, ...],
     trial: bool,
     steps: int | None,
@@ -133,6 +135,7 @@ def command(
         fresh=fresh,
         retry=retry,
         repair=repair,
+        stale=stale,
         only=only,
         tracking=not no_tracking,
         report=not no_report,

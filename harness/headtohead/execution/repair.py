@@ -1,4 +1,4 @@
-"""Repair of an experiment: damaged runs are moved away, so that the same command retrains them."""
+"""Damaged and stale runs of an experiment are moved away, so that the same command retrains them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.scheduler import move_to_archive
+from headtohead.planning.plan import Plan
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
@@ -43,11 +44,8 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
             for name in heads:
                 RunWriter(experiment / name, lease).remove_result(HEADS)
                 log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
-            for folder in stack_folders(experiment):
-                if any(member.directory in damaged for member in folder.record.members):
-                    folder.resume_points.clear()
             if damaged:
-                move_to_archive(experiment, [experiment / name for name in damaged])
+                _archive(experiment, damaged)
     finished = sum(1 for run in runs if damages[run.path.name] or run.has(RESULTS))
     if damaged:
         log(f"{len(damaged)} of {finished} finished runs damaged: {_listed(damages, damaged)}; retraining")
@@ -61,6 +59,41 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
             f"'{experiment.name}' instead, the other experiments are not changed"
         )
     return set(reused)
+
+
+def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
+    """Move the STALE runs of a plan to ``.archived``, as ``move_damaged_runs`` moves damaged runs.
+
+    Args:
+        plan: The plan; of a limited plan, the selected runs are moved.
+        log: Receives what was found.
+
+    Returns:
+        The STALE runs of other experiments that the plan reuses, as ``<experiment>/<directory>``.
+
+    Raises:
+        HeadToHeadError: If another process writes a STALE run; then nothing is moved.
+    """
+    stale = [run for run in plan.selected if run.stale]
+    own = [run.directory for run in stale if not run.reused_from]
+    if own:
+        paths = [inside(plan.directory, name) for name in own]
+        with layout_lock(plan.directory), refuse_busy(), Lease(*paths):
+            _archive(plan.directory, own)
+    log(
+        f"{len(stale)} finished {'run is' if len(stale) == 1 else 'runs are'} STALE; retraining"
+        if stale
+        else "no run is STALE"
+    )
+    return {run.reused_from for run in stale if run.reused_from}
+
+
+def _archive(experiment: Path, runs: Sequence[str]) -> None:
+    """Move runs to ``.archived`` and remove the resume points of their stacks; the caller holds their leases."""
+    for folder in stack_folders(experiment):
+        if any(member.directory in runs for member in folder.record.members):
+            folder.resume_points.clear()
+    move_to_archive(experiment, [experiment / name for name in runs])
 
 
 def _listed(damages: Mapping[str, Mapping[str, str]], damaged: Sequence[str]) -> str:

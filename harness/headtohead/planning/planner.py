@@ -507,7 +507,7 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     stale = [run for run in plan.runs if run.stale]
     if stale:
         changes = "; ".join(sorted({change for run in stale for change in run.stale}))
-        notes.append(f"{_runs(stale, 'finished ')} STALE: {changes}; --fresh trains anew")
+        notes.append(f"{_runs(stale, 'finished ')} STALE: {changes}; retrain with --stale")
     data_sets = {variant.data_hash for variant in plan.variants}
     if len(data_sets) > 1:
         notes.append(f"{len(data_sets)} different data sets; the plan describes the baseline's")

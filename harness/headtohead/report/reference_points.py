@@ -26,16 +26,13 @@ MOST_NAMED = 3
 
 def neighbour_line(analysis: Analysis) -> str | None:
     """Return sentences with the variants that do not beat nearest-neighbour translation in each metric, or None."""
-    sentences, some = [], []
+    none, some = [], []
     for metric in translation_metrics(analysis):
         compared = neighbour_comparisons(analysis, metric)
         below = [comparison for comparison in compared if not comparison.beaten]
         if len(below) == len(compared) > 1:
             best = max(below, key=lambda comparison: comparison.score)
-            sentences.append(
-                f"No variant is better than nearest-neighbour translation: {show(best.score, metric)} "
-                f"{readable(metric)} at most, against {show(best.neighbour, metric)}."
-            )
+            none.append(f"{show(best.score, metric)} {readable(metric)} at most, against {show(best.neighbour, metric)}")
         elif len(below) > MOST_NAMED:
             some.append(f"{len(below)} of {len(compared)} variants in {readable(metric)}")
         else:
@@ -44,6 +41,9 @@ def neighbour_line(analysis: Analysis) -> str | None:
                 f"{show(comparison.neighbour, metric)} {readable(metric)})"
                 for comparison in below
             ]
+    sentences = []
+    if none:
+        sentences.append(f"No variant is better than nearest-neighbour translation: {'; '.join(none)}.")
     if some:
         sentences.append(f"Not better than nearest-neighbour translation: {', '.join(some)}.")
     return " ".join(sentences) or None

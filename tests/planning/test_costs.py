@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from headtohead.config.resolve import resolve
-from headtohead.planning.costs import DataSizes, Finished, estimate, seconds_of, training_flops
+from headtohead.model import counting
+from headtohead.planning.costs import CostCounter, DataSizes, Finished, estimate, seconds_of, training_flops
 from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
@@ -113,9 +114,6 @@ def test_the_standard_deviation_is_that_of_differences_within_seeds():
 
 
 def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatch):
-    from headtohead.model import counting
-    from headtohead.planning.costs import CostCounter
-
     configs = [
         resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": width}}, registry)
         for width in (3, 17, 5, 40)
@@ -137,17 +135,38 @@ def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatc
     assert len(built) == 2
 
 
-def test_counts_are_cached_across_masks_and_training_settings(registry, monkeypatch):
-    from headtohead.model import counting
-    from headtohead.planning.costs import CostCounter
-
+def test_counts_are_cached_across_training_settings(registry, monkeypatch):
     built = []
     count = counting.count
     monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
     counter = CostCounter()
     small = {"model": {"d_model": 8, "heads": 2, "d_ff": 4}}
-    for change in ({}, {"masking": "causal"}, {"train": {"steps": 3}}, {"model.dropout": 0.5}):
+    for change in ({}, {"train.steps": 3}, {"model.dropout_ffn": 0.5}):
         counter.count(resolve({"train": {"epochs": 1}} | small | change, registry), SIZES)
     assert len(built) == 1
     counter.count(resolve({"train": {"epochs": 1}, "positional": "learned"} | small, registry), SIZES)
     assert len(built) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"quirks.decoder_feed_forward": "after-each"},
+        {"quirks.min_vocab_size": 5000},
+        {"quirks.shared_modules": ["norm", "feed-forward"]},
+        {"quirks.cross_attention_memory": "decoder"},
+        {"attention": "linear", "positional": "none", "model.dropout_attention": 0.0},
+        {"attention": "linear", "positional": "none", "model.dropout_attention": 0.0, "masking": "none"},
+        {"model.tie_embeddings": "output"},
+    ],
+    ids=str,
+)
+def test_a_counter_that_knows_another_variant_counts_the_built_model(registry, change):
+    base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4}}
+    counter = CostCounter()
+    linear = base | {"attention": "linear", "positional": "none"}
+    for known in (base, linear, linear | {"model.dropout_attention": 0.0}):
+        counter.count(resolve(known, registry), SIZES)
+    config = resolve(base | change, registry)
+    sizes = SIZES.source_words, SIZES.target_words, SIZES.source_length, SIZES.target_length
+    assert counter.count(config, SIZES) == counting.count(config, *sizes)

@@ -58,7 +58,7 @@ class DataSizes:
 class CostCounter:
     """Counts parameters and FLOPs of variants and builds each model shape at most twice.
 
-    Masks, dropout and training settings do not change a count. Every count is linear in ``d_ff``, so two
+    Training settings and dropout outside of attention do not change a count. Every count is linear in ``d_ff``, so two
     widths determine all others.
     """
 
@@ -75,8 +75,10 @@ class CostCounter:
 
 
 def _shape(config: RunConfig) -> str:
-    model = {name for name in type(config.model).model_fields if name.startswith("dropout")}
-    return config.model_dump_json(include={"positional", "attention", "model"}, exclude={"model": model | {"d_ff"}})
+    # Masks and dropout of attention weights decide whether an attention style uses its fast path.
+    ignored = {"d_ff", "dropout_embedding", "dropout_ffn", "dropout_residual"}
+    parts = {"positional", "attention", "masking", "model", "quirks"}
+    return config.model_dump_json(include=parts, exclude={"model": ignored})
 
 
 def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:

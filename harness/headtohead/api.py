@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headtohead.config.loading import MAX_RUNS, SWEEP_LABEL, load_file, read_override
+from headtohead.config.loading import MAX_RUNS, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, PluginError
@@ -184,8 +184,10 @@ def run(
         for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
             if given:
                 raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
-    experiments = [loaded.name, f"{loaded.name}-{SWEEP_LABEL}"] if repair else []
-    ignored = {reference for name in experiments for reference in move_damaged_runs(inside(root, name), log)}
+    own = loaded.experiments
+    ignored = (
+        {reference for name in own for reference in move_damaged_runs(inside(root, name), log)} if repair else set()
+    )
     planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
@@ -200,11 +202,8 @@ def run(
         planned = make_plan(loaded, registry, root, ignored=ignored).limited_to(only)
     tuning = planned.tuning
     if fresh:
-        archive_runs(
-            make_plan(loaded, registry, root, fresh=True, look=planned.looks.seeds[-1]) if planned.looks else planned
-        )
-        if tuning is not None:
-            archive_runs(tuning.plan)
+        for experiment_name in own:
+            archive_runs(inside(root, experiment_name))
     # The same command with --fresh would train anew.
     same_command = "the same command without --fresh" if fresh else "the same command"
     # The file does not identify an experiment with a label.
@@ -247,7 +246,7 @@ def run(
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         with shipped(sweep):
             outcome = train(sweep)
-        planned = make_plan(loaded, registry, root, ignored=ignored, look=look).limited_to(only)
+        planned = make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
         if planned.tuning is None or not planned.tuning.is_done:
             log_end(sweep, sweep.name, outcome)
             _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
@@ -259,7 +258,7 @@ def run(
     with shipped(planned):
         outcome = train(planned)
         while (look := _next_look(planned, outcome, log)) is not None:
-            planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, look=look).limited_to(only)
+            planned = make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
             outcome = train(planned)
     written = None
     complete = set(outcome.states) <= states.RESULTS

@@ -38,3 +38,27 @@ def test_a_failed_sweep_is_reported_and_nothing_is_compared(study: Study) -> Non
     done = study.run("--timeout", "1.5", code=1)
     assert "not complete: 2 TIMEOUT; h2h status tiny-tuning shows each" in done.stdout
     assert not (study.runs / "tiny").exists()
+
+
+def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
+    """Another experiment with the same runs must not stand in for them either."""
+    study.write(
+        base={"train": {"steps": 20}, "evaluate": {"unpadded": False, "test_limit": 4}},
+        design=[{"one_at_a_time": {"model.dropout": [0.101]}}],
+        tune={"train.lr": [1e-9, 0.02]},
+        seeds={"until": "decided", "at_most": 6, "looks": 2},
+        metrics={"primary": "valid/loss", "report": []},
+    )
+    study.run("--no-tracking")
+    study.run("--no-tracking", "--name", "copy")
+    before = {path.name for path in study.directories()}
+    sweep = study.runs / "tiny-tuning"
+    tried = {path.parent.name for path in sweep.glob("*/results.json")}
+    study.run("--no-tracking", "--fresh")
+    assert {path.name for path in study.directories()} == before
+    assert {path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")} == before
+    assert {path.parent.name for path in sweep.glob(".archived/*/*/results.json")} == tried
+    for path in study.directories():
+        assert files.read_json(path / "run.json")["config"]["train"]["lr"] == 0.02
+    planned = files.read_json(study.experiment / "experiment.json")
+    assert [run["reused_from"] for run in planned["runs"]] == [None] * 12

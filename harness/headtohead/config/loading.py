@@ -90,6 +90,16 @@ class LoadedExperiment:
         return seeds if isinstance(seeds, SequentialSeeds) and self.seeds_option is None else None
 
     @property
+    def sweep_name(self) -> str:
+        """The name of the experiment with the runs of ``tune``."""
+        return f"{self.name}-{SWEEP_LABEL}"
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """The names of the experiments whose runs this file trains."""
+        return (self.name, self.sweep_name) if self.file.tune else (self.name,)
+
+    @property
     def run_options(self) -> list[str]:
         """The options of ``h2h run`` beside the file, quoted for a shell."""
         words = [word for override in self.overrides for word in ("--set", override.text)]

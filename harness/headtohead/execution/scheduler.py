@@ -26,6 +26,7 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
+from headtohead.storage.existing import run_directories
 from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
@@ -137,19 +138,19 @@ def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counte
     return counts
 
 
-def archive_runs(plan: Plan) -> None:
-    """Move a plan's run directories and stacks to ``.archived``, for ``--fresh``.
+def archive_runs(experiment: Path) -> None:
+    """Move all run directories and stacks of an experiment to ``.archived``, for ``--fresh``.
 
     Raises:
         HeadToHeadError: If another process trains one of the runs; then nothing is moved.
     """
-    paths = [path for run in plan.runs if (path := inside(plan.directory, run.directory)).exists()]
+    paths = run_directories(experiment)
     if not paths:
         return
-    with layout_lock(plan.directory), refuse_busy(), Lease(*paths):
-        archive = move_to_archive(plan.directory, paths)
-        if (plan.directory / STACKS).exists():
-            (plan.directory / STACKS).rename(archive / STACKS)
+    with layout_lock(experiment), refuse_busy(), Lease(*paths):
+        archive = move_to_archive(experiment, paths)
+        if (experiment / STACKS).exists():
+            (experiment / STACKS).rename(archive / STACKS)
 
 
 def move_to_archive(experiment: Path, runs: Sequence[Path]) -> Path:

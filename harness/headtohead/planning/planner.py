@@ -63,6 +63,7 @@ def make_plan(
     *,
     fresh: bool = False,
     ignored: Collection[str] = (),
+    reuse: bool = True,
     ready: Callable[[], object] = lambda: None,
     adapt: Callable[[Design], Design] = lambda design: design,
     look: int | None = None,
@@ -77,6 +78,7 @@ def make_plan(
         cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
         fresh: Ignore existing runs.
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
+        reuse: Whether runs of other experiments are reused.
         ready: Called after the design is expanded without an error, before costs are counted.
         adapt: Changes the expanded design.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
@@ -90,7 +92,7 @@ def make_plan(
         registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)), loaded.location("base", "data")
     )
     warm = WarmStarts(initial_runs or runs_root, prepared.draws)
-    existing = None if fresh else ExistingRuns(runs_root, ignored)
+    existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
     design = adapt(expand(loaded, registry, prepared.find_incompatibility))
     looks = planned_looks(loaded)
     if looks is not None:

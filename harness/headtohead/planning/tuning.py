@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.labels import Scalar, text
-from headtohead.config.loading import SWEEP_LABEL, LoadedExperiment
+from headtohead.config.loading import LoadedExperiment
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Design, Variant, expand
@@ -227,7 +227,7 @@ def sweep(
         for setting in settings
     )
     return (
-        replace(loaded, name=f"{loaded.name}-{SWEEP_LABEL}", file=file, seeds=seeds),
+        replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds),
         Design(
             axes=(*design.axes, *settings[0].values),
             variants=variants,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,17 +47,17 @@ class ExistingRuns:
     Args:
         root: The runs folder.
         ignored: References of run directories to ignore.
+        experiments: Experiments whose runs are found; default: all.
     """
 
-    def __init__(self, root: Path, ignored: Collection[str] = ()) -> None:
+    def __init__(self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None) -> None:
         self.root = root
         self._text = SharedText()
         self._names: dict[str, list[tuple[str, str]]] = {}
-        for experiment in _folders(root):
-            for name in _folders(root / experiment):
-                match = _DIRECTORY.search(name)
-                if match and f"{experiment}/{name}" not in ignored:
-                    self._names.setdefault(match.group(2), []).append((experiment, name))
+        for experiment in _folders(root) if experiments is None else experiments:
+            for name, short_hash in _run_directories(root / experiment):
+                if f"{experiment}/{name}" not in ignored:
+                    self._names.setdefault(short_hash, []).append((experiment, name))
 
     def find(self, run_hash: str, experiment: str, directory: str) -> ExistingRun | None:
         """Return the experiment's run with this run hash, else a finished run of another experiment, else None.
@@ -77,6 +77,18 @@ class ExistingRuns:
         path = inside(self.root, *name)
         record = read_record(RunRecord, path / RUN, self._text.parse)
         return None if record is None else ExistingRun(*name, path, record, *observe(path))
+
+
+def run_directories(experiment: Path) -> list[Path]:
+    """Return the run directories of an experiment by their names; none if the folder does not exist."""
+    return [inside(experiment, name) for name, _ in _run_directories(experiment)]
+
+
+def _run_directories(experiment: Path) -> Iterator[tuple[str, str]]:
+    """Yield names of run directories with the first eight digits of their run hashes."""
+    for name in _folders(experiment):
+        if match := _DIRECTORY.search(name):
+            yield name, match.group(2)
 
 
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any], verified: object = None) -> None:

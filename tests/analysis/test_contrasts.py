@@ -297,6 +297,21 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     }
 
 
+def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
+    """Other sentences have another bound: a part of the test set, or the test set of another split."""
+    frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))
+    checked = upper_bound_verdicts(analyse(frames))
+    other = next(iter(checked))
+    runs = frames.runs.copy()
+    runs.loc[runs["variant"] == other, "data_hash"] = "0" * 64
+    assert set(upper_bound_verdicts(analyse(replace(frames, runs=runs)))) == set(checked) - {other}
+    baseline = frames.by_slug[frames.baseline]
+    size = frames.record.data["counts"]["test"]
+    for limit, bound in ((size, made.CEILING), (size - 1, None)):
+        baseline.config["evaluate"]["test_limit"] = limit
+        assert analyse(frames).upper_bound == bound
+
+
 def test_the_best_variant_is_first_and_unranked_variants_are_last(messy):
     analysis = analyse(load_frames(messy))
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]

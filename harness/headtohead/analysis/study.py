@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from headtohead.analysis.contrasts import Contrast, Family, data_set, factor_differences, families, incomplete, unranked
+from headtohead.analysis.contrasts import Contrast, Family, factor_differences, families, incomplete, unranked
 from headtohead.analysis.looks import LooksStatus, looks_status
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.planning.axes import DATA_AXIS
@@ -97,7 +96,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         declared=tested.declared,
         variants=tested.variants,
         baseline_sd=summaries[frames.baseline].sd,
-        upper_bound=None if frames.has_draws else _upper_bound(frames.record.data, metric),
+        upper_bound=_upper_bound(frames, metric),
         path=path,
         looks=looks_status(frames, tested),
     )
@@ -207,7 +206,7 @@ def upper_bound_verdicts(analysis: Analysis) -> dict[str, str]:
         return {}
     verdicts, frames = {}, analysis.frames
     for slug, variant in frames.by_slug.items():
-        if not variant.order_invariant or data_set(frames, slug) != data_set(frames, frames.baseline):
+        if not variant.order_invariant or not _has_bound(frames, slug):
             continue
         scores = frames.scores(slug, unpadded(analysis.metric)) or frames.scores(slug, analysis.metric)
         if scores:
@@ -216,8 +215,15 @@ def upper_bound_verdicts(analysis: Analysis) -> dict[str, str]:
     return verdicts
 
 
-def _upper_bound(data: Mapping[str, Any], metric: str) -> float | None:
-    bound = data.get("bag_of_words_upper_bound")
+def _has_bound(frames: Frames, slug: str) -> bool:
+    """Return whether the upper bound of the baseline's test data is that of a variant's scores."""
+    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
+    scores_all = limit is None or limit >= frames.record.data["counts"]["test"]
+    return scores_all and frames.same_data((slug, frames.baseline))
+
+
+def _upper_bound(frames: Frames, metric: str) -> float | None:
+    bound = frames.record.data.get("bag_of_words_upper_bound")
     if bound is None or float(bound) >= 1 or "exact_match" not in metric:
         return None
-    return float(bound)
+    return None if frames.has_draws or not _has_bound(frames, frames.baseline) else float(bound)

@@ -11,14 +11,13 @@ def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequen
 
     Such a model has one output per bag of words. The bound is the sum over bags of the largest
     number of sentences that accept the same translation, divided by the number of sentences; None
-    without sentences.
+    without sentences. A repeated sentence counts once, as in exact match.
 
-    >>> bag_of_words_upper_bound(["a b", "b a", "c"], [["x"], ["y"], ["z"]])
+    >>> bag_of_words_upper_bound(["a b", "b a", "c", "c"], [["x"], ["y"], ["z"], ["z"]])
     0.6666666666666666
     """
-    if not sources:
-        return None
+    distinct = dict(zip(sources, references, strict=True))
     accepted: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    for source, translations in zip(sources, references, strict=True):
+    for source, translations in distinct.items():
         accepted[tuple(sorted(source.split()))].update(set(translations))
-    return sum(max(counts.values()) for counts in accepted.values()) / len(sources)
+    return sum(max(counts.values()) for counts in accepted.values()) / len(distinct) if distinct else None

@@ -10,6 +10,7 @@ from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import TrainConfig
+from headtohead.statistics.differences import pair_differences
 from headtohead.storage.records import ExecutionRecord
 from headtohead.training.loop import StackTraining
 
@@ -109,8 +110,9 @@ def test_a_single_seed_gives_no_test():
 
 def test_the_standard_deviation_is_that_of_differences_within_seeds():
     scores = {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 0.0, 2: 1.0, 3: 3.0}, "c": {3: 0.0}}
-    assert typical_sd([("a", "b")], scores) == 0.0
-    assert typical_sd([("a", "c")], scores) is None
+    differences = {other: pair_differences(scores, [("a", other)])[1][0] for other in "bc"}
+    assert typical_sd([differences["b"], differences["c"]]) == 0.0
+    assert typical_sd([differences["c"]]) is None
 
 
 def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatch):

@@ -372,6 +372,17 @@ def test_finished_runs_give_the_detectable_difference_in_units_of_the_metric(pla
     assert power.difference == pytest.approx(power.effect * 0.1)
 
 
+def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differences(plan, record):
+    design = "design: [{product: {positional: [sinusoidal, rotary], attention: [split-heads, independent-heads]}}]\n"
+    first = plan(design, seeds=3)
+    for run in first.runs:
+        axes = first.by_slug[run.variant].variant.axes
+        effect = [0.1, 0.2, 0.3][run.seed - 1] if tuple(axes.values()) == ("rotary", "split-heads") else 0.0
+        record(first, run, metrics={"test/exact_match": 0.5 + effect})
+    (interaction,) = (family for family in plan(design, seeds=3).power if family.family == "interaction")
+    assert interaction.sd == pytest.approx(0.1)
+
+
 def test_settings_equal_by_construction_are_excluded_from_the_power(plan, record):
     """Independent heads have the most parameters, so that matching widens no other variant."""
     design = """

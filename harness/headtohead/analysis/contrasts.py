@@ -17,6 +17,7 @@ import numpy as np
 from headtohead.analysis.permutations import choice_difference
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics import paired_tests
+from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
 from headtohead.statistics.shapley import SampledDifference
@@ -172,20 +173,6 @@ def is_late(frames: Frames, record: MarginRecord | LooksRecord) -> bool:
     since = datetime.fromisoformat(record.since)
     rows = frames.runs[frames.runs["state"].isin(states.RESULTS)]
     return any(datetime.fromisoformat(str(ended)) < since for ended in rows["ended"].dropna())
-
-
-def factor_differences(
-    scores: Mapping[str, Mapping[int, float]], pairs: Iterable[tuple[str, str]]
-) -> tuple[list[int], np.ndarray]:
-    """Return the seeds that all variants of the pairs have, and the differences ``[pair, seed]``."""
-    pairs = list(pairs)
-    shared: set[int] | None = None
-    for left, right in pairs:
-        common = scores[left].keys() & scores[right].keys()
-        shared = common if shared is None else shared & common
-    seeds = sorted(shared or ())
-    rows = [[scores[left][seed] - scores[right][seed] for seed in seeds] for left, right in pairs]
-    return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
 
 
 def unranked(frames: Frames, slug: str, metric: str) -> str | None:
@@ -344,14 +331,14 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
     if problems and not allow_partial:
         return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
     scored = [(left, right) for left, right in pairs if scores[left] and scores[right]]
-    seeds, differences = factor_differences(scores, scored)
+    seeds, differences = pair_differences(scores, scored)
     if not scored or not seeds:
         return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
     scale = max(abs(value) for slug in scores for value in scores[slug].values())
     if contrast.kind == "interaction":
         if len(scored) < len(pairs):
             return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
-        differences = differences[::2] + differences[1::2]
+        differences = interaction_differences(differences)
     path = frames.record.path if contrast.kind == "choice" else None
     return replace(
         contrast,

@@ -15,9 +15,10 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast, factor_differences, loss_mismatch
+from headtohead.analysis.contrasts import Contrast, loss_mismatch
 from headtohead.analysis.study import Analysis, main_contrasts
 from headtohead.schema.run_config import DECAYS_TO_ZERO
+from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
@@ -195,7 +196,7 @@ def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:
         if contrast.paired is None or any(loss_mismatch(frames, *pair, LOSS) for pair in pairs):
             continue
         scores = {slug: frames.scores(slug, LOSS) for pair in pairs for slug in pair}
-        seeds, differences = factor_differences(scores, pairs)
+        seeds, differences = pair_differences(scores, pairs)
         if seeds:
             difference = float(differences.mean())
             gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))

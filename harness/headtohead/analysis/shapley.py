@@ -19,16 +19,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import (
-    Contrast,
-    Families,
-    Family,
-    factor_differences,
-    families,
-    score_mismatch,
-    unranked,
-)
+from headtohead.analysis.contrasts import Contrast, Families, Family, families, score_mismatch, unranked
 from headtohead.analysis.permutations import changes_by_permutation
+from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import Paired, paired_differences, rounded
 from headtohead.statistics.shapley import PairEffect, SampledDifference, pair_effects, sampled_difference
 from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE, SAME
@@ -283,7 +276,7 @@ class _Calculator:
             return [], np.zeros((0, 0))
         slugs = {slug for pair in contrast.pairs for slug in pair}
         scores = {slug: self.frames.scores(slug, self.metric) for slug in slugs}
-        return factor_differences(scores, contrast.pairs)
+        return pair_differences(scores, contrast.pairs)
 
     def effects(self) -> list[PairEffect]:
         """Return the significant effects of pairs of choices, from the scores of all coalitions."""
@@ -308,7 +301,7 @@ class _Calculator:
         if mismatch or (missing and not self.allow_partial):
             return EndDifference(reason=mismatch or f"not ranked: {missing[0]}")
         scores = {slug: self.frames.scores(slug, self.metric) for slug in (left, right)}
-        seeds, differences = factor_differences(scores, [(left, right)])
+        seeds, differences = pair_differences(scores, [(left, right)])
         if not seeds:
             return EndDifference(reason=f"not ranked: {missing[0]}")
         scale = max(abs(score) for by_seed in scores.values() for score in by_seed.values())

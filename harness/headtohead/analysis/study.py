@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headtohead.analysis.contrasts import Contrast, Family, factor_differences, families, incomplete, unranked
+from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
 from headtohead.analysis.looks import LooksStatus, looks_status
 from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.planning.axes import DATA_AXIS
+from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE
 from headtohead.storage.frames import Frames
@@ -163,7 +164,7 @@ def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects 
         pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))
     scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
     by_value = {
-        value: paired_differences(factor_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
+        value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
     }
     return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -43,6 +44,7 @@ from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep, t
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
+from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
@@ -450,7 +452,7 @@ def _power(
 
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
-    scores = results.scores(metric)
+    scores = defaultdict(dict, results.scores(metric))
 
     def trained(slug: str) -> str:
         return equal[slug].to if slug in equal else slug
@@ -464,28 +466,15 @@ def _power(
         ):
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
-                # Pairs of equal variants enter a Shapley value as zeros.
-                tested.append(_averaged(distinct if family in ("variant", "factor", "declared") else sides, scores))
+                # Pairs of equal variants enter an interaction and a Shapley value as zeros.
+                averaged = distinct if family in ("variant", "factor", "declared") else sides
+                _, differences = pair_differences(scores, averaged)
+                if family == "interaction":
+                    differences = interaction_differences(differences)
+                tested.append(differences.mean(axis=0))
         if tested:
-            averages = {
-                f"{number}{side}": values
-                for number, sides in enumerate(tested)
-                for side, values in zip("+-", sides, strict=True)
-            }
-            names = [(f"{number}+", f"{number}-") for number in range(len(tested))]
-            sd = typical_sd(names, averages)
-            powers.append(power_of(family, len(tested), seeds, metric, sd, looks))
+            powers.append(power_of(family, len(tested), seeds, metric, typical_sd(tested), looks))
     return tuple(powers)
-
-
-def _averaged(
-    pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Average both sides of a contrast over its pairs, for each seed that all variants have."""
-    sides = [[scores.get(pair[side], {}) for pair in pairs] for side in (0, 1)]
-    shared = set.intersection(*(set(by_seed) for side in sides for by_seed in side))
-    left, right = ({seed: sum(by_seed[seed] for by_seed in side) / len(side) for seed in shared} for side in sides)
-    return left, right
 
 
 def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect, seeds_needed, sign_flip_floor
@@ -73,12 +75,7 @@ def power_of(
     )
 
 
-def typical_sd(pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]) -> float | None:
-    """Return the median over pairs of the standard deviation of the differences by seed, or None."""
-    sds = []
-    for left, right in pairs:
-        ours, theirs = scores.get(left, {}), scores.get(right, {})
-        differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-        if len(differences) > 1:
-            sds.append(statistics.stdev(differences))
+def typical_sd(contrasts: Iterable[np.ndarray]) -> float | None:
+    """Return the median over contrasts of the standard deviation of their differences by seed, or None."""
+    sds = [float(differences.std(ddof=1)) for differences in contrasts if len(differences) > 1]
     return statistics.median(sds) if sds else None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from headtohead.analysis.contrasts import Contrast, factor_differences
+from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis, main_contrasts
 from headtohead.figures.forest import ForestRow, forest
 from headtohead.report.figures.strip import MOST_ROWS
+from headtohead.statistics.differences import pair_differences
 from headtohead.storage.metrics import higher_is_better, readable, show
 
 
@@ -77,5 +78,5 @@ def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
         return next(dict(value.by_seed) for value in analysis.path.values if value.contrast is contrast)
     slugs = {slug for pair in contrast.pairs for slug in pair}
     scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
-    seeds, differences = factor_differences(scores, contrast.pairs)
+    seeds, differences = pair_differences(scores, contrast.pairs)
     return dict(zip(seeds, differences.mean(axis=0).tolist(), strict=True))

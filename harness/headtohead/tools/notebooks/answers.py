@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import distinct, factor_differences, score_mismatch, settings_p, spread
+from headtohead.analysis.contrasts import distinct, score_mismatch, settings_p, spread
 from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
+from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
 from headtohead.statistics.shapley import SampledDifference
 from headtohead.storage.frames import Frames
@@ -154,7 +155,7 @@ def _compare(comparison: Mapping[str, Any], analysis: Analysis) -> ComparisonLin
         return ComparisonLine(description, metric, reason=mismatch)
     slugs = {slug for pair in pairs for slug in pair}
     scores = {slug: frames.scores(slug, metric) for slug in slugs}
-    seeds, differences = factor_differences(scores, pairs)
+    seeds, differences = pair_differences(scores, pairs)
     if not seeds:
         done = all((frames.rows(slug)["state"] == "DONE").all() for slug in slugs)
         reason = "has no translations to score" if done else "has no finished runs yet"

@@ -1,0 +1,30 @@
+"""Differences by seed of the contrasts of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+
+def pair_differences(
+    scores: Mapping[str, Mapping[int, float]], pairs: Iterable[tuple[str, str]]
+) -> tuple[list[int], np.ndarray]:
+    """Return the seeds that all variants of the pairs have, and the differences ``[pair, seed]``."""
+    pairs = list(pairs)
+    shared: set[int] | None = None
+    for left, right in pairs:
+        common = scores[left].keys() & scores[right].keys()
+        shared = common if shared is None else shared & common
+    seeds = sorted(shared or ())
+    rows = [[scores[left][seed] - scores[right][seed] for seed in seeds] for left, right in pairs]
+    return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
+
+
+def interaction_differences(differences: np.ndarray) -> np.ndarray:
+    """Return differences of differences ``[setting, seed]`` of the pairs of an interaction, ``[pair, seed]``.
+
+    The second pair of each setting has its sides swapped, so the difference is a sum.
+    """
+    summed: np.ndarray = differences[::2] + differences[1::2]
+    return summed

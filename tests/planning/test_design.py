@@ -22,6 +22,15 @@ def failure(design, text, *overrides):
     return str(caught.value)
 
 
+def test_a_primary_metric_of_translations_requires_decoding(design):
+    """Without translations no run has the metric, so training would answer nothing."""
+    text = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
+    without = "evaluate.decode=none"
+    design(text + "metrics: {primary: test/token_accuracy}", without)
+    message = "metrics.primary: 'test/bleu' requires translations, but variant 'sinusoidal' has evaluate.decode: none"
+    assert message in failure(design, text + "metrics: {primary: test/bleu}", without)
+
+
 def slugs(found):
     return [variant.slug for variant in found.variants]
 

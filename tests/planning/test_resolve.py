@@ -220,6 +220,11 @@ def test_an_error_in_a_recipe_names_the_recipe():
             {"train": {"epochs": 1, "early_stopping": {"patiance": 1}}},
             "train.early_stopping.patiance: unknown field 'patiance'; did you mean 'patience'?",
         ),
+        (
+            {"train": {"epochs": 1, "early_stopping": {"metric": "val_loss"}}},
+            "train.early_stopping.metric: expected 'valid/loss', 'valid/perplexity' or 'valid/token_accuracy', got "
+            "'val_loss'; did you mean 'valid/loss'?",
+        ),
         ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping: expected a mapping, got 5"),
         (
             {"train": {"epochs": 1, "device": "cpu"}},

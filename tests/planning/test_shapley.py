@@ -480,8 +480,8 @@ def failure(design, text, *overrides, **options):
         ),
         (
             "design: [{path: {from: recipe/left, to: {evaluate.decode: none}}}]",
-            "x.yaml:2: metrics.primary: 'test/exact_match' requires translations, but 'to' of the path "
-            "has evaluate.decode: none; use test/token_accuracy, or set evaluate.decode in base",
+            "x.yaml:2: metrics.primary: 'test/exact_match' requires translations, but variant 'to' has "
+            "evaluate.decode: none; use test/token_accuracy, or another evaluate.decode",
         ),
     ],
 )

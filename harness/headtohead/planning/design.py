@@ -131,9 +131,17 @@ def expand(
             or an end of a path that cannot run.
     """
     blocks = _blocks(loaded)
-    if any(block.kind == "path" for block in blocks):
-        return _PathDesign(loaded, registry, find_incompatibility, blocks).design()
-    return _AxesDesign(loaded, registry, find_incompatibility, blocks).design()
+    kind = _PathDesign if any(block.kind == "path" for block in blocks) else _AxesDesign
+    design = kind(loaded, registry, find_incompatibility, blocks).design()
+    metric = loaded.file.metrics.primary
+    if metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
+        for variant in design.variants:
+            if variant.config.evaluate.decode == "none":
+                raise loaded.location("metrics", "primary").error(
+                    f"'{metric}' requires translations, but variant '{variant.slug}' has evaluate.decode: none; use "
+                    "test/token_accuracy, or another evaluate.decode"
+                )
+    return design
 
 
 @dataclass(frozen=True)
@@ -469,12 +477,6 @@ class _PathDesign:
         incompatibility = incompatibilities.find(config, self.match)
         if incompatibility:
             raise self.location.child(side).error(incompatibility.reason)
-        metric = self.loaded.file.metrics.primary
-        if config.evaluate.decode == "none" and metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
-            raise self.loaded.location("metrics", "primary").error(
-                f"'{metric}' requires translations, but '{side}' of the path has evaluate.decode: "
-                "none; use test/token_accuracy, or set evaluate.decode in base"
-            )
 
 
 def _override(builder: ConfigBuilder, loaded: LoadedExperiment) -> None:

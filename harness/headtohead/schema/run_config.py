@@ -189,7 +189,9 @@ class PerRole(Section):
 class EarlyStopping(Section):
     """Stop when a validation metric no longer improves."""
 
-    metric: str = Field("valid/loss", description="validation metric")
+    metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = Field(
+        "valid/loss", description="validation metric"
+    )
     patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 

@@ -24,6 +24,7 @@ from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Owned, ReplayFailed, choose, not_tested
@@ -388,7 +389,7 @@ class StackTraining:
             return
         member = self.progress.members[index]
         value = metrics[stopping.metric]
-        if stopping.metric == "valid/token_accuracy":
+        if higher_is_better(stopping.metric):
             value = -value
         if member.best is None or value < member.best:
             member.best, member.best_step = value, self.progress.step

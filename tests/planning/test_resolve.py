@@ -128,6 +128,11 @@ def test_steps_override_epochs(resolved):
     assert (train.steps, train.epochs) == (9, None)
 
 
+def test_a_null_leaves_the_other_length_of_training(resolved):
+    assert resolved(train={"epochs": None, "steps": 100}).train.steps == 100
+    assert resolved(**{"train.epochs": 2, "train.steps": None}).train.epochs == 2
+
+
 def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
     on = resolved(train={"epochs": 1, "early_stopping": {"patience": 2}}).train.early_stopping
     assert (on.metric, on.patience) == ("valid/loss", 2)
@@ -215,6 +220,8 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"train": {"betas": [0.9]}}, "train.betas: expected 2 values, got [0.9]"),
         ({"train": {"betas": [0.9, 0.98, 1]}}, "train.betas: expected 2 values, got [0.9, 0.98, 1]"),
         ({"train": {"epochs": 1, "steps": 2}}, "train: epochs and steps are both given; keep one of them"),
+        ({"train.steps": 2, "train.epochs": 1}, "train.epochs and train.steps are both given; keep one of them"),
+        ({"train": {"steps": 2, "epochs": 1}}, "train: epochs and steps are both given; keep one of them"),
         ({"train": {}}, "train: give epochs or steps; neither is set"),
         (
             {"train": {"epochs": 1, "early_stopping": {"patiance": 1}}},

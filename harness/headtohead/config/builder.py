@@ -76,6 +76,7 @@ class ConfigBuilder:
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
         """Merge a mapping such as ``base``; dotted keys are assigned after whole sections."""
+        _refuse_both(values, "train.", location)
         for key in sorted(values, key=assignment_order):
             self.assign(tuple(key.split(".")), values[key], location.child(key))
 
@@ -186,11 +187,10 @@ class ConfigBuilder:
             return
         if not isinstance(value, Mapping):
             raise location.error(f"expected a mapping, got {shown(value)}")
+        if section == "train":
+            _refuse_both(value, "", location)
         for key in sorted(value, key=lambda key: key != "dataset"):
             self._assign_field(section, tuple(key.split(".")), value[key], location.child(key))
-            other = _EXCLUSIVE.get(key)
-            if section == "train" and other in value and value[other] is not None:
-                raise location.error("epochs and steps are both given; keep one of them")
 
     def _assign_field(self, section: str, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         if section == "data":
@@ -298,3 +298,9 @@ def _suggestion(path: tuple[str, ...]) -> str:
         option = f"; type {_FLAGS[head]} instead of --set" if head in _FLAGS else ""
         return f"; it is a field of the experiment file, outside base{option}"
     return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
+
+
+def _refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
+    """Raise an error if a mapping gives both the epochs and the steps of training."""
+    if all(values.get(prefix + name) is not None for name in _EXCLUSIVE):
+        raise location.error(f"{prefix}epochs and {prefix}steps are both given; keep one of them")

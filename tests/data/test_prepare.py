@@ -165,6 +165,16 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     ]
 
 
+def test_a_giant_group_outside_of_training_is_not_reported_as_in_train(make_corpus: Callable) -> None:
+    rows = [("same", f"b{n}") for n in range(20)] + [(f"a{n}", f"c{n}") for n in range(80)]
+    held_out = 0
+    for seed in range(1, 9):
+        data = prepare_corpus(make_corpus(*rows), config(valid=30, test=5, seed=seed))
+        held_out += "same" in data.splits["valid"].source_text
+        assert data.record["notes"] == []
+    assert 0 < held_out < 8
+
+
 ROWS = st.lists(
     st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")),
     min_size=12,

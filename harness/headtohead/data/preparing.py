@@ -114,7 +114,7 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     splits = {part: _split(table, rows, words[part], vocabularies, tokenisers, part) for part, rows in parts.items()}
     _check_parts(splits, table.dropped)
     digest = data_hash(splits, vocabularies, tokenisers)
-    record = _record(table, corpus, config, splits, vocabularies, digest)
+    record = _record(table, corpus, config, parts, splits, vocabularies, digest)
     if given is not None and (note := _inexact_note(splits["test"], given)):
         record["notes"].append(note)
     if config.vocabulary.unknown == "drop":
@@ -273,6 +273,7 @@ def _record(
     table: _Table,
     corpus: Corpus,
     config: DataConfig,
+    parts: Mapping[str, Labels],
     splits: Mapping[str, Split],
     vocabularies: Mapping[Side, Vocabulary],
     digest: str,
@@ -301,11 +302,11 @@ def _record(
             part: {side: _unk_rate(_ids(split, side), vocabularies[side]) for side in SIDES}
             for part, split in splits.items()
         },
-        "notes": [*corpus.notes, *_notes(table, config, splits, leaked)],
+        "notes": [*corpus.notes, *_notes(table, config, parts, leaked)],
     }
 
 
-def _notes(table: _Table, config: DataConfig, splits: Mapping[str, Split], leaked: float) -> list[str]:
+def _notes(table: _Table, config: DataConfig, parts: Mapping[str, Labels], leaked: float) -> list[str]:
     notes = []
     if config.split == NOTHING_HELD_OUT:
         notes.append(
@@ -318,8 +319,8 @@ def _notes(table: _Table, config: DataConfig, splits: Mapping[str, Split], leake
     for reason, count in table.dropped.items():
         if count:
             notes.append(f"{count} {reason.replace('_', '-')} pairs were dropped")
-    largest, total = int(np.bincount(table.labels).max()), len(table.labels)
-    if largest >= LARGE_GROUP * total and len(splits["test"]) < largest:
+    largest, total = int(np.bincount(table.labels[parts["train"]]).max()), sum(map(len, parts.values()))
+    if largest >= LARGE_GROUP * total and largest > max(len(parts["valid"]), len(parts["test"])):
         notes.append(
             f"the largest group of connected sentences holds {largest / total:.1%} of the pairs; "
             "it is too large for valid and test and is in train"

@@ -42,6 +42,7 @@ from headtohead.report.blocks import (
     VariantTitle,
     VerdictLabel,
 )
+from headtohead.report.facts import warnings
 from headtohead.report.html import html_page
 from headtohead.report.markdown import markdown_page
 from headtohead.report.setup import MOST_ENTRIES, setup_line
@@ -362,6 +363,23 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     assert ("LEAKY split: the source of 31.7 % of the test pairs is also in the training set") in text
     assert "source or target" not in text
     assert text.index("LEAKY") < text.index("Reproduction")
+
+
+def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
+    study = made.Study(
+        seeds=(1, 2),
+        maps=False,
+        axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "none"]},
+        run_data=lambda axes, seed: {
+            "languages": axes["data.pair"].split("-"),
+            "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
+        },
+    )
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    assert warnings(analysis) == [
+        "LEAKY split of eng-fra · sinusoidal, eng-fra · none: the source of 31.7 % of the test pairs is also in the "
+        "training set; scores are too high."
+    ]
 
 
 @pytest.mark.slow

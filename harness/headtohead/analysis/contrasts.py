@@ -217,16 +217,21 @@ OTHER_DATA = "the variants use different data sets"
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the scores of two variants cannot be compared, or None."""
-    if data_set(frames, left) != data_set(frames, right):
+    if not same_data_set(frames, left, right):
         return OTHER_DATA
     return loss_mismatch(frames, left, right, metric)
 
 
-def data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
-    """Return the value of the axis ``data``, the dataset and its language pair, without size and split."""
-    variant = frames.by_slug[slug]
-    data = variant.config.get("data", {})
-    return variant.axes.get(DATA_AXIS), data.get("dataset"), (data.get("options") or {}).get("pair")
+def same_data_set(frames: Frames, left: str, right: str) -> bool:
+    """Return whether two variants have the same value of the axis ``data``, the same dataset and the same languages.
+
+    Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
+    """
+    variants = frames.by_slug[left], frames.by_slug[right]
+    named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
+    runs = [*frames.rows(left).index, *frames.rows(right).index]
+    languages = {frames.details[run].languages for run in runs} - {()}
+    return len(named) == 1 and len(languages) < 2
 
 
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:

@@ -12,7 +12,6 @@ from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
 from headtohead.report.declared import declared_blocks
 from headtohead.report.factors import factor_blocks
-from headtohead.report.facts import provenance_differences
 from headtohead.report.figures.forest import forest_rows
 from headtohead.report.published import claim_list, published_blocks
 from headtohead.report.reference_points import reference_blocks
@@ -84,9 +83,8 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
             caption += " Triangles: differences outside the magnified range."
         caption = with_omission(caption, content.omissions.get("contrasts"))
         blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
-    facts = [*content.facts, *provenance_differences(analysis.frames)]
-    if items := tuple(fact for fact in facts if fact not in content.warnings):
-        blocks.append(BulletList(items))
+    if content.facts:
+        blocks.append(BulletList(tuple(content.facts)))
     if record.description:
         blocks.append(Prose(record.description))
     return [*blocks, *entry_blocks(analysis), Contents()]

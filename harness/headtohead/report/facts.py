@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from statistics import fmean
 
-from headtohead.analysis.contrasts import data_set, is_late
+from headtohead.analysis.contrasts import is_late, same_data_set
 from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
@@ -15,9 +15,6 @@ from headtohead.report.reference_points import MOST_NAMED, reference_fact
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import VariantRecord
-
-WARNINGS = ("Suspect", "LEAKY", "STALE", "Every run has the worst possible")
-"""First words of facts that question the results."""
 
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
@@ -31,8 +28,8 @@ def other_test_line(analysis: Analysis) -> str | None:
     frames = analysis.frames
     named = []
     for slug in other_test_sentences(analysis):
-        if data_set(frames, slug) == data_set(frames, frames.baseline):
-            leak = fmean(frames.details[name].leak or 0.0 for name in frames.rows(slug).index)
+        if same_data_set(frames, slug, frames.baseline):
+            leak = _mean_leak(frames, slug)
             note = f" ({100 * leak:.1f} % of the test pairs have a source sentence that is also in training)"
             named.append(f"{frames.by_slug[slug].title}{note if leak else ''}")
     if not named:
@@ -44,15 +41,34 @@ def other_test_line(analysis: Analysis) -> str | None:
     )
 
 
+def _mean_leak(frames: Frames, slug: str) -> float:
+    """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
+    return fmean([frames.details[name].leak or 0.0 for name in frames.rows(slug).index] or [0.0])
+
+
 def warnings(analysis: Analysis) -> list[str]:
     """Return sentences that question the results: scores, leaks and changed code."""
-    found = [*_facts(analysis), *provenance_differences(analysis.frames)]
-    return [fact for fact in found if fact.startswith(WARNINGS)]
+    return [
+        *_worst_score_warnings(analysis),
+        *_upper_bound_warnings(analysis),
+        *_leak_warnings(analysis),
+        *_code_warnings(analysis.frames),
+    ]
 
 
 def facts(analysis: Analysis) -> list[str]:
-    """Return facts on equal variants, failed runs, draws and the variance over seeds, without ``warnings``."""
-    return [fact for fact in _facts(analysis) if not fact.startswith(WARNINGS)]
+    """Return facts on equal variants, failed runs, draws, the variance over seeds, and differences between runs."""
+    return [
+        *_upper_bound_facts(analysis),
+        *_equal_facts(analysis),
+        *_state_facts(analysis),
+        *_draw_facts(analysis),
+        *_margin_facts(analysis),
+        *looks_facts(analysis),
+        *_baseline_sd_facts(analysis),
+        *filter(None, [reference_fact(analysis), convergence_fact(analysis)]),
+        *_provenance_facts(analysis.frames),
+    ]
 
 
 def pitfall_line(analysis: Analysis) -> str | None:
@@ -68,32 +84,25 @@ def pitfall_line(analysis: Analysis) -> str | None:
     )
 
 
-def _facts(analysis: Analysis) -> list[str]:
+def _code_warnings(frames: Frames) -> list[str]:
+    hashes: dict[tuple[str, str], set[str]] = {}
+    for run in frames.details.values():
+        for plugin in run.plugins:
+            hashes.setdefault((plugin.family, plugin.name), set()).add(plugin.source_sha256)
     return [
-        *_worst_score_facts(analysis),
-        *_upper_bound_facts(analysis),
-        *_equal_facts(analysis),
-        *_state_facts(analysis),
-        *_leak_facts(analysis),
-        *_draw_facts(analysis),
-        *_margin_facts(analysis),
-        *looks_facts(analysis),
-        *_baseline_sd_facts(analysis),
-        *filter(None, [reference_fact(analysis), convergence_fact(analysis)]),
+        f"STALE: the source of {family} {name} changed between runs of this experiment."
+        for (family, name), sources in sorted(hashes.items())
+        if len(sources) > 1
     ]
 
 
-def provenance_differences(frames: Frames) -> list[str]:
-    """Return differences between runs in code, versions, devices or backends, and the notes of runs."""
-    differences = []
-    hashes: dict[tuple[str, str], set[str]] = {}
+def _provenance_facts(frames: Frames) -> list[str]:
+    """Return differences between runs in versions, devices or backends, and the notes of runs."""
     versions: dict[str, set[str]] = {}
     devices: set[str] = set()
     backends: set[str] = set()
     notes: Counter[str] = Counter()
     for run in frames.details.values():
-        for plugin in run.plugins:
-            hashes.setdefault((plugin.family, plugin.name), set()).add(plugin.source_sha256)
         for name, value in run.versions.items():
             versions.setdefault(name, set()).add(str(value))
         if run.execution:
@@ -101,12 +110,7 @@ def provenance_differences(frames: Frames) -> list[str]:
         if run.backend:
             backends.add(run.backend.name)
         notes.update(run.notes)
-    differences += [
-        f"STALE: the source of {family} {name} changed between runs of this experiment."
-        for (family, name), sources in sorted(hashes.items())
-        if len(sources) > 1
-    ]
-    differences += [
+    differences = [
         f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(values))}."
         for name, values in sorted(versions.items())
         if len(values) > 1
@@ -141,7 +145,7 @@ def _equal_fact(variant: VariantRecord, other: VariantRecord) -> str:
     return f"{variant.title} and {other.title} are the same by construction{reason}; they were trained once."
 
 
-def _worst_score_facts(analysis: Analysis) -> list[str]:
+def _worst_score_warnings(analysis: Analysis) -> list[str]:
     """Return a warning if every run has the worst possible score."""
     least, largest = metrics.span(analysis.metric)
     worst = least if metrics.higher_is_better(analysis.metric) else largest
@@ -157,20 +161,24 @@ def _worst_score_facts(analysis: Analysis) -> list[str]:
     ]
 
 
+def _upper_bound_warnings(analysis: Analysis) -> list[str]:
+    suspect = [slug for slug, verdict in upper_bound_verdicts(analysis).items() if "suspect" in verdict]
+    titles = [analysis.frames.by_slug[slug].title for slug in suspect]
+    return [f"Suspect: {', '.join(titles)} exceed{'s' * (len(titles) == 1)} {_bound(analysis)}."] if titles else []
+
+
 def _upper_bound_facts(analysis: Analysis) -> list[str]:
     verdicts = upper_bound_verdicts(analysis)
-    if not verdicts or analysis.upper_bound is None:
+    informative = analysis.upper_bound is not None and analysis.upper_bound <= INFORMATIVE_BOUND
+    if not verdicts or not informative or any("suspect" in verdict for verdict in verdicts.values()):
         return []
-    bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
-    suspect = [slug for slug, verdict in verdicts.items() if "suspect" in verdict]
-    titles = [analysis.frames.by_slug[slug].title for slug in suspect or verdicts]
-    if suspect:
-        return [f"Suspect: {', '.join(titles)} exceed{'s' * (len(suspect) == 1)} {bound}."]
-    if analysis.upper_bound > INFORMATIVE_BOUND:
-        return []
-    if len(titles) > 1:
-        return [f"All {len(titles)} order-invariant variants are within {bound}."]
-    return [f"{titles[0]} is within {bound}."]
+    if len(verdicts) > 1:
+        return [f"All {len(verdicts)} order-invariant variants are within {_bound(analysis)}."]
+    return [f"{analysis.frames.by_slug[next(iter(verdicts))].title} is within {_bound(analysis)}."]
+
+
+def _bound(analysis: Analysis) -> str:
+    return f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
 
 
 def _state_facts(analysis: Analysis) -> list[str]:
@@ -187,13 +195,20 @@ def _state_facts(analysis: Analysis) -> list[str]:
     return [f"Of {total} runs, {', '.join(parts)}; see Runs."] if parts else []
 
 
-def _leak_facts(analysis: Analysis) -> list[str]:
-    data = analysis.frames.record.data
-    if not data.get("leaky"):
-        return []
+def _leak_warnings(analysis: Analysis) -> list[str]:
+    """Return a warning for the baseline's data, and one for each other leak of variants on other data sets."""
+    frames = analysis.frames
+    leaky: dict[float, list[str]] = {}
+    for slug, variant in frames.by_slug.items():
+        if not same_data_set(frames, slug, frames.baseline) and (leak := _mean_leak(frames, slug)):
+            leaky.setdefault(leak, []).append(variant.title)
+    found = [("LEAKY split", float(frames.record.data["leak"]))] if frames.record.data.get("leaky") else []
+    for leak, titles in leaky.items():
+        more = f" and {len(titles) - MOST_NAMED} more variants" if len(titles) > MOST_NAMED else ""
+        found.append((f"LEAKY split of {', '.join(titles[:MOST_NAMED])}{more}", leak))
     return [
-        f"LEAKY split: the source of {100 * float(data['leak']):.1f} % of the test pairs is also in "
-        f"the training set; scores are too high."
+        f"{name}: the source of {100 * leak:.1f} % of the test pairs is also in the training set; scores are too high."
+        for name, leak in found
     ]
 
 

@@ -60,7 +60,8 @@ RUN_COLUMNS = (
 class RunDetails:
     """The parts of ``run.json`` and ``results.json`` that a report cites.
 
-    ``leak`` is the fraction of the test pairs with a source sentence that is also in training.
+    ``languages`` are those of source and target. ``leak`` is the fraction of the test pairs with a source sentence
+    that is also in training.
 
     Whole records are not kept: the configurations of 10,000 runs would exhaust the memory.
     """
@@ -72,6 +73,7 @@ class RunDetails:
     notes: tuple[str, ...]
     decoding: Mapping[str, Any] | None
     backend: BackendRecord | None
+    languages: tuple[str, ...]
     leak: float | None
 
 
@@ -265,6 +267,7 @@ def _run(
         notes=results.notes if results else (),
         decoding=results.decoding if results else None,
         backend=results.backend if results else None,
+        languages=tuple(record.data["languages"]) if record else (),
         leak=record.data.get("leak") if record else None,
     )
     return row, results.buckets if results else (), details

@@ -1,5 +1,7 @@
 """Dropout acts at the configured site, in training only, and independently for each member."""
 
+import math
+
 import pytest
 import torch
 
@@ -66,6 +68,12 @@ def test_dropout_is_called_with_the_count_and_size_of_its_site(site, norm, monke
     assert len(calls) == EXPECTED_CALLS[site]
     assert {width for width, _ in calls} == WIDTHS[site]
     assert {rate for _, rate in calls} == {0.25}
+
+
+def test_the_largest_rate_of_a_configuration_keeps_some_activations():
+    dropped = Dropout(DropoutRNG([1], CPU), 0, math.nextafter(1.0, 0.0)).train()(torch.ones(1, 2**21))
+    assert torch.isfinite(dropped).all()
+    assert 0 < dropped.count_nonzero() < 2**21 / LEVELS * 3
 
 
 def test_dropout_of_weights_keeps_their_mean():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headtohead import Options, Positional, hookimpl
-from headtohead.model.counting import count
+from headtohead.model.counting import count, training_bytes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import Subject, check, tiny_config
@@ -82,6 +82,29 @@ def test_every_invariant_holds_for_an_encoding_with_score_and_values(attention):
 def test_plan_records_the_explicit_path_where_the_encoding_is_applied():
     costs = count(tiny_config("my-relative"), 20, 20, 6, 5)
     assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
+
+
+def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
+    class Wider(Shaw):
+        def build(self):
+            super().build()
+            self.unused = self.parameter(1000)
+
+    class Plugin:
+        @hookimpl
+        def register_positionals(self):
+            return {"my-relative": Wider}
+
+    def costs():
+        config = tiny_config("my-relative")
+        return count(config, 20, 20, 6, 5).total, training_bytes(config, 20, 20, (4, 6, 5))
+
+    parameters, memory = costs()
+    monkeypatch.setattr(plugin_registry, "_current", plugin_registry.load_registry(objects=[Plugin()]))
+    wider_parameters, wider_memory = costs()
+    assert wider_parameters - parameters == 2 * 1000
+    weights_and_moments = 3 * 8 * 2 * 1000
+    assert wider_memory - memory == pytest.approx(weights_and_moments, rel=0.01)
 
 
 def test_training_changes_its_tables():

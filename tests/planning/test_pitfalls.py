@@ -54,5 +54,11 @@ def test_a_pitfall_names_its_field():
         current(),
     )
     (pitfall,) = find_pitfalls(config, current())
-    assert pitfall.field == "positional.encoder.index, positional.decoder.index"
+    assert pitfall.field == "positional.encoder, positional.decoder"
     assert "cannot represent word order" in pitfall.consequence
+
+
+@pytest.mark.parametrize(("index", "expected"), [("row", ["positions by batch row"]), ("time", [])])
+def test_positions_by_batch_row_are_a_pitfall_whatever_the_options(index, expected, monkeypatch):
+    monkeypatch.setattr(current().positional("learned"), "index", classmethod(lambda cls, options: index))
+    assert names({"positional": {"encoder": "learned"}}) == expected

@@ -6,6 +6,7 @@ import torch
 from headtohead.errors import UndefinedError
 from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import stepwise_translator, teacher_forced
 from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
@@ -108,6 +109,15 @@ def test_masking_every_head_of_a_layer_leaves_only_its_bias(data):
     for output in seen:
         assert output[0].std(dim=0).max() > 1e-3
         assert torch.allclose(output[1], attentions(model)[0].output.bias[0].expand_as(output[1]))
+
+
+@pytest.mark.parametrize("style", [*current().entries["attention"], {"name": "random", "trained": False}], ids=str)
+def test_a_copy_without_masks_equals_its_model(data, style):
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(tiny_config(attention=style), [2], *words).eval()
+    stack = masked(model, data, [(0, ())] * 2)
+    for name, value in model.state_dict().items():
+        assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), name
 
 
 def test_translations_with_masked_heads_are_scored(data):

@@ -16,7 +16,7 @@ from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
 
 
-def tiny(dropout: float = 0.2, positional: str | None = None, **train: object) -> RunConfig:
+def tiny(dropout: float = 0.2, positional: object = None, **train: object) -> RunConfig:
     return resolve(
         ({"positional": positional} if positional else {})
         | {
@@ -101,14 +101,19 @@ def test_early_stopping_keeps_each_members_best_weights() -> None:
         assert forced.metrics(index)["loss"] == pytest.approx(member.best, rel=1e-5)
 
 
-def test_microbatches_give_the_gradient_of_the_whole_batch() -> None:
-    config = tiny(precision="float64")
+@pytest.mark.parametrize(
+    "positional", ["sinusoidal", "shape", "randomised", {"encoder": "shape", "decoder": "rotary"}], ids=str
+)
+def test_microbatches_give_the_gradient_of_the_whole_batch(positional: object) -> None:
+    config = tiny(precision="float64", positional=positional)
     whole, pieces = training(config), training(config, num_microbatches=3)
-    cut = next(whole._batches())
-    losses = [training._backward(training._batch(cut), cut.shape.num_target_tokens) for training in (whole, pieces)]
-    torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
+    for _, cut in zip(range(2), whole._batches(), strict=False):
+        losses = [training._backward(training._batch(cut), cut.shape.num_target_tokens) for training in (whole, pieces)]
+        torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     for a, b in zip(whole.parameters, pieces.parameters, strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
+    for a, b in zip(whole.model.state_dict().values(), pieces.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
 
 
 @pytest.mark.slow

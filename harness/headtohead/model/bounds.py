@@ -12,9 +12,6 @@ from headtohead.schema.run_config import RunConfig
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
 """Sides of the positions that an entry of a role receives."""
 
-OPTIONS = ("max_length", "max_len")
-"""Names of the option that sets a maximum length."""
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -25,8 +22,8 @@ class Bound:
         role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
         most: The maximum.
         counts: ``"positions"`` or ``"rows"``.
-        option: Configuration field of the maximum, such as ``positional.encoder.max_length``; None
-            if the entry has no such option.
+        option: Configuration field that raises the maximum, such as ``positional.encoder.max_length``;
+            None if the entry has no such option.
     """
 
     name: str
@@ -84,7 +81,9 @@ def find_bound(part: type[Component], options: object, family: str, role: str) -
     if most is None:
         return None
     by_row = issubclass(part, Positional) and part.index(chosen) == "row"
-    option = next((name for name in OPTIONS if name in part.Options.model_fields), None)
-    return Bound(
-        part.entry_name, role, most, "rows" if by_row else "positions", f"{family}.{role}.{option}" if option else None
+    fields = (
+        f"{family}.{role}.{name}"
+        for name, value in chosen
+        if type(value) is int and part.limit(chosen.model_copy(update={name: value + 1})) == most + 1
     )
+    return Bound(part.entry_name, role, most, "rows" if by_row else "positions", next(fields, None))

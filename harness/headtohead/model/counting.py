@@ -62,20 +62,22 @@ def count(
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
-    # A cell of a notebook that is executed again registers another class under the same name.
-    classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
     lengths = max(1, round(source_length)), max(1, round(target_length))
-    return _count(config.model_dump_json(), classes, source_words, target_words, *lengths)
+    return _count(*_cache_key(config), source_words, target_words, *lengths)
+
+
+Classes = tuple[type[Entry], ...]
+
+
+def _cache_key(config: RunConfig) -> tuple[str, Classes]:
+    # A cell of a notebook that is executed again registers another class under the same name.
+    classes = (current().find(family, entry.name).entry for family, entry in entries_of(config))
+    return config.model_dump_json(), tuple(classes)
 
 
 @cache
 def _count(
-    config_json: str,
-    classes: tuple[type[Entry], ...],
-    source_words: int,
-    target_words: int,
-    source_length: int,
-    target_length: int,
+    config_json: str, classes: Classes, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
     config = RunConfig.model_validate_json(config_json)
 
@@ -150,11 +152,13 @@ def training_bytes(config: RunConfig, source_words: int, target_words: int, batc
         target_words: Size of the target vocabulary.
         batch: Rows, source time and target time of the largest batch.
     """
-    return _training_bytes(config.model_dump_json(), source_words, target_words, batch)
+    return _training_bytes(*_cache_key(config), source_words, target_words, batch)
 
 
 @cache
-def _training_bytes(config_json: str, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
+def _training_bytes(
+    config_json: str, classes: Classes, source_words: int, target_words: int, batch: tuple[int, int, int]
+) -> int:
     config = RunConfig.model_validate_json(config_json)
     dtype = torch.float64 if config.train.precision == "float64" else torch.float32
     model = Transformer(config, None, source_words, target_words).to(dtype).train()

@@ -29,7 +29,7 @@ WORD = 2**64
 LANES = 4
 """Numbers of 16 bits in a word of 64 bits."""
 LEVELS = 2**16
-"""Number of values of 16 bits; rates are exact up to half of 1 / ``LEVELS``."""
+"""Number of values of 16 bits; rates are exact up to half of 1 / ``LEVELS``, and at most 1 - 1 / ``LEVELS``."""
 
 FEW = 2**16
 """Largest number of words of a step that are generated in a single call. With more words, the
@@ -202,7 +202,7 @@ class Dropout(nn.Module):
         self.site = site
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
-        levels = [round(rate * LEVELS) for rate in rates]
+        levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
         lows, scales = [level - LEVELS // 2 for level in levels], [LEVELS / (LEVELS - level) for level in levels]
         self._low, self._scale = same_or_each(lows), same_or_each(scales)
         self._lows, self._scales = PerMember(lows), PerMember(scales)

@@ -107,6 +107,9 @@ class Transformer(nn.Module):
             role: isinstance(positional, Positional) and "draw" in positional.mechanisms
             for role, positional in self.positionals.items()
         }
+        self.microbatch: tuple[int, int] | None = None
+        """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
+        self._sampled: dict[str, Tensor | None] = {}
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
@@ -378,8 +381,13 @@ class Transformer(nn.Module):
             return None
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
-        sampled = positional.draw(*ids.shape[1:])
-        return None if sampled is None else sampled.flatten(0, 1)
+        rows, time = ids.shape[1:]
+        first, batch = self.microbatch or (0, rows)
+        if first == 0:
+            self._sampled[role] = positional.draw(batch, time)
+        # The last micro-batch frees the positions: a step must leave no new tensor behind.
+        sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
+        return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 
     def _position_embeddings(
         self, ids: Tensor, role: str, start: int, sampled: Tensor | None, rows: BatchRows | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import STEPWISE, RunConfig
+from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,19 @@ def _model(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
 
 
 def _positional(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    roles = [role for role in ("encoder", "decoder") if config.positional.role(role).options.get("index") == "row"]
+    roles = [role for role in ("encoder", "decoder") if _position_is_row(config.positional.role(role), registry)]
     if roles:
         yield Pitfall(
             "positions by batch row",
-            f"positional.{'.index, positional.'.join(roles)}.index",
+            f"positional.{', positional.'.join(roles)}",
             "every token of a sentence gets the same position, its row index in the batch: the model cannot "
             "represent word order, and a sentence's result depends on its row",
         )
+
+
+def _position_is_row(chosen: EntryConfig, registry: Registry) -> bool:
+    encoding = registry.positional(chosen.name)
+    return encoding.index(encoding.Options.model_validate(chosen.options)) == "row"
 
 
 def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:

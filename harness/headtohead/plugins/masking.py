@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from headtohead.plugins.entry import Entry, Options
@@ -24,7 +23,8 @@ class Masking(Entry):
     - ``hides-padding``: no padding is attended to.
     - ``shows-the-rest``: every other key is attended to.
 
-    None declares nothing. Override ``role_properties`` where they depend on role or options.
+    None declares nothing: decoding then uses no cache, and sentences are translated in groups of
+    equal length. Override ``role_properties`` where they depend on role or options.
     """
 
     def __init__(self, options: Options) -> None:
@@ -51,13 +51,11 @@ class Masking(Entry):
         raise NotImplementedError
 
     def hides_later(self, role: str) -> bool:
-        """Return whether no query attends to a later key, by computing ``mask`` for 8 tokens.
+        """Return whether the scheme declares ``hides-future`` in a role.
 
         Cached decoding is exact under such a mask, so the core uses it there.
         """
-        positions = torch.arange(8)
-        mask = self.mask(role, positions, positions, torch.tensor([8]))
-        return mask is not None and not bool(mask.triu(1).any())
+        return "hides-future" in (self.role_properties(role) or ())
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool | None:
         """Return whether the query at one position may attend to the key at another.

@@ -289,9 +289,10 @@ class Positional(Component):
     def draw(self, batch: int, time: int) -> Tensor | None:
         """Return sampled positions ``[member, batch, time]`` for a training pass, or None.
 
-        Called once per training pass in the roles encoder and decoder, before the other hooks. Use
-        ``PerMemberRNG`` for random numbers. Evaluation does not call it and uses the positions
-        0, 1, 2, ... It can be combined with ``embed``, ``rotate`` and ``bias``.
+        Called once per step in the roles encoder and decoder, before the other hooks and for the
+        whole batch; micro-batches use their rows of the result. Use ``PerMemberRNG`` for random
+        numbers. Evaluation does not call it and uses the positions 0, 1, 2, ... It can be combined
+        with ``embed``, ``rotate`` and ``bias``.
         """
         return None
 

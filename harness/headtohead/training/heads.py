@@ -130,10 +130,10 @@ def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Tr
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     stack = Transformer(model.config, [1] * len(masks), *words)
     stack.to(next(model.parameters()))
+    weights = model.member_state(0)
     with torch.no_grad():
-        for copies, own in zip(stack.parameters(), model.parameters(), strict=True):
-            copies.copy_(own.expand_as(copies))
         for member, (number, heads) in enumerate(masks):
+            stack.load_member(member, weights)
             attention = attentions(stack)[number]
             width = attention.context.geometry.value_width
             for head in heads:

@@ -341,10 +341,13 @@ class StackTraining:
             return total
         total = torch.zeros_like(num_labels)
         for part in np.array_split(range(rows), min(self.num_microbatches, rows)):
-            piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
-            self.model.dropout_rng.start_microbatch(first=int(part[0]), rows=len(part))
+            first = int(part[0])
+            piece = batch.part(slice(first, int(part[-1]) + 1))
+            self.model.microbatch = first, rows
+            self.model.dropout_rng.start_microbatch(first=first, rows=len(part))
             total += self._accumulate(piece, min(num_target_tokens, piece.labels[0].numel()), num_labels)
             self.model.dropout_rng.finish_microbatch()
+        self.model.microbatch = None
         return total
 
     def _accumulate(self, batch: Batch, num_target_tokens: int, num_labels: Tensor) -> Tensor:

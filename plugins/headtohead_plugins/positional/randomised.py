@@ -7,8 +7,11 @@ no unseen positions.
 Departs from the paper: evaluation uses a fixed sorted subset of ``max_length`` numbers, and a
 sentence of n tokens has the first n of them. The closer ``max_length`` is to the longest sentence,
 the more evaluation resembles training. The authors sample anew for each test batch of known
-length. Here each sentence has its own sample, where the authors sample once per batch. With ``alibi``,
-the numbers are positions and the bias uses their differences; the authors sample distances.
+length. Here each sentence has its own sample, where the authors sample once per batch of sentences
+of equal length. The sample has a number per column of the batch, and a shorter sentence has the
+smallest of them, so its positions depend on the padding of its batch. ``length_buckets: exact``
+reduces padding. With ``alibi``, the numbers are positions and the bias uses their differences; the
+authors sample distances.
 """
 
 from functools import partial

@@ -3,13 +3,17 @@
 import pytest
 import torch
 
-from headtohead import HeadToHeadError
-from headtohead.model.decoding import is_causal
+from headtohead import HeadToHeadError, Masking, Options
+from headtohead.data.vocabulary import EOS
+from headtohead.model.decoding import greedy, is_causal
+from headtohead.model.grouping import hides_padding
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function
+from headtohead.testing.invariants.decoding import naive_greedy
+from headtohead.testing.invariants.masks import masks_have_their_declared_properties
 from headtohead.testing.subject import full_mask
 
 DEFINITIONS = {
@@ -120,3 +124,42 @@ def test_a_prefix_mask_is_a_pitfall_and_is_decoded_without_a_cache():
         names = [pitfall.name for pitfall in find_pitfalls(config, current())]
         assert ("future not masked" in names) is shown
         assert is_causal(Subject(config).model) is not shown
+
+
+class ShowsFarKeys(Masking):
+    """Later keys and padding are visible from a distance of 8 on."""
+
+    def mask(self, role, query_positions, key_positions, lengths):
+        ahead = key_positions[None, :] - query_positions[:, None]
+        is_far = (ahead >= 8).unsqueeze(0)
+        return is_far | ((ahead <= 0).unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None]))
+
+
+class FalselyCausal(ShowsFarKeys):
+    properties = frozenset({"hides-future"})
+
+
+def with_masks(**maskings):
+    subject = Subject(tiny_config())
+    subject.model.maskings.update({role: entry(Options()) for role, entry in maskings.items()})
+    return subject
+
+
+def test_a_mask_without_declared_properties_is_decoded_without_a_cache():
+    subject = with_masks(decoder=ShowsFarKeys)
+    with torch.no_grad():
+        subject.model.lm_head.bias[..., EOS] -= 100.0
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 14)
+    assert found.shape[-1] == 14
+    assert torch.equal(found, naive_greedy(subject, 14))
+
+
+def test_a_mask_without_declared_properties_is_translated_in_groups_of_equal_length():
+    for role in ("encoder", "cross"):
+        assert not hides_padding(with_masks(**{role: ShowsFarKeys}).model)
+
+
+def test_a_false_declaration_about_far_keys_is_detected():
+    verdict = masks_have_their_declared_properties(with_masks(decoder=FalselyCausal))
+    assert verdict.state == "violated"

@@ -13,6 +13,7 @@ from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.alibi import slopes
+from headtohead_plugins.positional.randomised import __doc__ as declaration
 from headtohead_plugins.positional.randomised import evaluation_positions
 
 ALL = ["sinusoidal", "rotary", "alibi"]
@@ -54,6 +55,15 @@ def test_training_samples_sorted_positions_per_sentence_step_and_member():
     assert first.max() <= 1000
     for sample, other_sample in ((first, second), (first[0], first[1]), (first[:, :1], first[:, 1:])):
         assert not (sample == other_sample).all(-1).any()
+
+
+@pytest.mark.parametrize("columns", [3, 30])
+def test_padding_lowers_the_positions_of_a_sentence_as_the_entry_declares(columns):
+    """The expected i-th smallest of T numbers of 1..L is i (L + 1) / (T + 1)."""
+    means = part().draw(2000, columns)[..., :3].double().mean(dim=(0, 1))
+    expected = torch.arange(1, 4) * 2049 / (columns + 1)
+    torch.testing.assert_close(means, expected.double(), rtol=0.05, atol=0)
+    assert "depend on the padding of its batch" in " ".join(declaration.split())
 
 
 @pytest.mark.parametrize("of", ALL)

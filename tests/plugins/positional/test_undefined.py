@@ -2,7 +2,8 @@
 
 import pytest
 
-from headtohead import Setting
+from headtohead import Options, Positional, Setting
+from headtohead.model.bounds import find_bound
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
@@ -30,6 +31,23 @@ def test_learned_refuses_data_longer_than_its_table():
         "a target of 14 tokens is longer than the 12 positions of learned; "
         "set positional.decoder.max_length to at least 14"
     )
+
+
+def test_a_message_names_the_option_that_sets_the_limit():
+    class TableOptions(Options):
+        max_len: int = 3
+        rows: int = 12
+
+    class Table(Positional):
+        Options = TableOptions
+        limit = classmethod(lambda cls, options: options.rows)
+
+    class Fixed(Table):
+        limit = classmethod(lambda cls, options: 4)
+
+    bound, fixed = (find_bound(entry, {}, "positional", "encoder") for entry in (Table, Fixed))
+    assert (bound.most, bound.option) == (12, "positional.encoder.rows")
+    assert (fixed.most, fixed.option) == (4, None)
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "learned", "shape"])

@@ -54,7 +54,7 @@ def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
     return (
         Column("verdict", align="left"),
         Column("Holm\np", tooltip=f"paired t-test, Holm-adjusted over {tested} {unit}"),
-        Column("sign-\nflip p", tooltip="exact, unadjusted"),
+        Column("sign-\nflip p", tooltip="not adjusted"),
         Column("effect", tooltip="mean difference divided by its standard deviation, Hedges-corrected (d_z)"),
     )
 

@@ -32,7 +32,9 @@ def neighbour_line(analysis: Analysis) -> str | None:
         below = [comparison for comparison in compared if not comparison.beaten]
         if len(below) == len(compared) > 1:
             best = max(below, key=lambda comparison: comparison.score)
-            none.append(f"{show(best.score, metric)} {readable(metric)} at most, against {show(best.neighbour, metric)}")
+            none.append(
+                f"{show(best.score, metric)} {readable(metric)} at most, against {show(best.neighbour, metric)}"
+            )
         elif len(below) > MOST_NAMED:
             some.append(f"{len(below)} of {len(compared)} variants in {readable(metric)}")
         else:

@@ -21,8 +21,8 @@ class Unpaired:
     """Difference of two means, with fields as in `headtohead.statistics.paired_tests.Paired`.
 
     ``n`` is the smaller number of seeds, ``degrees`` are Welch's. ``sign_flip_p`` is the two-sided p of the test that
-    permutes the sides. ``effect`` is Cohen's d without Hedges' correction. ``constant``: the scores of neither side vary,
-    so that only the permutation test is defined.
+    permutes the sides. ``effect`` is Cohen's d without Hedges' correction. ``constant``: the scores of neither side
+    vary, so that only the permutation test is defined.
     """
 
     kind: Kind

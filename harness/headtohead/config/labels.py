@@ -23,7 +23,7 @@ LONGEST_SLUG = 120
 """Maximum characters of a slug; a run directory's name adds seed and run hash, and may have 255."""
 
 
-def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Any:
+def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     """Return the value of an axis in a run configuration, as plain data.
 
     ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ.
@@ -47,7 +47,7 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
     if path[0] == INIT_FROM:
         return config.init_from.run if config.init_from else "none"
     if path[0] not in FAMILIES:
-        return scalar(value_at(config, path, registry))
+        return scalar(value_at(config, path))
     roles: PerRole = getattr(config, path[0])
     if len(path) == 1:
         return _family_label(path[0], roles, registry)

@@ -41,12 +41,7 @@ def difference_cell(contrast: Contrast | None) -> TableCell:
 
 def show_interval(interval: Interval, metric: str) -> str:
     """Format an interval with its level: ``98.75 %: -0.010 to 0.023``."""
-    return f"{show_level(interval)}: {show(interval.low, metric)} to {show(interval.high, metric)}"
-
-
-def show_level(interval: Interval) -> str:
-    """Format the level of an interval: ``98.75 %``."""
-    return interval.percent
+    return f"{interval.percent}: {show(interval.low, metric)} to {show(interval.high, metric)}"
 
 
 def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:

@@ -21,7 +21,7 @@ from PIL import Image
 from headtohead.escaping import visible
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
 from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY, Role
-from headtohead.storage.translations import COLUMNS, read_translations
+from headtohead.storage.translations import COLUMNS, REFERENCE_SEPARATOR, read_translations
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
 
@@ -124,7 +124,9 @@ def _write_table(run: Path, into: Path) -> bool:
     translations = read_translations(run)
     if not translations:
         return False
-    rows = [[row.source, row.references, row.hypothesis, int(row.exact)] for row in translations]
+    rows = [
+        [row.source, REFERENCE_SEPARATOR.join(row.references), row.hypothesis, int(row.exact)] for row in translations
+    ]
     content = {"columns": COLUMNS, "data": rows}
     into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return True

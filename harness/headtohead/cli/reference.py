@@ -65,7 +65,7 @@ def _help(command: click.Command, parent: click.Context | None, name: str = "h2h
 
 def plugins_page() -> str:
     """Return the Markdown page of built-in plugins with summaries, papers and options."""
-    from headtohead.plugins.registry import FAMILIES, load_registry
+    from headtohead.plugins.registry import FAMILY_HOOKS, load_registry
 
     entries = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
     lines = [
@@ -75,7 +75,7 @@ def plugins_page() -> str:
         "describes a plugin. See also [your own plugin](../how-to/own-plugin.md).",
         "",
     ]
-    for family in FAMILIES:
+    for family in FAMILY_HOOKS:
         members = [entry for entry in entries if entry.family == family]
         if not members:
             continue

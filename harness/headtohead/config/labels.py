@@ -16,7 +16,7 @@ from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
 
-_NAMED = (*FAMILIES, "recipe", "data")
+NAMED_AXES = (*FAMILIES, "recipe", "data")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
 LONGEST_SLUG = 120
@@ -71,7 +71,7 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
         short = axis.rsplit(".", 1)[-1]
         name = short if last.count(short) == 1 and axis.split(".")[0] not in FAMILIES else axis
         word = slug_word(value)
-        parts.append(word if axis in _NAMED else f"{slug_word(name)}-{word}")
+        parts.append(word if axis in NAMED_AXES else f"{slug_word(name)}-{word}")
     return shortened_slug("-".join(parts) or "baseline")
 
 
@@ -91,7 +91,8 @@ def slug_word(value: Scalar) -> str:
 def title_of(axes: Mapping[str, Scalar]) -> str:
     """Join axis values for display: ``rotary · split-heads · d_model 64``."""
     parts = [
-        str(value) if axis in _NAMED else f"{axis.removeprefix('model.')} {text(value)}" for axis, value in axes.items()
+        str(value) if axis in NAMED_AXES else f"{axis.removeprefix('model.')} {text(value)}"
+        for axis, value in axes.items()
     ]
     return " · ".join(parts) or "baseline"
 

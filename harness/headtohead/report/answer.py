@@ -22,6 +22,7 @@ from headtohead.analysis.study import (
     separate_effects,
     settings_contradict,
 )
+from headtohead.config.labels import NAMED_AXES
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
@@ -36,7 +37,6 @@ MOST_EFFECTS = 3
 MOST_NAMES = 4
 """Maximum number of values, pairs of values or single effects that a clause names."""
 
-FAMILIES = ("positional", "attention", "masking", "recipe", "data")
 """Axes with values that need no axis name."""
 
 WITHOUT = {"positional": "positional encoding", "match": "matched parameters"}
@@ -95,7 +95,7 @@ class SideNames:
 
     def named(self, value: str) -> str:
         """Return a value with the name of its axis, if it needs one."""
-        return value if self.axis in ("", *FAMILIES) else f"{self.axis} {value}"
+        return value if self.axis in ("", *NAMED_AXES) else f"{self.axis} {value}"
 
 
 def sides(analysis: Analysis, contrast: Contrast) -> SideNames:

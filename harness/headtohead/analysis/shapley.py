@@ -29,6 +29,7 @@ from headtohead.analysis.contrasts import (
     unranked,
 )
 from headtohead.analysis.permutations import changes_by_permutation
+from headtohead.config.labels import listed
 from headtohead.statistics.paired_tests import Paired, paired_differences, rounded
 from headtohead.statistics.shapley import PairEffect, SampledDifference, pair_effects, sampled_difference
 from headtohead.statistics.verdicts import IDENTICAL, INCONCLUSIVE, SAME
@@ -127,7 +128,7 @@ class ChoiceGroup:
     @property
     def name(self) -> str:
         """The choices of the group."""
-        return " and ".join([", ".join(self.choices[:-1]), self.choices[-1]])
+        return listed(self.choices)
 
     @property
     def detected(self) -> bool:

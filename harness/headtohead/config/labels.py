@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -102,6 +102,22 @@ def text(value: Scalar) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(names: Sequence[str], conjunction: str = "and", most: int | None = None) -> str:
+    """Join names as in a sentence; beyond ``most`` names, the number of the others follows. A single other is named.
+
+    >>> listed("abcde"), listed("abcde", "or", most=2)
+    ('a, b, c, d and e', 'a, b or 3 more')
+    """
+    if most is not None and len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def shortened(names: Sequence[str], most: int) -> str:
+    """Join names with commas; beyond ``most`` names, as `listed`."""
+    return ", ".join(names) if len(names) <= most + 1 else listed(names, most=most)
 
 
 def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast
+from headtohead.config.labels import shortened
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.blocks import (
     Block,
@@ -115,7 +116,7 @@ def pitfall_table(content: ReportContent) -> DataTable | None:
                 TableCell(pitfall.name),
                 TableCell(pitfall.consequence),
                 TableCell(Span(pitfall.field, "code")),
-                TableCell(_names(titles, len(variants))),
+                TableCell("every variant" if len(titles) == len(variants) else shortened(titles, MOST_NAMES)),
             )
         )
         for pitfall, titles in titles_by_pitfall.items()
@@ -256,11 +257,3 @@ def _further_metrics(content: ReportContent) -> list[Block]:
             (Column("variant", align="left"), *map(Column, names), *(COST_COLUMNS[index] for index in costs)), rows
         ),
     ]
-
-
-def _names(titles: Sequence[str], variants: int) -> str:
-    """Return the titles as a list, shortened after ``MOST_NAMES``."""
-    if len(titles) == variants:
-        return "every variant"
-    more = len(titles) - MOST_NAMES
-    return ", ".join(titles) if more <= 1 else f"{', '.join(titles[:MOST_NAMES])} and {more} more"

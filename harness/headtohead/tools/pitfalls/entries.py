@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headtohead.config.builder import ConfigBuilder
+from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
 from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
@@ -16,7 +17,7 @@ from headtohead.schema.run_config import DataConfig, RunConfig
 CHECKED_FAMILIES = ("positional", "attention", "masking", "recipe", "dataset")
 """The families with invariants."""
 
-LISTED_FAMILIES = f"{', '.join(CHECKED_FAMILIES[:-1])} and {CHECKED_FAMILIES[-1]}"
+LISTED_FAMILIES = listed(CHECKED_FAMILIES)
 
 
 def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:

@@ -59,8 +59,9 @@ def divided(config: RunConfig, runs: Sequence[Sequence[Translation]]) -> dict[st
 
 def bleu(rows: Sequence[Translation]) -> float:
     """Return the BLEU of translations against all their references."""
-    references = tuple(tuple(row.references.split(" ||| ")) for row in rows)
-    sources, hypotheses = (tuple(getattr(row, side) for row in rows) for side in ("source", "hypothesis"))
+    sources, references, hypotheses = (
+        tuple(getattr(row, side) for row in rows) for side in ("source", "references", "hypothesis")
+    )
     return Translations(sources, references, hypotheses).scores().values["bleu"]
 
 

@@ -47,6 +47,7 @@ from headtohead.storage.records import (
 )
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.stack import StackFolder
+from headtohead.storage.translations import Translation, read_translations, translations_text
 
 POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
 ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
@@ -196,20 +197,19 @@ class TrainedRun:
     seed: int
     results: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
-    sentences: Sequence[Sequence[str]]
+    translations: Sequence[Translation]
 
     @classmethod
     def read(cls, path: Path) -> TrainedRun:
         """Read a run directory."""
         record = RunDirectory(path).record
-        lines = (path / TRANSLATIONS).read_text(encoding="utf-8").splitlines()[1:]
         return cls(
             path,
             _model(record),
             record.seed,
             files.read_json(path / RESULTS),
             [line._asdict() for line in read_metrics(path / METRICS) if line],
-            [line.split("\t") for line in lines],
+            read_translations(path),
         )
 
     def write(self, run: RunWriter, record: RunRecord) -> None:
@@ -219,7 +219,7 @@ class TrainedRun:
         run.set_state(states.RUNNING, steps=steps)
         draws = _draws("run", record.run_hash)
         quality = _quality(record)
-        right = draws.random(len(self.sentences)) < quality
+        right = draws.random(len(self.translations)) < quality
         factor = (1.6 - quality) * math.exp(draws.normal(0, 0.02))
         diverged = int(record.run_hash[:8], 16) % DIVERGED_IN == 0
         history = self.history[: len(self.history) // 2] if diverged else self.history
@@ -260,11 +260,11 @@ class TrainedRun:
         run.finish(ResultsRecord.model_validate(results))
 
     def _write_translations(self, path: Path, right: Sequence[bool]) -> None:
-        lines = ["source\treferences\thypothesis\texact"]
-        for (source, references, hypothesis, _), exact in zip(self.sentences, right, strict=True):
-            translation = references.split(" ||| ")[0] if exact else hypothesis
-            lines.append(f"{source}\t{references}\t{translation}\t{int(exact)}")
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        rows = (
+            replace(row, hypothesis=row.references[0] if exact else row.hypothesis, exact=bool(exact))
+            for row, exact in zip(self.translations, right, strict=True)
+        )
+        path.write_text(translations_text(rows), encoding="utf-8")
 
 
 def _moved(name: str, value: float, factor: float, scores: Mapping[str, float], draws: np.random.Generator) -> float:

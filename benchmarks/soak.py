@@ -44,9 +44,8 @@ from headtohead import files
 from headtohead.storage.histories import read_metrics
 from headtohead.tracking import environment
 from headtohead.tracking.description import RUN_HASH_TAG
-from headtohead.tracking.replay import all_runs
 from headtohead.tracking.serving import Server
-from headtohead.tracking.store import open_store
+from headtohead.tracking.store import all_runs, open_store
 
 EXPERIMENT = """\
 question: Does the study survive?

@@ -232,6 +232,15 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def last_line(path: Path) -> str:
+    """Return the last line of a log, or ``no message``."""
+    try:
+        lines = str(read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
+    except (FileNotFoundError, HeadToHeadError):
+        lines = []
+    return lines[-1].strip() if lines else "no message"
+
+
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
     """Append JSON lines to a file and sync it."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

@@ -12,6 +12,7 @@ from headtohead.report.uncertainty import uncertainty_blocks
 from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
+from headtohead.training.evaluate import Translations
 
 
 def analysed(folder):
@@ -30,14 +31,15 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
         return scorer.corpus_score([texts[i] for i in indices], streams).score
 
     rows = [
-        Translation(str(i), " ||| ".join(own), text, text in own)
-        for i, (own, text) in enumerate(zip(references, texts, strict=True))
+        Translation(str(i), own, text, text in own) for i, (own, text) in enumerate(zip(references, texts, strict=True))
     ]
     full = score(range(12))
     without = [score([i for i in range(12) if i != left_out]) for left_out in range(12)]
     found = sentence_values(rows, metric)
     assert found.mean() == pytest.approx(full)
     assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
+    scores = Translations(tuple(row.source for row in rows), tuple(references), tuple(texts)).scores()
+    assert found.mean() == pytest.approx(scores.values[metric.removeprefix("test/")], abs=1e-12)
 
 
 def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):

@@ -23,6 +23,6 @@ def test_translations_are_divided_by_their_source(leak: ModuleType) -> None:
     config = resolve({"data": {"dataset": "toy-grammar", "split": "row"}, "train": {"steps": 1}}, current())
     splits = prepare(config.data, cache_root()).splits
     known, new = splits["train"].source_text[0], "a sentence of no split"
-    rows = [Translation(known, "x y", "x y", True), Translation(new, "a b c d ||| x", "a b c d", True)]
+    rows = [Translation(known, ("x y",), "x y", True), Translation(new, ("a b c d", "x"), "a b c d", True)]
     assert leak.divided(config, [rows, rows[1:]]) == {"leaked": [rows[:1]], "not leaked": [rows[1:], rows[1:]]}
     assert leak.bleu(rows[1:]) == pytest.approx(100)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from headtohead.plugins.registry import load_registry
-from headtohead.tools.catalogue.content import FAMILIES, CatalogueEntry
+from headtohead.tools.catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from headtohead.tools.catalogue.pages import Files, stale_files, write_files
 from headtohead.tools.catalogue.pictures import HeatMaps, numbers_of, same_numbers, stored_numbers
 
@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference" / "catalogue"
 SHOWN = [
     (entry.family, entry.name)
     for entry in load_registry().all()
-    if entry.family in FAMILIES and entry.distribution == "headtohead"
+    if entry.family in PAGE_FAMILIES and entry.distribution == "headtohead"
 ]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,7 +35,7 @@ def test_every_entry_has_a_section_with_pictures_or_pairs(entries: list[Catalogu
             assert entry.formula, f"{entry.name} has no formula()"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PAGE_FAMILIES)
 def test_the_pages_link_every_entry(files: Files, family: str) -> None:
     for entry_family, name in SHOWN:
         if entry_family == family:

@@ -11,7 +11,7 @@ from headtohead.tools.catalogue.__main__ import main
 from headtohead.tools.catalogue.content import CatalogueEntry, catalogue_entries
 from headtohead.tools.catalogue.pages import catalogue_files
 from headtohead.tools.catalogue.pictures import HeatMaps
-from headtohead.tools.plugin_template import FAMILIES, write_package
+from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
 
 ODD = '''
 """An entry without formula, cost formulas and class docstring."""
@@ -54,7 +54,8 @@ def entries_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.default_cases(1)
 @pytest.mark.parametrize(
-    "family", [name if name == "positional" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+    "family",
+    [name if name == "positional" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATE_FAMILIES],
 )
 def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]

@@ -1,10 +1,12 @@
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.config.loading import load_mapping
+from headtohead.config.loading import load_text
+from headtohead.config.yaml_text import dump
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 
@@ -598,7 +600,7 @@ def blocks(draw):
 def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
     base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2}}
     content = {"question": "q", "base": base, "design": given_blocks}
-    found = expand(load_mapping(content, "x"), registry)
+    found = expand(load_text(dump(content), Path("x.yaml")), registry)
 
     start = {
         "positional": "sinusoidal",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.plugin_template import FAMILIES, write_package
+from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -88,7 +88,7 @@ class Installation:
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A written package of each family."""
     folder = tmp_path_factory.mktemp("scaffold")
-    packages = {family: folder / f"my-{family}" for family in FAMILIES}
+    packages = {family: folder / f"my-{family}" for family in TEMPLATE_FAMILIES}
     for family, package in packages.items():
         write_package(family, package.name, package, current())
     return packages

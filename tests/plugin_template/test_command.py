@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from headtohead.cli import main
 from headtohead.plugins.registry import current, load_registry
-from headtohead.tools.plugin_template import FAMILIES, write_package
+from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_written_files_and_next_commands_are_printed(h2h, tmp_path: Path) -> Non
 
 
 @pytest.mark.default_cases(5)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
 @pytest.mark.parametrize("name", ["options", "none-of-these", "positional", "field", "x"])
 def test_every_valid_name_gives_a_file_that_registers_it(tmp_path: Path, family: str, name: str) -> None:
     files = write_package(family, name, tmp_path / name, current())
@@ -90,7 +90,7 @@ def test_every_valid_name_gives_a_file_that_registers_it(tmp_path: Path, family:
             ast.parse(path.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
 def test_a_new_file_is_short_and_cites_a_paper(tmp_path: Path, family: str) -> None:
     text = write_package(family, "mine", tmp_path / "mine", current())[0].read_text("utf-8")
     assert len([line for line in text.splitlines() if line.strip()]) <= 65

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headtohead.tools.plugin_template import FAMILIES
+from headtohead.tools.plugin_template import TEMPLATE_FAMILIES
 
 pytestmark = pytest.mark.timeout(300)
 MODEL = ("positional", "attention", "masking")
@@ -25,11 +25,11 @@ def blocks(package: Path, kind: str) -> list[str]:
 @pytest.fixture(scope="module")
 def tested(installation):
     """The output of pytest in the folder of each family's package."""
-    return installation.each(dict.fromkeys(FAMILIES, ("pytest", "-q", "-p", "no:cacheprovider")))
+    return installation.each(dict.fromkeys(TEMPLATE_FAMILIES, ("pytest", "-q", "-p", "no:cacheprovider")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
 def test_the_tests_of_each_package_pass(tested, family: str) -> None:
     done = tested[family]
     assert done.returncode == 0, done.stdout
@@ -41,7 +41,7 @@ def test_the_tests_of_each_package_pass(tested, family: str) -> None:
 @pytest.mark.slow
 def test_the_entries_are_listed_with_their_origin(installation, tmp_path: Path) -> None:
     listed = installation.h2h(tmp_path, "plugins").stdout
-    for family in FAMILIES:
+    for family in TEMPLATE_FAMILIES:
         assert re.search(
             rf"^{family} +my-{family} .* h2h_my_{family} \(h2h-my-{family} 0\.1\)$", listed, re.MULTILINE
         ), listed
@@ -50,7 +50,7 @@ def test_the_entries_are_listed_with_their_origin(installation, tmp_path: Path) 
 @pytest.mark.slow
 def test_the_experiments_of_the_packages_can_be_planned(installation) -> None:
     words = ("plan", "experiment.yaml", "--set", "data.limit=300")
-    for family, done in installation.each(dict.fromkeys(FAMILIES, words)).items():
+    for family, done in installation.each(dict.fromkeys(TEMPLATE_FAMILIES, words)).items():
         assert done.returncode == 0, done.stderr
         assert f"my-{family}" in done.stdout
         assert "to run in " in done.stdout, done.stdout
@@ -70,7 +70,7 @@ def test_the_entries_train(installation) -> None:
 @pytest.mark.slow
 def test_every_command_of_the_readmes_exists(installation) -> None:
     commands = {}
-    for family in FAMILIES:
+    for family in TEMPLATE_FAMILIES:
         (shell,) = blocks(installation.packages[family], "sh")
         commands[family] = [line.split("#")[0].split() for line in shell.splitlines()]
         assert [words[:2] for words in commands[family]] == [
@@ -81,7 +81,7 @@ def test_every_command_of_the_readmes_exists(installation) -> None:
             ["h2h", "plan"],
             ["h2h", "run"],
         ]
-    described = installation.each({family: commands[family][1][1:] for family in FAMILIES})
+    described = installation.each({family: commands[family][1][1:] for family in TEMPLATE_FAMILIES})
     for family, done in described.items():
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"my-{family} ({family})")
@@ -132,7 +132,7 @@ def test_check_accepts_the_plugin_file_without_an_installation(tmp_path: Path, h
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
 def test_a_package_is_complete_without_an_editable_install(installation, family: str, tmp_path: Path) -> None:
     """A wheel contains the module and the entry point, and no tests."""
     package = installation.packages[family]
@@ -146,7 +146,7 @@ def test_a_package_is_complete_without_an_editable_install(installation, family:
     assert "entry_points.txt" in listed
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
 def test_no_file_has_an_unfilled_placeholder(packages, family: str) -> None:
     for path in packages[family].iterdir():
         if path.is_file():

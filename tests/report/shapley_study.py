@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import headtohead
-from headtohead.config.loading import load_mapping
+from headtohead.config.loading import load_text
+from headtohead.config.yaml_text import dump
 from headtohead.planning.planner import make_plan
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.entry import Setting
@@ -86,7 +87,7 @@ def _planned(study: PathStudy, cache: Path) -> Planned:
     if study.is_incompatible is None and key in _plans:
         return _plans[key]
     with _registry(study) as registry:
-        plan = make_plan(load_mapping(content, study.name), registry, cache / "no-runs", cache)
+        plan = make_plan(load_text(dump(content), Path(f"{study.name}.yaml")), registry, cache / "no-runs", cache)
         records = [(plan.run_record(run), run.directory) for run in plan.runs]
         planned = plan.record().to_json(), [(run, directory, _run_text(run)) for run, directory in records]
     if study.is_incompatible is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headtohead.model.attention_context import all_assumed
 from headtohead.training import compiled as module
-from headtohead.training.backends import PAYS, Graphs
+from headtohead.training.backends import MIN_PLANNED_STEPS, Graphs
 from headtohead.training.compiled import Compiled
 from headtohead.training.loop import StackTraining
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture(autouse=True)
 def pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PAYS, "compile", 1)
+    monkeypatch.setitem(MIN_PLANNED_STEPS, "compile", 1)
 
 
 def train(stack: StackTraining, steps: int = 8) -> list[Tensor]:
@@ -171,7 +171,7 @@ def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) ->
         stack = compiled("plain", messages)
         assert stack.compiled is not None
         stack.backend = Graphs(stack.compiled.planned, capture, messages.append)
-        monkeypatch.setitem(PAYS, "cuda-graphs", 1)
+        monkeypatch.setitem(MIN_PLANNED_STEPS, "cuda-graphs", 1)
         found = train(stack, 6)
         expected = train(training("plain", precision="float64"), 6)
     assert not messages

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pandas as pd
+
+from headtohead.statistics.translation_scores import bleu_of_counts
 
 
 def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
@@ -27,28 +25,9 @@ def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
     if rows.empty:
         return None
     if leaf == "bleu":
-        return bleu(np.array(rows[counts].tolist(), dtype=np.int64).sum(axis=0).tolist())
+        return bleu_of_counts(np.array(rows[counts].tolist(), dtype=np.int64).sum(axis=0).tolist())
     return float(np.average(rows[leaf], weights=rows[counts]))
 
 
 COUNTS = {"exact_match": "n", "loss": "target_tokens", "bleu": "bleu_counts"}
 """The column of counts that a score over several buckets is computed from, by metric."""
-
-
-def bleu(counts: Sequence[int]) -> float:
-    """Return corpus BLEU, smoothed as sacreBLEU does by default.
-
-    Args:
-        counts: Ten numbers: matched n-grams and total n-grams of orders 1 to 4, the length of the translations
-            and the length of the references.
-    """
-    score = bleu_class().compute_bleu(list(counts[:4]), list(counts[4:8]), *counts[8:], smooth_method="exp")
-    return float(score.score)
-
-
-def bleu_class() -> Any:
-    """Return sacreBLEU's class ``BLEU``, imported without warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from sacrebleu.metrics.bleu import BLEU
-    return BLEU

@@ -44,7 +44,7 @@ FAR = 10.0
 """Factor between numbers of pairs, parameters or steps from which set-ups are far apart."""
 
 SIZES = ("pairs", "parameters", "steps")
-ROUNDING = 1e-9
+LIMIT_TOLERANCE = 1e-9
 """Rounding error by which a score may exceed a limit."""
 
 Scores = Mapping[int, float]
@@ -246,7 +246,7 @@ def _bounded(scores: Scores, limit: float) -> tuple[ClaimVerdict, str]:
     if not scores:
         return "inconclusive", "no run has a score"
     highest = max(scores.values())
-    if highest > limit + ROUNDING:
+    if highest > limit + LIMIT_TOLERANCE:
         return "disagrees", "a run exceeds the limit"
     return "agrees", f"none of {len(scores)} runs exceeds the limit"
 

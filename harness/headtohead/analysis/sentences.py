@@ -14,18 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from headtohead.analysis.pooling import bleu, bleu_class
 from headtohead.analysis.study import Analysis
+from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
 from headtohead.storage.translations import Translation, median_seed, translations_of
 
 TRIALS = 1000
 SEED = 12345
 MOST_SENTENCES = 40_000
 """Maximum number of sentences over all variants; with more, a report skips the tests."""
-
-NgramCounts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -57,12 +54,11 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     if not baseline or len(baseline) * (len(slugs) + 1) > MOST_SENTENCES:
         return []
     tests = []
-    baseline_counts = _counts([row.hypothesis for row in baseline], _references(baseline))
     for slug in slugs:
         seed = baseline_seed if frames.has_draws else median_seed(frames, slug, metric)
         rows = translations_of(frames, slug, seed) if seed is not None else []
         if seed is not None and [r.source for r in rows] == [r.source for r in baseline]:
-            tests.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline, baseline_counts)))
+            tests.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline)))
     return tests
 
 
@@ -78,9 +74,7 @@ def other_test_sentences(analysis: Analysis) -> list[str]:
     return [slug for slug, own in found if sources and own and own != sources]
 
 
-def compare(
-    rows: Sequence[Translation], baseline: Sequence[Translation], baseline_counts: NgramCounts | None = None
-) -> tuple[float, float, float]:
+def compare(rows: Sequence[Translation], baseline: Sequence[Translation]) -> tuple[float, float, float]:
     """Return the BLEU of both sides and the p-value of their difference.
 
     Texts are not tokenised again. The references are all references of the baseline's sentences.
@@ -88,40 +82,21 @@ def compare(
     Args:
         rows: Translations of a variant.
         baseline: Translations of the baseline, of the same sentences.
-        baseline_counts: Counts of the baseline; computed if None.
     """
-    references = _references(baseline)
-    counts = _counts([row.hypothesis for row in rows], references)
-    if baseline_counts is None:
-        baseline_counts = _counts([row.hypothesis for row in baseline], references)
+    bleu = scorer("bleu", tuple(row.references for row in baseline))
+    counts, baseline_counts = (sentence_counts(bleu, [row.hypothesis for row in side]) for side in (rows, baseline))
     totals, baseline_totals = counts.sum(axis=0), baseline_counts.sum(axis=0)
-    observed = _bleu(totals) - _bleu(baseline_totals)
+    score, baseline_score = corpus_score(bleu, totals), corpus_score(bleu, baseline_totals)
     changed = np.flatnonzero((counts != baseline_counts).any(axis=1))
     generator = np.random.default_rng(SEED)
     hits = 0
     for _ in range(TRIALS if len(changed) else 0):
         swapped = changed[generator.random(len(changed)) < 0.5]
         exchanged = (baseline_counts[swapped] - counts[swapped]).sum(axis=0)
-        trial = _bleu(totals + exchanged) - _bleu(baseline_totals - exchanged)
-        hits += abs(trial) >= abs(observed) - 1e-9
+        trial = corpus_score(bleu, totals + exchanged) - corpus_score(bleu, baseline_totals - exchanged)
+        hits += abs(trial) >= abs(score - baseline_score) - 1e-9
     p = (hits + 1) / (TRIALS + 1) if len(changed) else 1.0
-    return _bleu(totals), _bleu(baseline_totals), p
-
-
-def _references(baseline: Sequence[Translation]) -> list[list[str]]:
-    return [row.references.split(" ||| ") for row in baseline]
-
-
-def _counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> NgramCounts:
-    """Return the counts per sentence ``[sentence, 10]``, in the order of `pooling.bleu`."""
-    # effective_order only suppresses a warning; the counts do not depend on it.
-    scorer = bleu_class()(tokenize="none", effective_order=True)
-    scores = [scorer.sentence_score(h, list(r)) for h, r in zip(hypotheses, references, strict=True)]
-    return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
-
-
-def _bleu(sums: NgramCounts) -> float:
-    return bleu(sums.tolist())
+    return score, baseline_score, p
 
 
 def _differs_from_baseline(analysis: Analysis, slug: str) -> bool:

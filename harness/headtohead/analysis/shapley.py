@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast, Families, Family, families, score_mismatch, unranked
 from headtohead.analysis.permutations import changes_by_permutation
+from headtohead.config.labels import listed
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import Paired, paired_differences, rounded
 from headtohead.statistics.shapley import PairEffect, SampledDifference, pair_effects, sampled_difference
@@ -120,7 +121,7 @@ class ChoiceGroup:
     @property
     def name(self) -> str:
         """The choices of the group."""
-        return " and ".join([", ".join(self.choices[:-1]), self.choices[-1]])
+        return listed(self.choices)
 
     @property
     def detected(self) -> bool:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast, score_mismatch
 from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
 from headtohead.statistics.variance import (
     CrossedEstimate,
     MeanEstimate,
@@ -153,7 +152,7 @@ class _Samples:
         frames, metric = self.analysis.frames, self.analysis.metric
         if frames.has_draws:
             return IN_DRAWS
-        sentences: list[tuple[str, str]] | None = None
+        sentences: list[tuple[str, tuple[str, ...]]] | None = None
         values = {}
         for slug, scores in zip(self.slugs, self.scores, strict=True):
             by_seed = []
@@ -186,21 +185,9 @@ def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
         return np.array([row.exact for row in rows], dtype=np.float64)
     if metric not in ("test/bleu", "test/chrf"):
         return None
-    references = [row.references.split(" ||| ") for row in rows]
-    streams = [[own[i] if i < len(own) else None for own in references] for i in range(max(map(len, references)))]
-    scorer = _scorer(metric)
-    counts = np.array(scorer._extract_corpus_statistics([row.hypothesis for row in rows], streams))
+    sacrebleu = scorer(metric.removeprefix("test/"), tuple(row.references for row in rows))
+    counts = sentence_counts(sacrebleu, [row.hypothesis for row in rows])
     total = counts.sum(axis=0)
-    score, *without = (
-        scorer._compute_score_from_stats(sums.tolist()).score for sums in [total, *(total - row for row in counts)]
-    )
+    score, *without = (corpus_score(sacrebleu, sums) for sums in [total, *(total - row for row in counts)])
     values: Floats = jackknife([score], [without])[0]
     return values
-
-
-def _scorer(metric: str) -> Any:
-    """Return sacreBLEU's metric as in the evaluation of a run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from sacrebleu.metrics import BLEU, CHRF
-    return BLEU(tokenize="none", force=True) if metric == "test/bleu" else CHRF()

@@ -26,7 +26,7 @@ def command(
     RUN is a run's directory or a prefix of its name. EXPERIMENT is a file, a name or a folder, and selects all
     its finished runs. In each layer, first each head is masked, then all heads except one. heads.json in the run
     directory holds the change of test loss, BLEU and exact match, and the entropy and distance of the recorded
-    maps. h2h report shows these effects if the experiment file has claims about them.
+    maps. h2h report has a figure of the effects on the baseline's runs.
     """
     from headtohead.plugins.registry import use_files
     from headtohead.tools.head_ablation import masked_heads

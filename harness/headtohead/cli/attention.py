@@ -9,6 +9,7 @@ import click
 from headtohead.cli.options import plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo, echo_text
 from headtohead.escaping import single_line
+from headtohead.schema.roles import ROLES
 
 SHADES = " ░▒▓█"
 
@@ -19,7 +20,7 @@ SHADES = " ░▒▓█"
 @click.option("--target", help="Decoder input; default: the run's own translation.")
 @click.option(
     "--role",
-    type=click.Choice(["encoder", "decoder", "cross"]),
+    type=click.Choice(ROLES),
     default="cross",
     show_default=True,
     help="Encoder self-attention, decoder self-attention or cross-attention.",

@@ -110,14 +110,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _device() -> Iterator[Diagnosis]:
-    import os
-
     import torch
 
     from headtohead.model.precision import describe_bfloat16
+    from headtohead.plugins.launcher import cpu_cores
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Diagnosis(OK, "cpu", f"{cores} cores, {torch.get_num_threads()} threads in torch")
+    yield Diagnosis(OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch")
     yield Diagnosis(OK, "precision", f"{describe_bfloat16()} on this processor")
     if not torch.cuda.is_available():
         yield Diagnosis(OK, "device", "cpu; no CUDA device")

@@ -24,7 +24,7 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.option("--baseline", metavar="VARIANT", required=True, help="The variant with which the others are compared.")
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option("--margin", type=float, metavar="X", help="The smallest difference that matters, for 'equivalent'.")
-@click.option(LOWER, "higher", default=None, help="Direction of the metric, if its name does not tell.")
+@click.option(LOWER, "higher", default=None, help="Direction of the metric, if its name does not determine it.")
 @click.option("--unpaired", is_flag=True, help="Compare separate seeds (Welch's t-test).")
 @click.option(
     "--looks",

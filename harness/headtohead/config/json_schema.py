@@ -16,12 +16,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file
 from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
 
-FAMILIES = ("positional", "attention", "masking")
 NAMED = (*FAMILIES, "dataset", "recipe")
 _DEFAULT_PATH = "docs/reference/experiment.schema.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -16,14 +16,14 @@ from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
 
-_NAMED = (*FAMILIES, "recipe", "data")
+NAMED_AXES = (*FAMILIES, "recipe", "data")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
 LONGEST_SLUG = 120
 """Maximum characters of a slug; a run directory's name adds seed and run hash, and may have 255."""
 
 
-def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Any:
+def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     """Return the value of an axis in a run configuration, as plain data.
 
     ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ.
@@ -47,7 +47,7 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
     if path[0] == INIT_FROM:
         return config.init_from.run if config.init_from else "none"
     if path[0] not in FAMILIES:
-        return scalar(value_at(config, path, registry))
+        return scalar(value_at(config, path))
     roles: PerRole = getattr(config, path[0])
     if len(path) == 1:
         return _family_label(path[0], roles, registry)
@@ -71,7 +71,7 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
         short = axis.rsplit(".", 1)[-1]
         name = short if last.count(short) == 1 and axis.split(".")[0] not in FAMILIES else axis
         word = slug_word(value)
-        parts.append(word if axis in _NAMED else f"{slug_word(name)}-{word}")
+        parts.append(word if axis in NAMED_AXES else f"{slug_word(name)}-{word}")
     return shortened_slug("-".join(parts) or "baseline")
 
 
@@ -91,7 +91,8 @@ def slug_word(value: Scalar) -> str:
 def title_of(axes: Mapping[str, Scalar]) -> str:
     """Join axis values for display: ``rotary · split-heads · d_model 64``."""
     parts = [
-        str(value) if axis in _NAMED else f"{axis.removeprefix('model.')} {text(value)}" for axis, value in axes.items()
+        str(value) if axis in NAMED_AXES else f"{axis.removeprefix('model.')} {text(value)}"
+        for axis, value in axes.items()
     ]
     return " · ".join(parts) or "baseline"
 
@@ -101,6 +102,22 @@ def text(value: Scalar) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(names: Sequence[str], conjunction: str = "and", most: int | None = None) -> str:
+    """Join names as in a sentence; beyond ``most`` names, the number of the others follows. A single other is named.
+
+    >>> listed("abcde"), listed("abcde", "or", most=2)
+    ('a, b, c, d and e', 'a, b or 3 more')
+    """
+    if most is not None and len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} more"]
+    return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def shortened(names: Sequence[str], most: int) -> str:
+    """Join names with commas; beyond ``most`` names, as `listed`."""
+    return ", ".join(names) if len(names) <= most + 1 else listed(names, most=most)
 
 
 def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:

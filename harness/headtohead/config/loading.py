@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import format_validation_error, section_of
-from headtohead.config.yaml_text import dump, parse, refuse_size
+from headtohead.config.yaml_text import parse, refuse_size
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
@@ -128,13 +128,6 @@ def load_file(
         HeadToHeadError: For any error of the file, in one line.
     """
     return load_text(_read(Path(path)), Path(path), overrides, seeds, max_runs, label)
-
-
-def load_mapping(
-    content: Mapping[str, Any], name: str, overrides: Sequence[str] = (), seeds: str | int | Sequence[int] | None = None
-) -> LoadedExperiment:
-    """Validate an experiment given as a mapping, as if it were a file of that name."""
-    return load_text(dump(content), Path(f"{name}.yaml"), overrides, seeds)
 
 
 def load_text(

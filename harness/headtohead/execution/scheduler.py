@@ -451,13 +451,13 @@ class _Execution:
 
     def _disk(self, folder: StackFolder) -> None:
         # On a full disk, the reason in the log may be missing or incomplete.
-        last = _last_line(folder.path / "worker.log")
+        last = files.last_line(folder.path / "worker.log")
         complete = re.search(r"\[Errno \d+\]|\(os error \d+\)", last)
         raise unwritable(self.experiment, last if complete else "the disk is full")
 
     @staticmethod
     def _input(folder: StackFolder) -> None:
-        raise HeadToHeadError(_last_line(folder.path / "worker.log"))
+        raise HeadToHeadError(files.last_line(folder.path / "worker.log"))
 
     def _out_of_memory(self, folder: StackFolder) -> None:
         """Halve the stack, or double the number of micro-batches of a single run.
@@ -493,7 +493,7 @@ class _Execution:
                 ],
             )
             return
-        reason = _last_line(folder.path / "worker.log")
+        reason = files.last_line(folder.path / "worker.log")
         self._end_runs(folder, states.FAILED, reason)
 
     def _split(self, folder: StackFolder, records: Sequence[StackRecord]) -> None:
@@ -540,14 +540,6 @@ class _Execution:
                         self._restart(folder)
                         break
                     time.sleep(0.05)
-
-
-def _last_line(path: Path) -> str:
-    try:
-        lines = str(files.read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
-    except (FileNotFoundError, HeadToHeadError):
-        lines = []
-    return lines[-1].strip() if lines else "no message"
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class ShipperProcess:
             pass
         if self.process.poll() == 0:
             return None
-        reason = _last_line(self.experiment / log_file(self.logger)).rpartition(" WARNING ")[2]
+        reason = files.last_line(self.experiment / log_file(self.logger)).rpartition(" WARNING ")[2]
         if self.process.poll() is None:
             reason = "stopped early"
             self.stop()
@@ -150,11 +150,3 @@ def shipping_seconds() -> float:
 
 def _left(until: float) -> float:
     return max(0.0, until - time.monotonic())
-
-
-def _last_line(path: Path) -> str:
-    try:
-        lines = str(files.read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
-    except (FileNotFoundError, HeadToHeadError):
-        lines = []
-    return lines[-1].strip() if lines else "no message"

@@ -25,13 +25,13 @@ from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import BuildContext, Positional, require_shape
 
-SHORT = 24 * 24
+MAX_SHORT_SCORES = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""
 
-SHORT_IN_BFLOAT16 = 512 * 512
+MAX_SHORT_SCORES_BFLOAT16 = 512 * 512
 """The same in bfloat16, for any number of heads: the fused kernel takes up to 16 times as long as two products."""
 
-MANY = 64
+MIN_SHORT_HEADS = 64
 """Number of heads, over members and batch, from which two batched products are faster.
 
 Up to 2.1 times as fast as the fused kernel, forward and backward (benchmarks/results/kernels.md).
@@ -425,8 +425,8 @@ def is_short(q: Tensor, k: Tensor) -> bool:
     """Return whether two batched products are faster than the fused kernel on a CPU."""
     positions = q.shape[-2] * k.shape[-2]
     if kernel_dtype(q) == torch.bfloat16:
-        return positions <= SHORT_IN_BFLOAT16
-    return positions <= SHORT and math.prod(q.shape[:-2]) >= MANY
+        return positions <= MAX_SHORT_SCORES_BFLOAT16
+    return positions <= MAX_SHORT_SCORES and math.prod(q.shape[:-2]) >= MIN_SHORT_HEADS
 
 
 def _two_products(

@@ -23,11 +23,9 @@ from torch import Tensor
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import active_indices, greedy, longest_target, require_any_length
 from headtohead.model.decoding_state import DecodingState
+from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.run_config import BeamConfig
-
-LOGITS_AT_ONCE = 2**26
-"""Maximum number of logits computed at a time; larger batches are divided with equal results."""
 
 
 def length_penalty(tokens: int, alpha: float) -> float:

@@ -172,7 +172,8 @@ class MemberIndex:
 class PerMemberPositional(Positional):
     """Encodings of a role that differ between members; each is called for its own members.
 
-    An encoding without a mechanism contributes the neutral element: zeros, or no rotation.
+    An encoding without a mechanism contributes the neutral element: zeros, or no rotation. ``shape`` stacks no
+    different encodings with the hooks ``score`` or ``values``.
     """
 
     def __init__(self, parts: Sequence[Positional], members: Sequence[tuple[int, ...]]) -> None:
@@ -204,14 +205,6 @@ class PerMemberPositional(Positional):
             [part.rotate(self.index_of.take(x, number), positions, role) for number, part in enumerate(self.parts)]
         )
 
-    def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        return self._per_member("score", q, query_positions, key_positions, role, layer)
-
-    def values(
-        self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
-    ) -> Tensor | None:
-        return self._per_member("values", weights, query_positions, key_positions, role, layer)
-
     def _tables(self, hook: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
         """Return the joined tables of a hook; tables that depend on no parameter are cached."""
         if hook not in self.mechanisms:
@@ -224,20 +217,6 @@ class PerMemberPositional(Positional):
         tables = [getattr(part, hook)(*arguments) for part in self.parts]
         return self.index_of.broadcast(
             [zero.expand(1, *neutral) if table is None else table.to(zero.dtype) for table in tables]
-        )
-
-    def _per_member(self, hook: str, x: Tensor, *arguments: Any) -> Tensor | None:
-        """Return the joined results of a hook that depends on activations."""
-        if hook not in self.mechanisms:
-            return None
-        inputs = [self.index_of.take(x, number) for number in range(len(self.parts))]
-        results = [getattr(part, hook)(own, *arguments) for part, own in zip(self.parts, inputs, strict=True)]
-        shape = next(result.shape[1:] for result in results if result is not None)
-        return self.index_of.join(
-            [
-                own.new_zeros(len(own), *shape) if result is None else result
-                for result, own in zip(results, inputs, strict=True)
-            ]
         )
 
 

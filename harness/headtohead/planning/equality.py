@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from headtohead.config.labels import listed
 from headtohead.planning.design import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
@@ -164,6 +165,6 @@ def _reason(variant: Variant, other: Variant, roles: Sequence[str], masks: _Mask
     ]
     longest = max(masks.longest.values())
     return (
-        f"{' and '.join(parts)} allow the same keys for every non-padding query at all lengths up to "
+        f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to "
         f"{longest} with right padding"
     )

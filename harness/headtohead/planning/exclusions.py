@@ -108,11 +108,11 @@ class Incompatibilities:
         path = tuple(axis.split("."))
         builder = self.start.copy()
         builder.assign(path, value, location)
-        target = value_at(build_config(builder), path, self.registry)
+        target = value_at(build_config(builder), path)
         named_only = isinstance(value, str) and path[0] in FAMILIES
 
         def holds(config: RunConfig, _: Match) -> bool:
-            actual = value_at(config, path, self.registry)
+            actual = value_at(config, path)
             return bool(_names(actual) == _names(target) if named_only else actual == target)
 
         return holds

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headtohead.config.labels import text
+from headtohead.config.labels import listed, shortened, text
 from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
@@ -115,12 +115,12 @@ def _looks_lines(plan: Plan) -> list[str]:
     """Return the looks of a plan with sequential seeds, their level, and the maximum number of runs."""
     if plan.looks is None:
         return []
-    *looks, last = plan.looks.seeds
-    listed = f"{', '.join(map(str, looks))} and {last}" if looks else str(last)
+    first, last = plan.looks.seeds[0], plan.looks.seeds[-1]
+    seeds = listed([*map(str, plan.looks.seeds)])
     trained = sum(variant.equal is None for variant in plan.variants)
     level = 100 * plan.looks.level(ALPHA)
     return [
-        f"seeds: {plan.looks.seeds[0]}, then up to {last} until every contrast is decided; judged at {listed} seeds, "
+        f"seeds: {first}, then up to {last} until every contrast is decided; judged at {seeds} seeds, "
         f"each look at a level of {level:.2g} % for {100 * ALPHA:.2g} % over all looks; at most {trained * last} runs"
     ]
 
@@ -162,15 +162,10 @@ def _pitfalls(plan: Plan) -> tuple[str, ...]:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
     return tuple(
         f"{pitfall.name} ({pitfall.field}) in "
-        f"{'every variant' if len(slugs) == len(plan.variants) else _some(slugs)}: {pitfall.consequence}"
+        f"{'every variant' if len(slugs) == len(plan.variants) else shortened(slugs, MOST_NAMES)}: "
+        f"{pitfall.consequence}"
         for pitfall, slugs in slugs_by_pitfall.items()
     )
-
-
-def _some(slugs: Sequence[str]) -> str:
-    """Return the slugs as a list, shortened after ``MOST_NAMES``."""
-    more = len(slugs) - MOST_NAMES
-    return ", ".join(slugs) if more <= 1 else f"{', '.join(slugs[:MOST_NAMES])} and {more} more"
 
 
 def _data_line(plan: Plan) -> str:

@@ -28,7 +28,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headtohead.config.builder import FAMILIES
-from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
+from headtohead.config.labels import Scalar, entry_label, label_at, listed, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.exclusions import Incompatibility
@@ -211,7 +211,7 @@ class ShapleyPath:
         )
         for group, times in groups.items():
             notes.append(
-                f"path: {' and '.join(group)} are applied as a group in {times} of {count} permutations, "
+                f"path: {listed(group)} are applied as a group in {times} of {count} permutations, "
                 "because the coalitions between them are incompatible"
             )
         return notes
@@ -445,9 +445,9 @@ def _named_groups(
 ) -> list[tuple[str | None, tuple[FieldPath, ...]]]:
     named: list[tuple[str | None, tuple[FieldPath, ...]]] = []
     group_of: dict[FieldPath, str] = {}
-    for name, listed in groups.items():
+    for name, fields in groups.items():
         members: list[FieldPath] = []
-        for position, dotted in enumerate(listed):
+        for position, dotted in enumerate(fields):
             field_location, path = location.child(name, position), tuple(dotted.split("."))
             matching = [field for field in known if field[: len(path)] == path]
             if not matching:

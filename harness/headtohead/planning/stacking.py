@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from headtohead.model.counting import training_bytes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
+from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
@@ -58,9 +58,7 @@ def processors(device: str) -> int:
         import torch
 
         return torch.cuda.device_count()
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return cpu_cores()
 
 
 StackKey = tuple[str, str]

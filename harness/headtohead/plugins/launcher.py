@@ -92,9 +92,8 @@ class Launcher(Entry):
 
         ``workers`` and ``threads`` are the user's ``--workers`` and ``--threads``, or None.
         """
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         gpus = self.gpus() if device == "cuda" else 0
-        return self.divide(cores or 1, gpus, stacks, workers, threads)
+        return self.divide(cpu_cores(), gpus, stacks, workers, threads)
 
     @staticmethod
     def divide(cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
@@ -124,6 +123,11 @@ class Launcher(Entry):
         Closing the iterator must end all running workers.
         """
         raise NotImplementedError
+
+
+def cpu_cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpu_memory() -> int:

@@ -94,7 +94,7 @@ BUILT_IN = (
     "headtohead_plugins.loggers.wandb",
 )
 
-FAMILIES = {
+FAMILY_HOOKS = {
     "positional": "register_positionals",
     "attention": "register_attentions",
     "masking": "register_maskings",
@@ -184,7 +184,7 @@ class Registry:
 
     def all(self) -> Iterator[Registered]:
         """Yield every entry, family by family, in alphabetical order of names."""
-        for family in FAMILIES:
+        for family in FAMILY_HOOKS:
             for name in sorted(self.entries[family]):
                 yield self.entries[family][name]
 
@@ -312,7 +312,7 @@ def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
 def _entries_of(
     plugin: object, hooks: Iterable[str], label: str, distribution: str, version: str, where: str
 ) -> Iterator[Registered]:
-    for family, hook in FAMILIES.items():
+    for family, hook in FAMILY_HOOKS.items():
         if hook not in hooks:
             continue
         for name, entry in _call(plugin, where, hook).items():
@@ -392,7 +392,7 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     """
     manager = pluggy.PluginManager("headtohead")
     manager.add_hookspecs(hookspecs)
-    registry = Registry(manager, {family: {} for family in FAMILIES})
+    registry = Registry(manager, {family: {} for family in FAMILY_HOOKS})
     version = _version("headtohead")
     for module in BUILT_IN:
         registry.add(importlib.import_module(module), module, "headtohead", version)

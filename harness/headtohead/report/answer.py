@@ -22,6 +22,7 @@ from headtohead.analysis.study import (
     separate_effects,
     settings_contradict,
 )
+from headtohead.config.labels import NAMED_AXES, listed
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
@@ -35,9 +36,6 @@ MOST_EFFECTS = 3
 
 MOST_NAMES = 4
 """Maximum number of values, pairs of values or single effects that a clause names."""
-
-FAMILIES = ("positional", "attention", "masking", "recipe", "data")
-"""Axes with values that need no axis name."""
 
 WITHOUT = {"positional": "positional encoding", "match": "matched parameters"}
 """Axes with a value ``none`` that is the absence of something."""
@@ -95,7 +93,7 @@ class SideNames:
 
     def named(self, value: str) -> str:
         """Return a value with the name of its axis, if it needs one."""
-        return value if self.axis in ("", *FAMILIES) else f"{self.axis} {value}"
+        return value if self.axis in ("", *NAMED_AXES) else f"{self.axis} {value}"
 
 
 def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
@@ -212,7 +210,7 @@ def _detected(analysis: Analysis, contrasts: list[Contrast]) -> str:
             sizes = [abs(contrast.paired.mean) for contrast in group if contrast.paired]
             ends = dict.fromkeys(show(end, group[0].metric) for end in (min(sizes), max(sizes)))
             size = f" (by {' to '.join(ends)})"
-        clauses.append(f"{_listed(names, 'and')} {'are' if others else 'is'} {verdict}{size}")
+        clauses.append(f"{_listed(names)} {'are' if others else 'is'} {verdict}{size}")
     averaged = " These are means over the other axes" if any(len(contrast.pairs) > 1 for contrast in contrasts) else ""
     if averaged and any(contrast.num_excluded for contrast in contrasts):
         averaged += ", without settings that are the same by construction"
@@ -302,7 +300,7 @@ def _separate(analysis: Analysis, separate: SeparateEffects, metric: str) -> str
     margin = analysis.frames.record.margins.get(metric)
     small = margin is not None and all(abs(effect.mean) < margin.value for effect in separate.effects.values())
     note = f"; the margin is {show(margin.value, metric)}" if margin is not None and small else ""
-    return f"depends on {separate.other_axis}: {_listed(texts, 'and')}{note}"
+    return f"depends on {separate.other_axis}: {_listed(texts)}{note}"
 
 
 def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
@@ -385,7 +383,7 @@ def _untested(analysis: Analysis, contrasts: list[Contrast]) -> str:
         left, right = (show(score, contrast.metric) for score in scores_of_sides(analysis, contrast))
         names = sides(analysis, contrast)
         texts.append(f"{left} with {names.named(names.left)} against {right} with {names.right}{names.within}")
-    scores = f"{readable(contrasts[0].metric)} is {_listed(texts, 'and')}"
+    scores = f"{readable(contrasts[0].metric)} is {_listed(texts)}"
     if all(contrast.paired is not None and contrast.paired.kind == "constant" for contrast in contrasts):
         return f"{scores}; the differences are the same in every seed."
     return f"too few seeds for a test: {scores}."
@@ -396,7 +394,7 @@ def _unranked(analysis: Analysis, contrasts: list[Contrast]) -> str:
     reason = (contrasts[0].reason or "").removeprefix("not ranked: ")
     named = [sides(analysis, contrast) for contrast in contrasts]
     texts = [f"{names.named(names.left)} against {names.right}{names.within}" for names in named]
-    return f"not ranked: {_listed(texts, 'and')} ({reason})."
+    return f"not ranked: {_listed(texts)} ({reason})."
 
 
 def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
@@ -406,7 +404,7 @@ def _between(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
         names = group[0][0]
         lefts = _listed([both.left for both, _ in group], "or")
         texts.append(f"between {names.named(names.right)} and {lefts}{names.within}")
-    return _listed(texts, "and")
+    return _listed(texts)
 
 
 def _instead(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
@@ -416,7 +414,7 @@ def _instead(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
         names = group[0][0]
         lefts = [f"{both.left} ({_interval(contrast)})" for both, contrast in group]
         texts.append(f"with {names.named(_listed(lefts, 'or'))} instead of {names.right}{names.within}")
-    return _listed(texts, "and")
+    return _listed(texts)
 
 
 def _by_right_side(analysis: Analysis, contrasts: Iterable[Contrast]) -> list[list[tuple[SideNames, Contrast]]]:
@@ -428,11 +426,8 @@ def _by_right_side(analysis: Analysis, contrasts: Iterable[Contrast]) -> list[li
     return list(groups.values())
 
 
-def _listed(names: Sequence[str], conjunction: str) -> str:
-    """Return names as a list, shortened after ``MOST_NAMES``."""
-    if len(names) > MOST_NAMES:
-        names = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} more"]
-    return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def _listed(names: Sequence[str], conjunction: str = "and") -> str:
+    return listed(names, conjunction, MOST_NAMES - 1)
 
 
 def _capital(text: str) -> str:

@@ -23,7 +23,8 @@ from headtohead.report.blocks import (
     TableRow,
 )
 from headtohead.report.content import ReportContent
-from headtohead.report.gallery import ROLES, Gallery, payload
+from headtohead.report.gallery import Gallery, payload
+from headtohead.schema.roles import ROLES
 from headtohead.storage.attention_maps import entropy, mean_distance
 
 

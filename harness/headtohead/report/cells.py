@@ -41,12 +41,7 @@ def difference_cell(contrast: Contrast | None) -> TableCell:
 
 def show_interval(interval: Interval, metric: str) -> str:
     """Format an interval with its level: ``98.75 %: -0.010 to 0.023``."""
-    return f"{show_level(interval)}: {show(interval.low, metric)} to {show(interval.high, metric)}"
-
-
-def show_level(interval: Interval) -> str:
-    """Format the level of an interval: ``98.75 %``."""
-    return interval.percent
+    return f"{interval.percent}: {show(interval.low, metric)} to {show(interval.high, metric)}"
 
 
 def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
@@ -54,7 +49,7 @@ def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
     return (
         Column("verdict", align="left"),
         Column("Holm\np", tooltip=f"paired t-test, Holm-adjusted over {tested} {unit}"),
-        Column("sign-\nflip p", tooltip="exact, unadjusted"),
+        Column("sign-\nflip p", tooltip="not adjusted"),
         Column("effect", tooltip="mean difference divided by its standard deviation, Hedges-corrected (d_z)"),
     )
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
+from headtohead.schema.roles import ROLES
 from headtohead.storage import states
 from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mean_distance
 
-ROLES = ("encoder", "decoder", "cross")
 MOST_BYTES = 1_500_000
 """Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
 MOST_VARIANTS = 24

@@ -7,6 +7,7 @@ from typing import Any
 from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.looks import LooksStatus
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 
 METHOD = (
     "Looks: the study is judged at several planned numbers of seeds. Every p-value is first adjusted for all planned "
@@ -30,7 +31,7 @@ def looks_facts(analysis: Analysis) -> list[str]:
         return [
             f"The number of seeds was fixed after results existed, on {record.since[:10]}; before, looks were planned."
         ]
-    planned = _listed(status.looks.seeds)
+    planned = listed([*map(str, status.looks.seeds)])
     origin = f"; they were set after results existed, on {record.since[:10]}" if status.late and record else ""
     return [
         f"Looks are planned at {planned} seeds, each at a level of {100 * status.level:.2g} % for 5 % over all "
@@ -81,8 +82,3 @@ def _outcome(status: LooksStatus) -> str:
     if not status.undecided:
         return "stopped because no contrast is inconclusive"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"
-
-
-def _listed(seeds: tuple[int, ...]) -> str:
-    *others, last = map(str, seeds)
-    return f"{', '.join(others)} and {last}" if others else last

@@ -9,6 +9,7 @@ from typing import Any
 
 from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results, setup_value, shared_runs
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 from headtohead.report.blocks import (
     Block,
     BulletList,
@@ -89,7 +90,7 @@ def _shared(frames: Frames, results: Sequence[ClaimResult]) -> list[Block]:
     for title, numbers in shared_runs(frames, results).items():
         titles.setdefault(numbers, []).append(title)
     lines = tuple(
-        f"Claims {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} share the runs of {' and '.join(names)}, so "
+        f"Claims {listed([*map(str, numbers)])} share the runs of {listed(names)}, so "
         "their verdicts are not independent."
         for numbers, names in titles.items()
     )

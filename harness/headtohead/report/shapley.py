@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 from headtohead.report.blocks import (
     Block,
     BulletList,
@@ -115,11 +116,11 @@ def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
     others = [part for part in detected if part is not first]
     if not others:
         return [clause]
-    listed = ", ".join(f"{part.name} {_part_amount(part, metric)}" for part in others[:MOST_NAMES])
+    others_listed = ", ".join(f"{part.name} {_part_amount(part, metric)}" for part in others[:MOST_NAMES])
     more = others[MOST_NAMES:]
     size = max((abs(part.sampled.mean) for part in more if part.sampled), default=0.0)
     rest = f" and {len(more)} more of at most {show(size, metric)} each" if more else ""
-    return [clause, f"Also detected: {listed}{rest}"]
+    return [clause, f"Also detected: {others_listed}{rest}"]
 
 
 def _described(path: PathAnalysis, part: Part) -> str:
@@ -129,7 +130,7 @@ def _described(path: PathAnalysis, part: Part) -> str:
     by_choices = {value.choices: value for value in path.values}
     named = [by_choices.get((name,)) for name in part.choices]
     texts = [_with_values(value) if value else name for value, name in zip(named, part.choices, strict=True)]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) + ", which work only together,"
+    return f"{listed(texts)}, which work only together,"
 
 
 def _part_amount(part: Part, metric: str) -> str:
@@ -168,10 +169,7 @@ def _single_seed(paired: Paired) -> str:
 
 
 def _names(values: list[ShapleyValue]) -> str:
-    names = [value.name for value in values]
-    if len(names) > MOST_NAMES:
-        return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return listed([value.name for value in values], most=MOST_NAMES)
 
 
 def _identical(value: ShapleyValue) -> bool:
@@ -363,8 +361,10 @@ def _more_permutations(path: PathAnalysis) -> list[str]:
     needed = {part.name: path.permutations_needed(part.sampled, width) for part in wide if part.sampled}
     lines = []
     if counts := {name: count for name, count in needed.items() if count is not None}:
-        listed = ", ".join(f"about {count:,} for {name}" for name, count in counts.items())
-        lines.append(f"Permutations that intervals of at most {target} need: {listed}; {path.num_permutations} here.")
+        by_choice = ", ".join(f"about {count:,} for {name}" for name, count in counts.items())
+        lines.append(
+            f"Permutations that intervals of at most {target} need: {by_choice}; {path.num_permutations} here."
+        )
     if seeds := [name for name, count in needed.items() if count is None]:
         lines.append(f"Intervals of at most {target} need more seeds for {', '.join(seeds)}.")
     return lines
@@ -420,7 +420,7 @@ def _groups(path: PathAnalysis) -> list[str]:
     )
     names = [choice.name for choice in path.record.choices]
     return [
-        f"{' and '.join(name for name in names if name in group)} were applied as a group in {times} of "
+        f"{listed([name for name in names if name in group])} were applied as a group in {times} of "
         f"{path.num_permutations} permutations, because they are incompatible separately there. The group's effect is "
         "a row of its own; the values of the single choices come from the other permutations."
         for group, times in steps.items()

@@ -41,7 +41,7 @@ class SampleSentence:
     """A sentence and its distinct translations, exact matches first."""
 
     source: str
-    references: str
+    references: tuple[str, ...]
     outputs: tuple[SampleOutput, ...]
 
 
@@ -70,7 +70,7 @@ def _block(content: ReportContent, sample: SampleSentence) -> SentenceTranslatio
         TranslationOutput(output.hypothesis or "(empty)", output.exact, tuple(map(content.title, output.slugs)))
         for output in sample.outputs
     )
-    return SentenceTranslations(sample.source, sample.references.replace(" ||| ", " / "), tuple(outputs))
+    return SentenceTranslations(sample.source, " / ".join(sample.references), tuple(outputs))
 
 
 def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> list[Block]:

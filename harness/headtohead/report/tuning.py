@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 from headtohead.report.blocks import Block, BulletList, CellNote, Column, DataTable, Heading, Span, TableCell, TableRow
 from headtohead.storage.metrics import show
 from headtohead.storage.records import TrialRecord, TuningRecord
@@ -40,7 +41,7 @@ def tuning_blocks(analysis: Analysis) -> list[Block]:
         for slug, variant in tuned.items()
         if slug in titles
     )
-    seeds = " and ".join(map(str, record.seeds))
+    seeds = listed([*map(str, record.seeds)])
     sentences = [
         f"Every variant was trained with the same {len(first.tried)} settings on seeds {seeds}, "
         f"which the comparison does not use (experiment {record.experiment}). Each variant has the setting "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast
+from headtohead.config.labels import shortened
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.blocks import (
     Block,
@@ -30,10 +31,11 @@ from headtohead.storage.records import PitfallRecord
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
 
+INNER_WIDTH = Column("inner\nwidth")
 COST_COLUMNS = (
     Column("parameters"),
     Column("FLOPs\nper token"),
-    Column("inner\nwidth"),
+    INNER_WIDTH,
     Column("tokens/s"),
     Column("memory,\nMB"),
     Column("time,\ns"),
@@ -115,7 +117,7 @@ def pitfall_table(content: ReportContent) -> DataTable | None:
                 TableCell(pitfall.name),
                 TableCell(pitfall.consequence),
                 TableCell(Span(pitfall.field, "code")),
-                TableCell(_names(titles, len(variants))),
+                TableCell("every variant" if len(titles) == len(variants) else shortened(titles, MOST_NAMES)),
             )
         )
         for pitfall, titles in titles_by_pitfall.items()
@@ -233,7 +235,7 @@ def _further_metrics(content: ReportContent) -> list[Block]:
     names = [name for name in content.record.metrics.report if name in runs and name != metric]
     if not names:
         return []
-    costs = [index for index, column in enumerate(COST_COLUMNS) if column.heading != "inner\nwidth"]
+    costs = [index for index, column in enumerate(COST_COLUMNS) if column is not INNER_WIDTH]
     rows = tuple(
         TableRow(
             (
@@ -256,11 +258,3 @@ def _further_metrics(content: ReportContent) -> list[Block]:
             (Column("variant", align="left"), *map(Column, names), *(COST_COLUMNS[index] for index in costs)), rows
         ),
     ]
-
-
-def _names(titles: Sequence[str], variants: int) -> str:
-    """Return the titles as a list, shortened after ``MOST_NAMES``."""
-    if len(titles) == variants:
-        return "every variant"
-    more = len(titles) - MOST_NAMES
-    return ", ".join(titles) if more <= 1 else f"{', '.join(titles[:MOST_NAMES])} and {more} more"

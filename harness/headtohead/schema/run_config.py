@@ -79,8 +79,8 @@ class VocabularyConfig(Section):
     )
     file: Annotated[str | None, FilePath()] = Field(
         None,
-        description="tokenizer.json of Hugging Face's tokenizers for both sides, with its tokens and ids; needs the "
-        "extra `hf`; its content is part of the data hash",
+        description="tokenizer.json of Hugging Face's tokenizers for both sides, with its tokens and ids; its content "
+        "is part of the data hash",
     )
     special_tokens: Annotated[SpecialTokens, NotHashed()] = Field(
         SpecialTokens(), description="names of the special tokens in `file`; part of the data hash"

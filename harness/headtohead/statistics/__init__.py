@@ -1,1 +1,1 @@
-"""Paired tests, intervals, power and equivalence: arrays in, dataclasses out."""
+"""Paired tests, intervals, power, equivalence, BLEU and chrF: no files."""

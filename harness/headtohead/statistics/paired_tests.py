@@ -23,7 +23,7 @@ Kind = Literal["varied", "constant", "identical", "single", "none"]
 CONFIDENCE = 0.95
 ALPHA = 0.05
 POWER = 0.8
-ENUMERATED = 20
+MAX_ENUMERATED_SEEDS = 20
 """Largest number of seeds with an exact sign-flip test over all 2^n sign patterns."""
 DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
@@ -223,7 +223,7 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None, co
 def sign_flip_p(differences: ArrayLike) -> float:
     """Return the two-sided p of the sum under random signs.
 
-    Exact, over all ``2^n`` sign patterns, up to ``ENUMERATED`` seeds. With more seeds, at most ``DRAWS``
+    Exact, over all ``2^n`` sign patterns, up to ``MAX_ENUMERATED_SEEDS`` seeds. With more seeds, at most ``DRAWS``
     random patterns from a fixed seed and the observed pattern are counted.
     """
     d = np.asarray(differences, dtype=np.float64)
@@ -231,7 +231,7 @@ def sign_flip_p(differences: ArrayLike) -> float:
         return math.nan
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
-    if len(d) <= ENUMERATED:
+    if len(d) <= MAX_ENUMERATED_SEEDS:
         if threshold <= 0:
             return 1.0
         # Each sum is a sum of one half plus a sum of the other, so sorting one half is enough to count.

@@ -12,7 +12,7 @@ from scipy.special import stdtr, stdtrit
 
 from headtohead.statistics.paired_tests import CONFIDENCE, DRAWS, MAX_SIGNS, ROUNDING, Kind
 
-ENUMERATED = 200_000
+MAX_ENUMERATED_PERMUTATIONS = 200_000
 """Largest number of permutations that are all counted."""
 
 
@@ -21,7 +21,8 @@ class Unpaired:
     """Difference of two means, with fields as in `headtohead.statistics.paired_tests.Paired`.
 
     ``n`` is the smaller number of seeds, ``degrees`` are Welch's. ``sign_flip_p`` is the two-sided p of the test that
-    permutes the sides. ``constant``: the scores of neither side vary, so that only the permutation test is defined.
+    permutes the sides. ``effect`` is Cohen's d without Hedges' correction. ``constant``: the scores of neither side
+    vary, so that only the permutation test is defined.
     """
 
     kind: Kind
@@ -83,14 +84,14 @@ def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFI
 def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     """Return the two-sided p of the difference of means under permutations of the sides.
 
-    Exact up to ``ENUMERATED`` permutations. Otherwise random permutations from a fixed seed and the observed order are
-    counted.
+    Exact up to ``MAX_ENUMERATED_PERMUTATIONS`` permutations. Otherwise random permutations from a fixed seed and the
+    observed order are counted.
     """
     scores = np.concatenate([left, right])
     size, total = len(left), float(scores.sum())
     expected = total * size / len(scores)
     observed = abs(float(left.sum()) - expected) - ROUNDING * float(np.abs(scores).sum())
-    if math.comb(len(scores), size) <= ENUMERATED:
+    if math.comb(len(scores), size) <= MAX_ENUMERATED_PERMUTATIONS:
         sums = np.array([sum(chosen) for chosen in combinations(scores.tolist(), size)])
         return float((np.abs(sums - expected) >= observed).mean())
     draws = min(DRAWS, MAX_SIGNS // len(scores))

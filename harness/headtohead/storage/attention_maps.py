@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import TypedDict
 
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.roles import ROLES
-from headtohead.storage.records import MAPS, PROBES, NonNegative, Role
+from headtohead.schema.roles import ROLES, Role
+from headtohead.storage.records import MAPS, PROBES, NonNegative
 from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]

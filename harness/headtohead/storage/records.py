@@ -38,6 +38,7 @@ from headtohead.config.source_location import dotted, shown
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.experiment_file import ClaimMetric, Metric, TargetMetric
+from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.metrics import in_range, span
@@ -81,8 +82,6 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 MAX_TOKENS = 100_000
 """Maximum value of ``decoding_limit``."""
-
-Role = Literal["encoder", "decoder", "cross"]
 
 
 def _axis_value(value: Scalar) -> Scalar:

@@ -16,7 +16,6 @@ without one of its files.
 """
 
 FAILED = "FAILED"
-EXCLUDED = "EXCLUDED"
 
 ACTIVE = frozenset({LEASED, RUNNING})
 """States in which a process holds the run's lease."""

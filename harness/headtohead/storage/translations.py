@@ -1,25 +1,31 @@
-"""Reading of a run's translations, and the seed that represents a variant."""
+"""Reading and writing of a run's translations, and the seed that represents a variant."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.frames import Frames
 from headtohead.storage.records import TRANSLATIONS
 from headtohead.storage.run_directory import RunDirectory
 
+if TYPE_CHECKING:
+    from headtohead.storage.frames import Frames
+
 COLUMNS = ("source", "references", "hypothesis", "exact")
+REFERENCE_SEPARATOR = " ||| "
+"""Separates the references of a sentence in ``translations.tsv``."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A test sentence with a run's translation; ``references`` are joined by `` ||| ``."""
+    """A test sentence with its references and a run's translation."""
 
     source: str
-    references: str
+    references: tuple[str, ...]
     hypothesis: str
     exact: bool
 
@@ -41,8 +47,18 @@ def read_translations(run: Path) -> list[Translation]:
         if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
             expected = f"line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs"
             raise HeadToHeadError(files.unreadable(path, expected))
-        translations.append(Translation(cells[0], cells[1], cells[2], cells[3] == "1"))
+        references = tuple(cells[1].split(REFERENCE_SEPARATOR))
+        translations.append(Translation(cells[0], references, cells[2], cells[3] == "1"))
     return translations
+
+
+def translations_text(translations: Iterable[Translation]) -> str:
+    """Return the content of ``translations.tsv``, with white space in a cell reduced to single spaces."""
+    lines = ["\t".join(COLUMNS)]
+    for row in translations:
+        cells = (row.source, REFERENCE_SEPARATOR.join(row.references), row.hypothesis, str(int(row.exact)))
+        lines.append("\t".join(" ".join(cell.split()) for cell in cells))
+    return "\n".join(lines) + "\n"
 
 
 def median_seed(frames: Frames, slug: str, metric: str) -> int | None:

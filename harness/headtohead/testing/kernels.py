@@ -14,10 +14,10 @@ KERNELS = ("short", "long")
 @contextmanager
 def force_kernel(kernel: str) -> Iterator[None]:
     """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
-    before = attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY
+    before = attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS
     longest = 2**62 if kernel == "short" else -1
-    attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY = longest, longest, 0
+    attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = longest, longest, 0
     try:
         yield
     finally:
-        attention.SHORT, attention.SHORT_IN_BFLOAT16, attention.MANY = before
+        attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = before

@@ -7,7 +7,9 @@ import getpass
 from collections.abc import Mapping
 from typing import Any
 
+from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 from headtohead.storage.records import RunRecord, StatusRecord
@@ -15,7 +17,6 @@ from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
-FAMILIES = ("positional", "attention", "masking")
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 IN_PLAN_TAG = "h2h.in_plan"
@@ -121,7 +122,7 @@ def _data_line(data: Mapping[str, Any]) -> str:
 
 
 def _family(family: str, roles: dict[str, Any]) -> dict[str, Any]:
-    entries = {role: roles[role] for role in ("encoder", "decoder", "cross")}
+    entries = {role: roles[role] for role in ROLES}
     first = entries["encoder"]
     if all(entry == first for entry in entries.values()):
         return _entry(family, first)

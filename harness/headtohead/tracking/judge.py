@@ -7,9 +7,7 @@ from typing import Any
 import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.tracking.store import Store, one_line, open_store, readable
-
-PAGE = 1000
+from headtohead.tracking.store import Store, all_runs, one_line, open_store, readable
 
 
 def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFrame:
@@ -24,21 +22,12 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
         if found is None:
             names = [known.name for known in store.client.search_experiments()]
             raise HeadToHeadError(f"no experiment '{experiment}' in {readable(uri)}{nearest(experiment, names)}")
-        rows = [row for run in _runs(store, found.experiment_id) for row in _rows(store, run, metric)]
+        rows = [
+            row for run in all_runs(store, found.experiment_id, newest_first=True) for row in _rows(store, run, metric)
+        ]
     if not rows:
         raise HeadToHeadError(f"experiment '{experiment}' in {readable(uri)} has no runs")
     return pd.DataFrame(rows)
-
-
-def _runs(store: Store, experiment_id: str) -> list[Any]:
-    runs: list[Any] = []
-    token = None
-    while True:
-        page = store.client.search_runs([experiment_id], max_results=PAGE, page_token=token)
-        runs += page
-        token = page.token
-        if not token:
-            return runs
 
 
 def _rows(store: Store, run: Any, metric: str | None) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ existing model is reused. ``h2h.shipped`` and the final status are written last.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,15 +23,13 @@ from headtohead.tracking.description import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_T
 from headtohead.tracking.histories import final_points, missing, thinned
 from headtohead.tracking.rundirs import MetricPoint, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.staging import stage
-from headtohead.tracking.store import Store
+from headtohead.tracking.store import Store, all_runs
 
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric, Run
 
 STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
 MARKER = "mlflow.json"
-PAGE = 250
-"""Number of runs per search request."""
 
 
 @dataclass
@@ -81,22 +79,6 @@ def read_logged_runs(store: Store, experiment_id: str) -> dict[str, MlflowRun]:
 def _logged_run(run: Run, *, fresh: bool = False) -> MlflowRun:
     info, tags = run.info, run.data.tags
     return MlflowRun(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
-
-
-def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]:
-    """Yield all active runs of an MLflow experiment, oldest first, page by page.
-
-    An MLflow run takes about 150 kB of memory, too much for 10,000 runs at once.
-    """
-    token: str | None = None
-    while True:
-        page = store.client.search_runs(
-            [experiment_id], query, max_results=PAGE, page_token=token, order_by=["attributes.start_time ASC"]
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 def replay(destination: Destination, study: TrackedStudy, run: TrackedRun, *, sweep: bool) -> bool:

@@ -17,10 +17,9 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import write_json
 from headtohead.storage.records import CHECKPOINT, EXPERIMENT, STATUS, stored_status
 from headtohead.tracking.description import RUN_HASH_TAG
-from headtohead.tracking.replay import all_runs
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.staging import RAW
-from headtohead.tracking.store import Store, database_of, one_line, open_store, readable
+from headtohead.tracking.store import Store, all_runs, database_of, one_line, open_store, readable
 from headtohead.tracking.study import INDEX, STUDY_TAG
 
 # Database schemas of MLflow 3.17 that are read directly; others are read with MLflow's client.

@@ -13,19 +13,19 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.sax.saxutils import escape
 
 from PIL import Image
 
 from headtohead.escaping import visible
+from headtohead.schema.roles import Role
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
-from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY, Role
-from headtohead.storage.translations import COLUMNS, read_translations
+from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY
+from headtohead.storage.translations import COLUMNS, REFERENCE_SEPARATOR, read_translations
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
 
-ROLES: tuple[Role, ...] = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
 COPIED = (RUN, STATUS, METRICS)
@@ -103,7 +103,7 @@ def _write_attention(run: TrackedRun, into: Path, moment: int) -> bool:
     if probes:
         (into / "figures").mkdir(exist_ok=True)
     for probe in probes:
-        for role in ROLES:
+        for role in get_args(Role):
             if role in probe.weights:
                 _write_role(probe, role, run, into, moment)
     return any(probe.weights for probe in probes)
@@ -124,7 +124,9 @@ def _write_table(run: Path, into: Path) -> bool:
     translations = read_translations(run)
     if not translations:
         return False
-    rows = [[row.source, row.references, row.hypothesis, int(row.exact)] for row in translations]
+    rows = [
+        [row.source, REFERENCE_SEPARATOR.join(row.references), row.hypothesis, int(row.exact)] for row in translations
+    ]
     content = {"columns": COLUMNS, "data": rows}
     into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return True

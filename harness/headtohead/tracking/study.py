@@ -19,9 +19,9 @@ from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
-from headtohead.tracking.replay import Destination, all_runs
+from headtohead.tracking.replay import Destination
 from headtohead.tracking.rundirs import UNREADABLE, TrackedRun, TrackedStudy, milliseconds
-from headtohead.tracking.store import Store
+from headtohead.tracking.store import Store, all_runs
 from headtohead.tracking.view import link, views
 
 INDEX = "headtohead studies"

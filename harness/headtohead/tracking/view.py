@@ -11,6 +11,7 @@ import json
 import zlib
 from typing import Any
 
+from headtohead.schema.roles import ROLES
 from headtohead.storage.records import ExperimentRecord
 from headtohead.tracking.description import text
 from headtohead.tracking.rundirs import TrackedStudy, milliseconds
@@ -19,7 +20,7 @@ TESTED = ("3.17",)
 TAG = "mlflow.sharedViewState."
 SHOWN_RUNS = 1000
 CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
-ROLES = ("cross", "decoder", "encoder")
+CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 
 
@@ -172,7 +173,7 @@ def _group_charts(plan: ExperimentRecord) -> list[tuple[str, list[dict[str, Any]
 
 
 def _attention_charts(plan: ExperimentRecord) -> list[tuple[str, list[dict[str, Any]]]]:
-    heads = [f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in ROLES]
+    heads = [f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST]
     return [("Attention", _images()), ("Heads", [_bar(metric) for metric in heads])]
 
 
@@ -219,7 +220,7 @@ def _images() -> list[dict[str, Any]]:
     # The step of an attention image is the index of its probe sentence; views start with the first.
     return [
         {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
-        for key in (f"attention/{role}" for role in ROLES)
+        for key in (f"attention/{role}" for role in CROSS_FIRST)
     ]
 
 

@@ -26,14 +26,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.training.cuda import Capture
 
-PAYS = {"cuda-graphs": 20, "compile": 5000}
-"""Planned steps of a shape from which a backend is faster in total.
+MIN_PLANNED_STEPS = {"cuda-graphs": 20, "compile": 5000}
+"""Planned steps of a shape from which a backend is faster in total, by backend.
 
 Capturing takes as long as about six steps. Compiling takes ten seconds to a minute and saves a third
 of a small step on a CPU (``benchmarks/compiled.py``).
 """
 
-SHARE = 0.05
+MAX_REPLAY_DIFFERENCE = 0.05
 """Share of a step's change by which a replayed step may differ from the eager step."""
 
 ATTEMPTS = 3
@@ -125,7 +125,7 @@ def choose(
 ) -> BackendChoice:
     """Return the backend of a training.
 
-    ``auto`` is eager on a CPU. On a GPU it is the fastest backend that pays and is verified.
+    ``auto`` is CUDA graphs where they are possible, faster and verified, else eager.
 
     Args:
         requested: ``train.backend``.
@@ -148,7 +148,7 @@ def choose(
         return BackendChoice("eager", f"on {device}" if requested == "auto" else needs)
     if obstacle:
         return BackendChoice("eager", obstacle)
-    least = PAYS[name]
+    least = MIN_PLANNED_STEPS[name]
     shapes = list(planned)
     often = sum(steps >= least for steps in shapes)
     if not often:
@@ -243,7 +243,7 @@ class Graphs:
     def _pays(self, shape: BatchShape) -> bool:
         kind = shape[:3]
         left = self.planned.get(kind, 0) - self._steps[kind]
-        return not self.fell_back and left >= PAYS["cuda-graphs"]
+        return not self.fell_back and left >= MIN_PLANNED_STEPS["cuda-graphs"]
 
     def _capture(self, training: Trainable, spec: BatchSpec) -> None:
         """Capture the step that was just executed."""
@@ -385,7 +385,7 @@ class StepComparison:
 
 
 def compare(
-    before: Values | None, eager: Values, other: State, active: Sequence[int], share: float = SHARE
+    before: Values | None, eager: Values, other: State, active: Sequence[int], share: float = MAX_REPLAY_DIFFERENCE
 ) -> StepComparison:
     """Compare the changes of a step with those of the eager step, per active member.
 

@@ -18,11 +18,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from headtohead.data import cache_root
 from headtohead.model.attention_context import all_assumed
 from headtohead.model.transformer import Transformer
-from headtohead.training.backends import PAYS, BatchShape, Owned, compare, first_line
+from headtohead.training.backends import MIN_PLANNED_STEPS, BatchShape, Owned, compare, first_line
 
 BACKEND = "inductor"
 
-SHARE = 1e-2
+MAX_GRADIENT_DIFFERENCE = 1e-2
 """Largest difference of a compiled gradient, as a share of the norm of the member's gradient."""
 
 Backward = Callable[[Tensor, BatchShape], Tensor]
@@ -66,7 +66,7 @@ class Compiled:
 
     def __call__(self, training: Differentiable, rows: Tensor, shape: BatchShape) -> Tensor:
         """Set the gradients of the parameters and return the losses, ``[member]``."""
-        if self.fell_back or self.planned.get(shape[:3], 0) < PAYS["compile"]:
+        if self.fell_back or self.planned.get(shape[:3], 0) < MIN_PLANNED_STEPS["compile"]:
             return training.eager_gradients(rows, shape)
         if shape not in self.verified:
             return self._verify(training, rows, shape)
@@ -167,6 +167,6 @@ def _difference(model: Transformer, eager: Gradients, compiled: Gradients, activ
         {"gradients": [a for _, a, _ in both]},
         {"gradients": [Owned(b, members) for members, _, b in both]},
         active,
-        SHARE,
+        MAX_GRADIENT_DIFFERENCE,
     )
     return result.fault, result.compared

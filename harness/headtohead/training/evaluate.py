@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +17,7 @@ from headtohead.model.loss import IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
+from headtohead.statistics.translation_scores import References, scorer
 from headtohead.training.tensors import Batch, SplitTensors
 
 NO_START_NO_STOP = (
@@ -206,7 +204,7 @@ class Translations:
     """Translations of distinct sources by a run, with all references of each source."""
 
     sources: tuple[str, ...]
-    references: tuple[tuple[str, ...], ...]
+    references: References
     hypotheses: tuple[str, ...]
 
     @property
@@ -227,7 +225,7 @@ class Translations:
     def scores(self) -> Scores:
         """Return exact match (0 to 1), BLEU and chrF of sacreBLEU (0 to 100), and signatures."""
         exact = self.exact
-        bleu, chrf = _scorers(self.references)
+        bleu, chrf = (scorer(name, self.references) for name in ("bleu", "chrf"))
         result = bleu.corpus_score(self.hypotheses, None)
         values = {
             "exact_match": sum(exact) / len(exact),
@@ -237,18 +235,6 @@ class Translations:
         signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
         counts = [*result.counts, *result.totals, result.sys_len, result.ref_len]
         return Scores(values, signatures, counts)
-
-
-@lru_cache(maxsize=16)
-def _scorers(references: tuple[tuple[str, ...], ...]) -> tuple[Any, Any]:
-    """Return BLEU and chrF of sacreBLEU with their statistics of the references, which the members of a stack share."""
-    most = max(map(len, references))
-    streams: Any = [[own[i] if i < len(own) else None for own in references] for i in range(most)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from sacrebleu.metrics import BLEU, CHRF
-    # The text is already split into words, so sacreBLEU must not tokenise it.
-    return BLEU(tokenize="none", force=True, references=streams), CHRF(references=streams)
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:

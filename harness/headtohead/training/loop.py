@@ -48,7 +48,7 @@ class Member:
 
     Args:
         seed: Seed of the run.
-        key: Identifies the run in resume points of any stack.
+        run_hash: Identifies the run in resume points of any stack.
         ended: None while the run trains, else why it stopped.
         best: Best value of the early-stopping metric; smaller is better.
         best_step: Step of the best value.
@@ -108,7 +108,7 @@ class StackTraining:
         configs: A variant per member, where they differ as ``model/members.py`` allows.
         on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
         unverified: Returns why a backend is not verified on this machine, or an empty text.
-        keys: Identifies each member in a resume point; by default its index.
+        run_hashes: Identifies each member in a resume point; by default its index.
         saving: Returns the context in which resume points are written; it may raise.
     """
 

@@ -17,6 +17,7 @@ from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
+from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (
     TeacherForced,
@@ -201,19 +202,11 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def translations_table(translations: Translations | None) -> str:
-    """Return translations.tsv: source, references, hypothesis, and 1 for an exact match.
-
-    Without decoding, it has only the header.
-    """
-    lines = ["source\treferences\thypothesis\texact"]
+    """Return the content of translations.tsv; without decoding, only the header."""
     if translations is None:
-        return lines[0] + "\n"
-    for source, references, hypothesis, exact in zip(
-        translations.sources, translations.references, translations.hypotheses, translations.exact, strict=True
-    ):
-        cells = [source, " ||| ".join(references), hypothesis, str(int(exact))]
-        lines.append("\t".join(" ".join(cell.split()) for cell in cells))
-    return "\n".join(lines) + "\n"
+        return translations_text(())
+    columns = (translations.sources, translations.references, translations.hypotheses, translations.exact)
+    return translations_text(map(Translation, *columns))
 
 
 def assemble(

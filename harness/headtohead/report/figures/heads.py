@@ -7,11 +7,9 @@ from matplotlib.figure import Figure
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import show
+from headtohead.storage.metrics import ROLES, show
 from headtohead.storage.records import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
-
-ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 
 
 def heads_figure(analysis: Analysis) -> Figure | None:

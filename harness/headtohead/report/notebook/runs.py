@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headtohead.config.builder import FAMILIES
 from headtohead.report.blocks import Paragraph, Span
 from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import text_table, titled_list
 from headtohead.storage.metrics import show
 from headtohead.storage.records import RunRecord
 
-FAMILIES = ("positional", "attention", "masking")
 SIZES = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
 
 

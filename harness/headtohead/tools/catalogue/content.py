@@ -27,7 +27,7 @@ from headtohead.tools.catalogue.properties import describe_properties
 from headtohead.tools.catalogue.small_model import IN_ROLE, ROLE_NAMES, build_positional, small_config
 from headtohead.tools.trace.html import formula_html
 
-FAMILIES = ("positional", "attention", "masking", "dataset")
+PAGE_FAMILIES = ("positional", "attention", "masking", "dataset")
 FILE_OPTIONS = ("file", "url")
 """Options of a dataset that reads its pairs from outside the package."""
 EXAMPLE_PAIRS = 3
@@ -80,13 +80,13 @@ class CatalogueEntry:
 
 
 def catalogue_entries(registry: Registry, entries: Sequence[Registered]) -> list[CatalogueEntry]:
-    """Return the content of each entry of the families in `FAMILIES`.
+    """Return the content of each entry of the families in `PAGE_FAMILIES`.
 
     Raises:
         HeadToHeadError: If a stated cost formula differs from the counts.
     """
     table = CompatibilityTable(registry, entries)
-    return [_entry(entry, registry, table) for entry in entries if entry.family in FAMILIES]
+    return [_entry(entry, registry, table) for entry in entries if entry.family in PAGE_FAMILIES]
 
 
 def _entry(registered: Registered, registry: Registry, table: CompatibilityTable) -> CatalogueEntry:

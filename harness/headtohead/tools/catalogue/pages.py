@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from headtohead.tools.catalogue.content import FAMILIES, CatalogueEntry
+from headtohead.tools.catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from headtohead.tools.catalogue.kernels import kernels_page
 from headtohead.tools.catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
 from headtohead.tools.rendering import environment, tidy_markdown
@@ -28,7 +28,7 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
     """Return every file of the catalogue by its path in the folder."""
     templates = environment("catalogue")
     templates.filters |= {"prose": _prose, "cell": _cell, "linked": _linked}
-    families = {family: [entry for entry in entries if entry.family == family] for family in FAMILIES}
+    families = {family: [entry for entry in entries if entry.family == family] for family in PAGE_FAMILIES}
     families = {family: members for family, members in families.items() if members}
     files: dict[str, str | Picture] = {
         "index.md": templates.get_template("index.md.j2").render(families=families, titles=TITLES)

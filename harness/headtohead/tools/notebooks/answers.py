@@ -12,6 +12,7 @@ import numpy as np
 from headtohead.analysis.contrasts import distinct, score_mismatch, settings_p, spread
 from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
 from headtohead.statistics.shapley import SampledDifference
@@ -201,7 +202,7 @@ def _path_answer(path: PathAnalysis) -> Answer:
 
 def _group_line(group: ChoiceGroup, metric: str) -> ComparisonLine:
     names = [label("fields", name) for name in group.choices]
-    description = f"{', '.join(names[:-1])} and {names[-1]}, which work only together"
+    description = f"{listed(names)}, which work only together"
     return ComparisonLine(description, metric, group.sampled)
 
 

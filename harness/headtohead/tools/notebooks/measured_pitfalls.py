@@ -38,11 +38,6 @@ class MeasuredPitfall:
         """All measured numbers by name."""
         return {name: value for fact in self.facts for name, value in fact.numbers.items()}
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether all required data is available."""
-        return all(fact.measured for fact in self.facts)
-
 
 def measure_notebook(
     notebook: Notebook, registry: Registry, cache: Path, data_file: Path | None

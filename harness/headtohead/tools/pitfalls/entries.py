@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headtohead.config.builder import ConfigBuilder
+from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
 from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
@@ -13,10 +14,10 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry, plugin_files
 from headtohead.schema.run_config import DataConfig, RunConfig
 
-FAMILIES = ("positional", "attention", "masking", "recipe", "dataset")
+CHECKED_FAMILIES = ("positional", "attention", "masking", "recipe", "dataset")
 """The families with invariants."""
 
-LISTED_FAMILIES = f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
+LISTED_FAMILIES = listed(CHECKED_FAMILIES)
 
 
 def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
@@ -31,7 +32,7 @@ def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
     Raises:
         HeadToHeadError: For an unknown name, or an entry of a family without invariants.
     """
-    entries = [entry for entry in registry.all() if entry.family in FAMILIES]
+    entries = [entry for entry in registry.all() if entry.family in CHECKED_FAMILIES]
     if not names:
         return [entry for entry in entries if entry.family != "dataset"]
     selected = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
@@ -49,7 +50,7 @@ def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Register
         HeadToHeadError: If the files register no such entry.
     """
     modules = {str(file) for path in files for file in plugin_files(path)}
-    entries = [entry for entry in registry.all() if entry.module in modules and entry.family in FAMILIES]
+    entries = [entry for entry in registry.all() if entry.module in modules and entry.family in CHECKED_FAMILIES]
     if not entries:
         raise HeadToHeadError(
             f"{', '.join(modules)} registers nothing to check; h2h check takes {LISTED_FAMILIES} entries"
@@ -105,7 +106,7 @@ def _entries_named(name: str, entries: Sequence[Registered], registry: Registry)
             f"{entry_label(entries[0])}"
         )
     family, _, bare = name.partition("/")
-    if family in FAMILIES and bare:
+    if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
     names = [entry_label(entry) if "/" in name else entry.name for entry in entries]
     raise HeadToHeadError(f"unknown name '{name}'{nearest(name, names)}")

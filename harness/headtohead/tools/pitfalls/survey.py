@@ -28,7 +28,6 @@ from headtohead.tools.pitfalls.configurations import compatible_config, role_var
 from headtohead.tools.pitfalls.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
 from headtohead.tools.rendering import environment, tidy_markdown
 
-FAMILIES = ("attention", "positional", "masking")
 DEFAULTS = {"attention": "split-heads", "positional": "sinusoidal", "masking": "padding-causal"}
 OUTCOMES: tuple[Outcome, ...] = ("holds", "does not apply", "known violation", "violated")
 
@@ -106,7 +105,7 @@ def survey(registry: Registry, progress: Callable[[int], None] = lambda combinat
 
 def survey_page(result: Survey, registry: Registry) -> str:
     """Return the survey as Markdown without times or machine, the same for the same registry."""
-    styles, encodings = (sorted(registry.entries[family]) for family in FAMILIES[:2])
+    styles, encodings = (sorted(registry.entries[family]) for family in ("attention", "positional"))
 
     def cell(pair: PairNames) -> str:
         counts = result.outcomes.get(pair)
@@ -133,12 +132,12 @@ def survey_page(result: Survey, registry: Registry) -> str:
 
 def _combinations(registry: Registry) -> Iterator[tuple[PairNames, dict[str, Any], bool]]:
     """Yield pair and entries of every combination in a fixed order, and whether an entry is set by role."""
-    names = [sorted(registry.entries[family]) for family in FAMILIES]
+    names = [sorted(registry.entries[family]) for family in DEFAULTS]
     mask_values = cycle(MASK_VALUES)
     for attention, positional, masking in product(*names):
         chosen = {"attention": attention, "positional": positional, "masking": masking}
         yield (attention, positional), chosen | {"mask_value": next(mask_values)}, False
-    for family, entries in zip(FAMILIES, names, strict=True):
+    for family, entries in zip(DEFAULTS, names, strict=True):
         for name in entries:
             chosen = DEFAULTS | {family: name}
             for _, roles in role_variants(family, name, registry):

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from headtohead.tools.plugin_template.names import PluginNames
-from headtohead.tools.plugin_template.package import FAMILIES, write_package
+from headtohead.tools.plugin_template.package import TEMPLATE_FAMILIES, write_package
 
-__all__ = ["FAMILIES", "PluginNames", "write_package"]
+__all__ = ["TEMPLATE_FAMILIES", "PluginNames", "write_package"]

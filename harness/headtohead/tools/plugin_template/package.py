@@ -12,7 +12,7 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registry
 from headtohead.tools.plugin_template.names import PluginNames
 
-FAMILIES = ("positional", "attention", "masking", "dataset")
+TEMPLATE_FAMILIES = ("positional", "attention", "masking", "dataset")
 
 CONTRACTS = {
     "positional": ("contracts", "PositionalContract"),
@@ -34,7 +34,7 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     """Write an installable package into a new folder and return the paths of its files.
 
     Args:
-        family: One of ``FAMILIES``.
+        family: One of ``TEMPLATE_FAMILIES``.
         name: Name of the plugin in experiment files, in kebab-case.
         folder: The folder to create.
         registry: The registry; its names are not available.
@@ -43,8 +43,8 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
         HeadToHeadError: For an unknown family, an invalid or registered name, or a folder that exists or
             cannot be written.
     """
-    if family not in FAMILIES:
-        raise HeadToHeadError(f"unknown family '{family}'{nearest(family, FAMILIES)}")
+    if family not in TEMPLATE_FAMILIES:
+        raise HeadToHeadError(f"unknown family '{family}'{nearest(family, TEMPLATE_FAMILIES)}")
     code = _template(f"{family}.py")
     capitalised = {word for word in re.findall(r"\b[A-Z]\w*", code) if not word.startswith("MyIdea")}
     names = PluginNames(name, family, reserved=frozenset(headtohead.__all__) | capitalised)

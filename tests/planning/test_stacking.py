@@ -185,3 +185,11 @@ def test_stacks_within_the_rough_bound_fit_without_a_trace(plan, choice, pad_to,
         stacking._fitting(found, run, 1, middle)
         low, high = (middle, high) if traced else (low, middle)
     assert MEMORY_FRACTION * (high - PROCESS_BYTES) >= member_bytes
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [(family, name) for family in ("positional", "attention") for name in current().entries[family]]
+)
+def test_the_memory_of_a_step_is_traced_for_every_entry(registry, family, name):
+    config = resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4}, family: name}, registry)
+    assert training_bytes(config, 10, 12, (2, 5, 6)) > 0

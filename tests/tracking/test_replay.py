@@ -310,7 +310,9 @@ def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: Make
     assert "is gone" in swept.data.tags["h2h.reason"]
     with Lease(place.run.path):
         place.ship()
-    assert place.shipped().info.status == "RUNNING"
+    resumed = place.shipped()
+    assert resumed.info.status == "RUNNING"
+    assert "h2h.reason" not in resumed.data.tags
 
 
 @pytest.mark.slow

@@ -207,7 +207,7 @@ def direction(metric: str) -> bool:
     """Return whether larger values of a metric are better, from its name.
 
     Raises:
-        HeadToHeadError: If the name does not tell.
+        HeadToHeadError: If the name does not determine it.
     """
     words = metric.lower().replace("/", "_").replace("-", "_").replace(".", "_").replace(" ", "_").split("_")
     name = "_".join(words)

@@ -376,8 +376,8 @@ class Transformer(nn.Module):
             bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return sampled positions ``[member · batch, time]``, or None for an encoding without."""
-        if not (self.training and self._samples_positions[role]):
+        """Return sampled positions ``[member · batch, time]``; None for an encoding without, and on the device meta."""
+        if not (self.training and self.has_data and self._samples_positions[role]):
             return None
         positional = self.positionals[role]
         assert isinstance(positional, Positional)

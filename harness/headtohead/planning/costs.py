@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machi
 from headtohead.model import counting
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.duration import duration
+from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import ExecutionRecord
@@ -146,7 +146,7 @@ def estimate(
         finished: Finished runs of this experiment.
         cores: CPU cores; default: all cores that this process may use.
     """
-    cores = cores or _cores()
+    cores = cores or cpu_cores()
     measured = [run for run in finished if run.seconds > 0 and run.flops > 0]
     if not measured:
         rate, basis = FLOPS_PER_CORE * cores, f"rough: no finished run, {cores} cores"
@@ -156,12 +156,6 @@ def estimate(
         rate = parallel * statistics.median(run.flops / run.seconds for run in measured)
         basis = f"from {len(measured)} finished runs, {parallel} in parallel"
     return Estimate(sum(remaining) / rate, basis)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord | None) -> float:

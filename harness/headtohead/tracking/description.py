@@ -19,6 +19,8 @@ PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
+REASON_TAG = "h2h.reason"
+PARAMS_CHANGED_TAG = "h2h.params_changed"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
@@ -70,7 +72,7 @@ def tags(
         "h2h.variant": run.variant.slug,
         "h2h.seed": run.seed,
         "h2h.state": state,
-        "h2h.reason": reason,
+        REASON_TAG: reason,
         "h2h.host": status.host,
         "h2h.pid": status.pid,
         "h2h.attempt": status.attempt,

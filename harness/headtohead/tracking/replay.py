@@ -19,7 +19,7 @@ from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import RunRecord, StatusRecord, read_record
 from headtohead.tracking import description, models
-from headtohead.tracking.description import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG
+from headtohead.tracking.description import IN_PLAN_TAG, PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, missing, thinned
 from headtohead.tracking.rundirs import MetricPoint, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.staging import stage
@@ -213,7 +213,10 @@ def _log(
     existing = earlier.data.params if earlier else {}
     changed = sorted(name for name in existing if params.get(name, existing[name]) != existing[name])
     if changed:
-        tags = tags | {"h2h.params_changed": ", ".join(changed)}
+        tags = tags | {PARAMS_CHANGED_TAG: ", ".join(changed)}
+    for name in (REASON_TAG, PARAMS_CHANGED_TAG):
+        if earlier and name in earlier.data.tags and name not in tags:
+            destination.store.client.delete_tag(logged.run_id, name)
     destination.store.client.log_batch(
         logged.run_id,
         metrics=metrics,

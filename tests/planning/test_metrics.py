@@ -33,3 +33,12 @@ def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
     results = next((tmp_path / "runs").glob("*/*/results.json"))
     measured = set(json.loads(results.read_text())["metrics"]) - {"train/lr"}
     assert measured == set(MEASURED)
+
+
+@pytest.mark.parametrize("name", ["attention/encoder/entropy", "attention/cross/distance"])
+def test_a_metric_without_a_better_direction_is_reported_and_not_tested(name: str) -> None:
+    text = "question: Which?\nmetrics: {%s}\n"
+    assert load_text(text % f"report: [{name}]", Path("x.yaml")).file.metrics.report == (name,)
+    wanted = f"x.yaml:2: metrics.primary: '{name}' is neither better high nor better low; list it in metrics.report"
+    with pytest.raises(HeadToHeadError, match=wanted):
+        load_text(text % f"primary: {name}", Path("x.yaml"))

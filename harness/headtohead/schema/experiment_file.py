@@ -71,6 +71,15 @@ def _known_metric(name: str) -> str:
 
 Metric = Annotated[str, AfterValidator(_known_metric)]
 
+
+def _has_direction(name: str) -> str:
+    if name.startswith("attention/"):
+        raise ValueError(f"'{name}' is neither better high nor better low; list it in metrics.report")
+    return name
+
+
+PrimaryMetric = Annotated[Metric, AfterValidator(_has_direction)]
+
 HEAD_METRICS = tuple(
     f"heads/{role}/{kept}/{name}"
     for role in ROLES
@@ -115,7 +124,7 @@ TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_val
 class Metrics(Section):
     """The metric that answers the question, and further metrics of the report."""
 
-    primary: Metric = Field("test/exact_match", description="metric that answers the question")
+    primary: PrimaryMetric = Field("test/exact_match", description="metric that answers the question")
     report: tuple[Metric, ...] = Field(
         ("valid/loss", "test/bleu", "test/chrf"), description="further metrics in the tables of the report"
     )

@@ -25,12 +25,16 @@ def failure(design, text, *overrides):
 
 
 def test_a_primary_metric_of_translations_requires_decoding(design):
-    """Without translations no run has the metric, so training would answer nothing."""
-    text = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
+    """Without translations of the baseline no contrast has a value, so training would answer nothing."""
+    text = "design: [{one_at_a_time: {positional: [rotary], evaluate.decode: [none]}}]\n"
     without = "evaluate.decode=none"
     design(text + "metrics: {primary: test/token_accuracy}", without)
-    message = "metrics.primary: 'test/bleu' requires translations, but variant 'sinusoidal' has evaluate.decode: none"
+    message = "metrics.primary: 'test/bleu' requires translations, but variant 'sinusoidal-decode-none' has"
     assert message in failure(design, text + "metrics: {primary: test/bleu}", without)
+    assert (
+        "no test/bleu for sinusoidal-decode-none, which has evaluate.decode: none"
+        in design(text + "metrics: {primary: test/bleu}").notes
+    )
 
 
 def slugs(found):

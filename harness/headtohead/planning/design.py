@@ -7,7 +7,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
@@ -133,15 +133,26 @@ def expand(
     blocks = _blocks(loaded)
     kind = _PathDesign if any(block.kind == "path" for block in blocks) else _AxesDesign
     design = kind(loaded, registry, find_incompatibility, blocks).design()
+    return _without_translations(design, loaded)
+
+
+def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
+    """Return the design with a note on variants without a score because they do not translate.
+
+    Raises:
+        HeadToHeadError: If the baseline or an end of a path does not translate, so that nothing can be compared.
+    """
     metric = loaded.file.metrics.primary
-    if metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
-        for variant in design.variants:
-            if variant.config.evaluate.decode == "none":
-                raise loaded.location("metrics", "primary").error(
-                    f"'{metric}' requires translations, but variant '{variant.slug}' has evaluate.decode: none; use "
-                    "test/token_accuracy, or another evaluate.decode"
-                )
-    return design
+    if not metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
+        return design
+    silent = [variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"]
+    if silent and (design.path or design.baseline in silent):
+        raise loaded.location("metrics", "primary").error(
+            f"'{metric}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            "test/token_accuracy, or another evaluate.decode"
+        )
+    notes = [f"no {metric} for {slug}, which has evaluate.decode: none" for slug in silent]
+    return replace(design, notes=(*design.notes, *notes))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ base:
   data: {dataset: reverse, split: length, longest: 6, size: 600}
   model: {d_model: 8, heads: 2, layers: 1, d_ff: 16}
   train: {epochs: 1}
+metrics: {primary: test/token_accuracy}
 """
     return make_plan(load(text, *overrides), registry, tmp_path / "runs", cache)
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,16 +178,15 @@ def run(
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
     for logger in loggers:
         registry.logger(logger).require()
-    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
+    seconds_to_ship = shipping_seconds()
+    chosen_launcher = make_launcher(launcher, launcher_options or {})
     kind = find_device(device, chosen_launcher)
-    if fresh:
-        for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
-            if given:
-                raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
-    own = loaded.experiments
-    ignored = (
-        {reference for name in own for reference in move_damaged_runs(inside(root, name), log)} if repair else set()
-    )
+    for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
+        if fresh and given:
+            raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
+    ignored: set[str] = set()
+    if repair:
+        ignored |= {run for name in loaded.experiments for run in move_damaged_runs(inside(root, name), log)}
     planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
@@ -195,71 +194,50 @@ def run(
     refuse_replacing(planned, registry)
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
-    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
+
+    def plan_again(look: int | None) -> Plan:
+        return make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
+
     if stale:
         for part in (planned.tuning.plan, planned) if planned.tuning else (planned,):
             ignored |= move_stale_runs(part, log)
-        planned = make_plan(loaded, registry, root, ignored=ignored).limited_to(only)
-    tuning = planned.tuning
+        planned = plan_again(look)
     if fresh:
-        for experiment_name in own:
+        for experiment_name in loaded.experiments:
             archive_runs(inside(root, experiment_name))
-    # The same command with --fresh would train anew.
-    same_command = "the same command without --fresh" if fresh else "the same command"
-    # The file does not identify an experiment with a label.
-    target = planned.name if name else experiment
-    shippers: dict[str, list[ShipperProcess]] = {}
-
-    @contextmanager
-    def shipped(plan: Plan) -> Iterator[None]:
-        """Log the runs of an experiment to MLflow and other trackers while they train."""
-        started = [start_shipper(plan.directory, root)] if tracking else []
-        started += [start_logger(plan.directory, logger) for logger in dict.fromkeys(loggers)]
-        shippers[plan.name] = [shipper for shipper in started if shipper is not None]
-        try:
-            yield
-        except KeyboardInterrupt:
-            log(f"interrupted; finished runs are kept, and {same_command} resumes")
-            raise
-        finally:
-            for shipper in shippers[plan.name]:
-                shipper.close()
-
-    def train(plan: Plan) -> Outcome:
-        return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
-
-    def log_end(plan: Plan, name: Path | str, outcome: Outcome) -> None:
-        """Log why runs of a plan have no result, and how to continue."""
-        if outcome.stopped:
-            log(outcome.stopped)
-        for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
-            log(line)
-        if not set(outcome.states) <= states.RESULTS:
-            counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
-            log(
-                f"not complete: {counts}; {next_command('status', name, root)} shows each; "
-                f"{next_step(outcome.states, same_command)}"
-            )
-
+    session = _Session(
+        root=root,
+        # The file does not identify an experiment with a label.
+        target=planned.name if name else experiment,
+        machine=Machine(chosen_launcher, kind, workers, threads, timeout),
+        watcher=watcher or _Silent(),
+        command=command or "",
+        trackers=(*([None] if tracking else []), *dict.fromkeys(loggers)),
+        seconds_to_ship=seconds_to_ship,
+        # The same command with --fresh would train anew.
+        same_command="the same command without --fresh" if fresh else "the same command",
+        log=log,
+    )
+    tuning = planned.tuning
     if tuning is not None and not tuning.is_done:
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-        with shipped(sweep):
-            outcome = train(sweep)
-        planned = make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
+        with session.shipped(sweep):
+            outcome = session.train(sweep)
+        planned = plan_again(look)
         if planned.tuning is None or not planned.tuning.is_done:
-            log_end(sweep, sweep.name, outcome)
-            _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
+            session.log_end(sweep, sweep.name, outcome)
+            session.finish_shipping(planned.name)
             return Result(planned.directory, outcome.states, None, None)
     if retry:
         planned = with_failed_reset(planned)
     for note in planned.notes:
         log(f"note: {note}")
-    with shipped(planned):
-        outcome = train(planned)
+    with session.shipped(planned):
+        outcome = session.train(planned)
         while (look := _next_look(planned, outcome, log)) is not None:
-            planned = make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
-            outcome = train(planned)
+            planned = plan_again(look)
+            outcome = session.train(planned)
     written = None
     complete = set(outcome.states) <= states.RESULTS
     if report and (complete or allow_partial):
@@ -269,14 +247,82 @@ def run(
             log(line)
         log(f"report: {written.html}")
     elif not report:
-        log(f"no report was written; {next_command('report', target, root)} writes it")
+        log(f"no report was written; {next_command('report', session.target, root)} writes it")
     if only and not complete:
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
-    log_end(planned, target, outcome)
-    _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
-    answer = written.answer if written is not None else None
-    return Result(planned.directory, outcome.states, written, answer)
+    session.log_end(planned, session.target, outcome)
+    session.finish_shipping(planned.name)
+    return Result(planned.directory, outcome.states, written, written.answer if written else None)
+
+
+@dataclass
+class _Session:
+    """Trains the plans of one command, logs their runs to trackers and prints how to continue.
+
+    ``target`` names the experiment in printed commands. ``trackers`` are names of loggers; None is MLflow,
+    for which the command waits at most about ``seconds_to_ship`` after the report.
+    """
+
+    root: Path
+    target: Path | str
+    machine: Machine
+    watcher: Watcher
+    command: str
+    trackers: Sequence[str | None]
+    seconds_to_ship: float
+    same_command: str
+    log: Callable[[str], object]
+    shippers: dict[str, list[ShipperProcess]] = field(default_factory=dict)
+
+    def train(self, plan: Plan) -> Outcome:
+        return execute(plan, self.machine, cache_root(), self.watcher, self.command)
+
+    @contextmanager
+    def shipped(self, plan: Plan) -> Iterator[None]:
+        """Log the runs of an experiment to the trackers while they train."""
+        started = [
+            start_shipper(plan.directory, self.root) if name is None else start_logger(plan.directory, name)
+            for name in self.trackers
+        ]
+        self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
+            raise
+        finally:
+            for shipper in self.shippers[plan.name]:
+                shipper.close()
+
+    def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
+        """Print why runs of a plan have no result, and how to continue."""
+        if outcome.stopped:
+            self.log(outcome.stopped)
+        for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
+            self.log(line)
+        if not set(outcome.states) <= states.RESULTS:
+            counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
+            self.log(
+                f"not complete: {counts}; {next_command('status', name, self.root)} shows each; "
+                f"{next_step(outcome.states, self.same_command)}"
+            )
+
+    def finish_shipping(self, name: str) -> None:
+        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest."""
+        until = time.monotonic() + QUIET_SECONDS + self.seconds_to_ship
+        for shipped_name, shipper in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
+            sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
+            if shipper.logger is not None:
+                sync += f" --logger {shipper.logger}"
+            missing = shipper.finish(sync, until, self.log)
+            if missing is not None:
+                self.log(missing)
+            elif shipped_name == name and shipper.logger is None:
+                ui = next_command("ui", None, self.root)
+                self.log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
+            elif shipped_name == name:
+                self.log(f"{shipper.logger}: all runs are logged")
 
 
 def trial(
@@ -331,30 +377,6 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     assert status is not None
     log(looks_line(status))
     return status.next
-
-
-def _finish_shipping(
-    shippers: dict[str, list[ShipperProcess]],
-    name: str,
-    experiment: Path | str,
-    root: Path,
-    seconds: float,
-    log: Callable[[str], object],
-) -> None:
-    """Wait a limited time for the shippers, and log where the runs are or how to ship the rest."""
-    until = time.monotonic() + QUIET_SECONDS + seconds
-    for shipped_name, shipper in [(key, shipper) for key in reversed(shippers) for shipper in shippers[key]]:
-        sync = next_command("sync", experiment if shipped_name == name else shipped_name, root)
-        if shipper.logger is not None:
-            sync += f" --logger {shipper.logger}"
-        missing = shipper.finish(sync, until, log)
-        if missing is not None:
-            log(missing)
-        elif shipped_name == name and shipper.logger is None:
-            ui = next_command("ui", None, root)
-            log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
-        elif shipped_name == name:
-            log(f"{shipper.logger}: all runs are logged")
 
 
 def write_report(

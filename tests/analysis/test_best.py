@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from headtohead.analysis.best import best_variants
+from headtohead.analysis.study import analyse
 from headtohead.statistics.best import compare_with_best
+from headtohead.storage.frames import load_frames
 
 
 @pytest.fixture
@@ -55,6 +59,27 @@ def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None
     found = compare_with_best([[1.0] * 6, [0.5] * 6], margin=0.6)
     assert [row.worse_p for row in found] == [1.0, 0.5**6]
     assert found[1].equivalence_p == 0.5**6
+
+
+def test_no_variant_is_best_while_one_is_not_ranked(made, tmp_path) -> None:
+    """The variant with a diverged seed could be the best."""
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none"]},
+        seeds=(1, 2, 3, 4, 5, 6),
+        score=lambda axes, seed: (
+            {"sinusoidal": 0.6, "rotary": 0.9, "none": 0.1}[axes["positional"]]
+            + 0.001 * math.sin(7 * seed + len(axes["positional"]))
+        ),
+        maps=False,
+    )
+    folder = made.write_study(tmp_path, study)
+    frames = load_frames(folder)
+    assert best_variants(analyse(frames), list(frames.by_slug)).slugs
+    run = frames.rows("rotary").index[0]
+    runs = frames.runs.copy()
+    runs.loc[run, ["state", frames.record.metrics.primary]] = ["DIVERGED", math.nan]
+    found = best_variants(analyse(replace(frames, runs=runs)), list(frames.by_slug))
+    assert (found.slugs, found.reason) == (frozenset(), "not all variants are ranked")
 
 
 def test_a_comparison_needs_two_variants_and_two_seeds() -> None:

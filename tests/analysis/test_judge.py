@@ -125,6 +125,13 @@ def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 
 
+def test_intervals_are_not_clipped_to_the_range_of_a_metric_in_another_unit() -> None:
+    percent = wide(base=BASE, better=BETTER).rename(columns={"accuracy": "exact_match"})
+    percent["exact_match"] *= 100
+    summary = judge(percent, baseline="base").summary
+    assert summary.low < summary.mean < summary.high
+
+
 def test_equal_scores_under_two_seeds_are_a_warning() -> None:
     judged = judge(wide(base=BASE, better=BETTER), baseline="base")
     assert judged.warnings == (
@@ -160,6 +167,12 @@ def copied() -> pd.DataFrame:
         (wide(base=BASE, new=BETTER).astype({"accuracy": str}).replace("0.8", "n/a"), {}, "row 1: 'accuracy' of var"),
         (wide(base=BASE, new=BETTER).drop(columns="seed"), {}, "the table has no column 'seed'; columns: variant, acc"),
         (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
+        (wide(base=BASE, new=BETTER).assign(state="crashed"), {}, "no run is finished: the column 'state' has crashed"),
+        (
+            pd.concat([wide(base=BASE, new=BETTER).assign(step=2), wide(base=BASE, new=BETTER).assign(step=math.nan)]),
+            {},
+            "variant 'base' has seed 1 twice",
+        ),
         (wide(base=BASE, new=BETTER), {"metric": "acuracy"}, "no metric 'acuracy'; did you mean 'accuracy'?"),
         (wide(base=BASE, new=BETTER).assign(seed=math.nan), {}, "a row has no seed; every run needs one"),
         (

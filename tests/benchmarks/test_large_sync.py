@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from headtohead.storage.records import ResultsRecord
-from headtohead.tracking import replay
+from headtohead.tracking import store
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.shipping import ship
 
@@ -42,7 +42,7 @@ def test_a_killed_sync_continues_with_the_missing_runs(
     before = _shipped(database)
     assert RUNS // 4 <= before < RUNS
 
-    monkeypatch.setattr(replay, "PAGE", 5)
+    monkeypatch.setattr(store, "PAGE", 5)
     report = ship(folder, uri)
     assert (report.shipped, report.unchanged) == (RUNS - before, before)
     assert report.failures == []

@@ -1,12 +1,14 @@
 """Stacks: a run is the same alone and in a stack, trained on toy-grammar in float64."""
 
 import pytest
+import torch
 
 from headtohead.data import prepare
 from headtohead.model.geometry import only_length
 from headtohead.plugins.registry import current
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
+from headtohead.testing.invariants import stacking
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
@@ -16,6 +18,17 @@ REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
     sorted(REGISTRY.entries[family]) for family in ("positional", "attention", "masking")
 )
+
+
+def test_weights_that_are_not_a_number_violate_stacking(monkeypatch):
+    """The planted fault: training with dropout gives NaN, alone and in a stack."""
+
+    def trained(subject, config, seeds, configs=None):
+        value = float("nan") if config.model.dropout_attention else 1.0
+        return [{"weight": torch.full((2,), value)} for _ in seeds]
+
+    monkeypatch.setattr(stacking, "trained_weights", trained)
+    assert a_member_trains_as_it_would_alone(Subject(tiny_config())).state == "violated"
 
 
 def is_compatible(names):

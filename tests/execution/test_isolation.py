@@ -220,6 +220,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
             "evaluate": {"decode": "none"},
         },
         baseline={"positional": "hungry"},
+        metrics={"primary": "test/loss", "report": []},
         seeds=8,
     )
     file = study.folder / "mine.py"

@@ -356,6 +356,9 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
             (axes["attention"] == "independent-heads") != (axes["model.heads"] == 4)
         )
 
+    single = study(name="single", axes=axes, score=score, interactions=True, seeds=(1,))
+    assert "depends on" not in answered(single)
+
     noted = answered(study(name="opposite", axes=axes, score=opposite, interactions=True, margin=0.03))
     assert "depends on" in noted
     assert "; the margin is 0.030" in noted

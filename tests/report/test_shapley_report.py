@@ -104,8 +104,23 @@ def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
 
     text = answered(study(score=score))
     assert text.startswith("The difference between start and end in validation token accuracy is inconclusive, ")
-    assert "has the largest Shapley value: " in text
+    assert "has the largest detected Shapley value: " in text
     assert "accounts for" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [1, -1])
+def test_more_than_all_needs_an_interval_beyond_the_difference_in_both_directions(study, sign):
+    """The mean value 0.32 exceeds the difference 0.3, but its interval does not."""
+    effects = dict(zip(FOUR, (0.32, -0.02, 0.0, 0.0), strict=True))
+
+    def score(applied, seed):
+        change = sum(effects[name] for name in applied) + 0.08 * wobble(applied, seed)
+        return 0.5 + sign * change
+
+    text = answered(study(score=score))
+    assert "accounts for most of it" in text
+    assert "more than all" not in text
 
 
 @pytest.mark.slow

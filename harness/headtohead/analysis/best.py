@@ -31,6 +31,8 @@ def best_variants(analysis: Analysis, slugs: Sequence[str]) -> BestVariants:
     ranked = [slug for slug in slugs if slug not in analysis.withheld]
     if analysis.incomplete:
         return BestVariants(reason="variants are incomplete")
+    if len(ranked) < len(slugs):
+        return BestVariants(reason="not all variants are ranked")
     if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
         return BestVariants(reason="the scores of the variants are not comparable")
     compared = compare_variants(analysis, ranked)

@@ -368,7 +368,6 @@ def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
 def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None) -> float:
     """Return the smallest p of differences ``[pair, seed]``, adjusted for the looks and the number of pairs (Holm).
 
-    A nonzero difference that is the same in every seed counts as p = 0, because the t-test is undefined.
     NaN for a single pair or a single seed.
     """
     if len(differences) < 2:
@@ -376,8 +375,7 @@ def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None
     p_values = []
     for row in differences:
         paired = paired_tests.paired_differences(row, scale=scale)
-        p = looks.adjusted(paired.p) if looks else paired.p
-        p_values.append(0.0 if paired.kind == "constant" else p)
+        p_values.append(looks.adjusted(paired.p) if looks else paired.p)
     return min(paired_tests.holm(p_values))
 
 

@@ -15,7 +15,15 @@ import pandas as pd
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
+from headtohead.statistics.paired_tests import (
+    EVERYWHERE,
+    SIGN_FLIP_SEEDS,
+    Difference,
+    Summary,
+    few_seeds,
+    paired,
+    summarise,
+)
 from headtohead.statistics.unpaired import unpaired
 from headtohead.statistics.verdicts import BETTER, NO_VERDICT, UNTESTED, WORSE, Judgement
 from headtohead.storage.metrics import LOWER_IS_BETTER, span
@@ -26,6 +34,11 @@ LOWER = (*LOWER_IS_BETTER, "error", "err", "wer", "cer", "ter", "ppl", "nll", "m
          "latency", "regret")  # fmt: skip
 FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
+
+UNFINISHED = frozenset(
+    {"failed", "crashed", "killed", "running", "pending", "scheduled", "preempted", "canceled", "cancelled"}
+)
+"""Values of a state column, in lower case, that mark a run without a final score."""
 
 STATES = ("state", "status")
 STEPS = ("step", "_step", "global_step", "epoch")
@@ -157,7 +170,9 @@ def judge(
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
     warnings += _few_seeds(others, differences, judgements, len(against)) if is_paired else []
-    limits = span(metric)
+    limits, every = span(metric), [score for by_seed in scores.values() for score in by_seed.values()]
+    if min(every) < limits[0] or max(every) > limits[1]:
+        limits = EVERYWHERE  # a metric of the same name with another unit, such as percent
     judged = [
         JudgedVariant(
             variant,
@@ -228,6 +243,8 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return table, []
     states = table[column].astype(str).str.lower()
     others = table[~states.isin(FINISHED)]
+    if states.isin(UNFINISHED).all() and len(table):
+        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(set(states)))}")
     if others.empty or len(others) == len(table):  # a column with other words is not a state of runs
         return table, []
     listed = _listed([f"{number} ({state})" for number, state in zip(_rows(others), others[column], strict=True)])
@@ -263,7 +280,8 @@ def _scores(
     scores: dict[str, dict[str, float]] = {}
     for variant, by_seed in histories.items():
         for seed, history in by_seed.items():
-            if len({step for step, _, _ in history}) < len(history):
+            unordered = any(math.isnan(step) for step, _, _ in history) and len(history) > 1
+            if unordered or len({step for step, _, _ in history}) < len(history):
                 rows = [str(_rows(table)[row]) for _, _, row in history]
                 raise HeadToHeadError(
                     f"variant '{variant}' has seed {seed} twice (rows {_listed(rows)}); a run counts once: remove the "

@@ -147,14 +147,13 @@ def setup_value(frames: Frames, name: str) -> Any:
     counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
     vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
     languages = " to ".join(data.get("languages", []))
-    steps = frames.runs["steps"].dropna()
     values: dict[str, Any] = {
         "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
         "test": f"{counts.get('test')} pairs",
         "pairs": counts.get("train"),
         "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
         "parameters": variant.parameters.total,
-        "steps": int(steps.max()) if len(steps) else None,
+        "steps": max(frames.trained_steps, default=None),
         "seeds": len(frames.seeds),
         "decoding": _decoding(variant.config.get("evaluate", {})),
     }

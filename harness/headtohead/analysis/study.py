@@ -145,7 +145,8 @@ def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects 
     declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
     found = []
     for record, interaction in zip(declared, analysis.interactions.contrasts, strict=True):
-        if interaction.judgement.holm_p > ALPHA or interaction.verdict == EQUIVALENT:
+        # The p of an untested interaction is NaN.
+        if not interaction.judgement.holm_p <= ALPHA or interaction.verdict == EQUIVALENT:
             continue
         for axis, value, other in (
             (record.axis, record.value, record.other_axis),

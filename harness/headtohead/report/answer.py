@@ -480,10 +480,10 @@ def _separate_scores(analysis: Analysis) -> str:
     scores = []
     for slug, variant in analysis.frames.by_slug.items():
         summary = analysis.summaries[slug]
-        if not math.isnan(summary.mean):
-            interval = f"{show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)}"
-            score = show(summary.mean, analysis.metric)
-            scores.append(f"{variant.title} {score} (95 % interval {interval})")
+        if slug not in analysis.withheld and not math.isnan(summary.mean):
+            ends = f"{show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)}"
+            interval = f" (95 % interval {ends})" if math.isfinite(summary.low) else ""
+            scores.append(f"{variant.title} {show(summary.mean, analysis.metric)}{interval}")
     return (
         f"The variants use different data sets and are not ranked; "
         f"{readable(analysis.metric)} of each variant: {'; '.join(scores)}."

@@ -14,7 +14,7 @@ from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 from headtohead.report.setup import setup_line
 from headtohead.report.targets import target_record
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval, interval
 
 FORMAT = "headtohead-answer/1"
 """Name and version of the format."""
@@ -49,14 +49,14 @@ def answer_file(content: ReportContent) -> str:
 
 
 def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
-    paired, judgement = contrast.paired, contrast.judgement
+    difference, judgement = contrast.difference, contrast.judgement
     return {
         "family": family,
         "name": contrast.name,
         "verdict": contrast.verdict,
         "reason": contrast.reason,
-        "difference": paired and number(paired.mean),
-        "interval": paired and _interval(Interval(CONFIDENCE, paired.low, paired.high)),
+        "difference": difference and number(difference.mean),
+        "interval": difference and _interval(interval(difference, CONFIDENCE)),
         "holm_interval": _interval(judgement.interval),
         "holm_p": number(judgement.holm_p),
         "seeds": list(contrast.seeds),

@@ -43,7 +43,8 @@ def other_test_line(analysis: Analysis) -> str | None:
 
 def _mean_leak(frames: Frames, slug: str) -> float:
     """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    return fmean([frames.details[name].leak or 0.0 for name in frames.rows(slug).index] or [0.0])
+    leaks = [leak for name in frames.rows(slug).index if (leak := frames.details[name].leak) is not None]
+    return fmean(leaks or [0.0])
 
 
 def warnings(analysis: Analysis) -> list[str]:
@@ -188,7 +189,7 @@ def _state_facts(analysis: Analysis) -> list[str]:
         states.FAILED: "failed",
         states.OOM: "ran out of memory",
         states.TIMEOUT: "timed out",
-        states.KILLED: "were killed",
+        states.KILLED: "was killed" if counts.get(states.KILLED) == 1 else "were killed",
     }
     parts = [f"{counts[state]} {verb}" for state, verb in verbs.items() if state in counts]
     total = len(analysis.frames.runs)

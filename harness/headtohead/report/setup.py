@@ -134,9 +134,8 @@ def _text(value: Any) -> str:
 
 
 def _steps(analysis: Analysis) -> list[Any]:
-    """Return the number of steps of each variant; without finished runs, those of the plan."""
-    steps = analysis.frames.runs["steps"].dropna()
-    return [int(value) for value in steps] or [variant.steps for variant in analysis.frames.by_slug.values()]
+    """Return the number of steps of each run; without finished runs, those of the plan."""
+    return analysis.frames.trained_steps or [variant.steps for variant in analysis.frames.by_slug.values()]
 
 
 def _parameters(analysis: Analysis) -> str:

@@ -100,18 +100,22 @@ def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
     if not detected:
         return [_largest_untested(path)]
     total, metric = path.total.paired, path.total.metric
-    same_sign = [part for part in detected if total and part.sampled and part.sampled.mean * total.mean > 0]
+    same_sign: list[Part] = []
+    if total and path.total.detected:
+        same_sign = [part for part in detected if part.sampled and part.sampled.mean * total.mean > 0]
     first = (same_sign or detected)[0]
     plural = isinstance(first, ChoiceGroup)
-    if same_sign and path.total.detected:
+    if same_sign:
         part = "most" if path.is_most(first) else "the largest part"
-        if first.sampled and total and first.sampled.low * math.copysign(1, total.mean) > abs(total.mean):
-            part = "more than all"  # other choices counteract it
+        if first.sampled and total:
+            sign = math.copysign(1, total.mean)
+            if min(sign * first.sampled.low, sign * first.sampled.high) > abs(total.mean):
+                part = "more than all"  # other choices counteract it
         verb = f"{'account' if plural else 'accounts'} for {part} of it"
     elif plural:
-        verb = "have the largest joint effect"
+        verb = "have the largest detected joint effect"
     else:
-        verb = "has the largest Shapley value"
+        verb = "has the largest detected Shapley value"
     clause = f"{_described(path, first)} {verb}: {_part_amount(first, metric)}"
     others = [part for part in detected if part is not first]
     if not others:

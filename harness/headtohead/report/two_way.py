@@ -91,8 +91,10 @@ def _best(analysis: Analysis, table: TwoWayTable, result: TwoWayResult) -> str:
         for combination in result.ranking[:NAMED]
     ]
     level = "lowest" if not higher_is_better(analysis.metric) else "highest"
+    unranked = [slug for slug in table.cells.values() if slug in analysis.withheld]
+    note = f" (without {len(unranked)} that {'is' if len(unranked) == 1 else 'are'} not ranked)" if unranked else ""
     return (
-        f"Of {len(result.ranking)} combinations of {row_axis} and {column_axis}, these have the {level} "
+        f"Of {len(result.ranking)} combinations of {row_axis} and {column_axis}{note}, these have the {level} "
         f"{readable(analysis.metric)}: {'; '.join(names)}."
     )
 
@@ -119,10 +121,14 @@ def _compared(analysis: Analysis, result: TwoWayResult) -> str:
         )
     late = " (margin set after results existed)" * result.late_margin
     return (
-        f"Of the other {len(others)}, {verdicts[EQUIVALENT]} are equivalent to the best within "
-        f"{show(result.margin, analysis.metric)}{late}, {verdicts[WORSE]} are worse and {verdicts[INCONCLUSIVE]} are "
-        "inconclusive."
+        f"Of the other {len(others)}, {_are(verdicts[EQUIVALENT])} equivalent to the best within "
+        f"{show(result.margin, analysis.metric)}{late}, {_are(verdicts[WORSE])} worse and "
+        f"{_are(verdicts[INCONCLUSIVE])} inconclusive."
     )
+
+
+def _are(count: int) -> str:
+    return f"{count} {'is' if count == 1 else 'are'}"
 
 
 def _verdict(combination: Combination) -> Verdict:

@@ -142,6 +142,12 @@ class Frames:
         """Whether each seed has its own draw of the data (``data.seed: per-run``)."""
         return bool(self.by_slug[self.baseline].config["data"]["seed"] == PER_RUN)
 
+    @property
+    def trained_steps(self) -> list[int]:
+        """The steps of each run; of a run that stopped early, those until it stopped."""
+        stopped = self.runs["stopped_early"].fillna(False).astype(bool)
+        return [int(steps) for steps in self.runs["step"].where(stopped, self.runs["steps"]).dropna()]
+
     def same_data(self, slugs: Iterable[str]) -> bool:
         """Return whether variants have the same data in each seed."""
         by_seed: dict[int, set[str]] = {}

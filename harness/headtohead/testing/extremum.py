@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,11 @@ Describe = Callable[[dict[str, int]], str]
 """Returns the beginning of a sentence from the indices of an entry, by axis name."""
 
 LOGITS = ("member", "sentence", "position", "token")
+
+
+def largest_number(values: Iterable[float]) -> float:
+    """Return the largest number; NaN counts as largest, unlike in ``max``."""
+    return float(torch.tensor(list(values), dtype=torch.float64).max())
 
 
 def largest(values: Tensor, axes: Sequence[str], describe: Describe) -> Extremum:

@@ -76,7 +76,7 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
     _ship_files(destination, study, reports_root)
     finished = not (counts.keys() & (states.PENDING | {"waiting"}))
     if finished:
-        note = _experiment_note(destination, study, report.partition("\n\n")[0])
+        note = _experiment_note(destination, study, _answer(reports_root, study))
         client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note)
         client.set_terminated(run_id, "FINISHED", _ended(study))
     else:
@@ -177,6 +177,12 @@ def _report(reports_root: Path, study: TrackedStudy) -> str:
     paragraphs = path.read_text(encoding="utf-8").strip().split("\n\n")
     # A picture and its caption are a single paragraph.
     return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
+
+
+def _answer(reports_root: Path, study: TrackedStudy) -> str:
+    """Return the answer of the report; empty if there is no report."""
+    path = inside(reports_root, study.name, "answer.json")
+    return markdown_escape(str(files.read_json(path)["answer"])) if path.is_file() else ""
 
 
 def _verdicts(reports_root: Path, study: TrackedStudy) -> str:

@@ -11,6 +11,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.panels import panels_figure, select_variants
 from headtohead.storage.metrics import is_loss, readable
+from headtohead.storage.states import DIVERGED
 
 METRICS = ("valid/loss", "train/loss")
 
@@ -50,8 +51,13 @@ def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
     Otherwise the mean would jump at each step at which a seed stops.
     """
     frames = analysis.frames
+    runs = frames.runs
+    # A diverged run would cut the curve of its variant; it is left out where another run of the variant is not.
+    sound = runs.index[runs["state"] != DIVERGED]
+    shown = runs.index[(runs["state"] != DIVERGED) | ~runs["variant"].isin(runs.loc[sound, "variant"])]
     rows = frames.histories[frames.histories["metric"] == metric].dropna(subset=["value"])
-    rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
+    rows = rows[rows["run"].isin(shown)]
+    rows = rows.assign(variant=runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
     grouped = rows.groupby(["variant", "step"], sort=True)["value"]
     table = grouped.agg(["mean", "min", "max", "count"]).reset_index()
     most = table.groupby("variant")["count"].transform("max")

@@ -14,7 +14,7 @@ from headtohead.testing.verdict import Verdict, violated, within, worst
 
 @invariant("determinism")
 def a_seed_determines_the_model(subject: Subject) -> Verdict:
-    """Equal seeds give equal weights and logits, alone and in a stack; other seeds give other weights."""
+    """Equal seeds give equal weights and logits, alone and in a stack; other seeds give other embeddings."""
     first, second = (_build(subject, subject.seeds) for _ in range(2))
     last = len(subject.seeds) - 1
     alone, rebuilt = _build(subject, subject.seeds[last:]).state_dict(), second.state_dict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from headtohead.model.loss import IGNORE_INDEX, loss_gradients
+from headtohead.testing.extremum import largest_number
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
@@ -33,4 +34,4 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
         for value, reference in zip((result.losses, *found), (expected.detach(), *gradients), strict=False):
             assert value is not None
             differences.append(float((value - reference).abs().max()))
-    return within(max(differences), "difference from torch.nn.CrossEntropyLoss")
+    return within(largest_number(differences), "difference from torch.nn.CrossEntropyLoss")

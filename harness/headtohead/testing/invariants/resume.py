@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +32,7 @@ def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
     differences = {
         name: float((value - weights[name]).abs().max()) for name, value in expected.items() if value.numel()
     }
-    name, difference = max(differences.items(), key=lambda item: item[1])
+    name, difference = max(differences.items(), key=lambda item: (math.isnan(item[1]), item[1]))
     quantity = "difference between the weights of a resumed and an uninterrupted training"
     return within(difference, quantity, 0.0, counterexample=f"{name}: {quantity} is {difference:.3g}")
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from headtohead.model.members import shape
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
+from headtohead.testing.extremum import largest_number
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -24,9 +25,8 @@ CLOSE = 1e-10
 def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
     """Training steps of member k in a stack equal those of run k alone, dropout included."""
     state = torch.get_rng_state()
-    difference = max(
-        _largest_difference(subject, subject.config), _largest_difference(subject, with_dropout(subject.config))
-    )
+    configs = subject.config, with_dropout(subject.config)
+    difference = largest_number(_largest_difference(subject, config) for config in configs)
     if not torch.equal(torch.get_rng_state(), state):
         torch.set_rng_state(state)
         return violated("training uses torch's global generator, so that random numbers depend on the stack")
@@ -38,7 +38,7 @@ def _largest_difference(subject: Subject, config: RunConfig) -> float:
     seeds = subject.seeds
     alone = [trained_weights(subject, config, [seed])[0] for seed in seeds]
     stack = trained_weights(subject, config, [*seeds, 7], [config] * len(seeds) + [unlike(config)])
-    return max(
+    return largest_number(
         float((stacked[name] - value).abs().max())
         for stacked, single in zip(stack, alone, strict=False)
         for name, value in single.items()

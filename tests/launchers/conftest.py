@@ -29,7 +29,7 @@ STUDY: dict[str, Any] = {
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {
             # Long enough after the first evaluation that a test can kill what still trains.
-            "steps": 360,
+            "steps": 1000,
             "batch_tokens": 128,
             "lr": 0.005,
             "evaluate_every": 60,

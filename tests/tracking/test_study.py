@@ -32,6 +32,7 @@ def study(
     folder = experiment_writer(root / "runs", seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
+    (report / "answer.json").write_text(json.dumps({"answer": "Rotary is better."}))
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
     (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\nd,\n")

@@ -35,7 +35,7 @@ LOWER = (*LOWER_IS_BETTER, "error", "err", "wer", "cer", "ter", "ppl", "nll", "m
 FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
 
-UNFINISHED = frozenset(
+NOT_FINISHED = frozenset(
     {"failed", "crashed", "killed", "running", "pending", "scheduled", "preempted", "canceled", "cancelled"}
 )
 """Values of a state column, in lower case, that mark a run without a final score."""
@@ -243,7 +243,7 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return table, []
     states = table[column].astype(str).str.lower()
     others = table[~states.isin(FINISHED)]
-    if states.isin(UNFINISHED).all() and len(table):
+    if states.isin(NOT_FINISHED).all() and len(table):
         raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(set(states)))}")
     if others.empty or len(others) == len(table):  # a column with other words is not a state of runs
         return table, []

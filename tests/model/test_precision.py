@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.model import precision
 from headtohead.model.attention import is_short
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.precision import bfloat16_speed, describe_bfloat16, products_of
 from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.backends import BatchShape, BatchSpec
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.loop import StackTraining
 
@@ -33,6 +38,35 @@ def test_weights_and_moments_stay_float32_and_losses_are_near_those_of_float32()
 def test_a_member_trains_as_alone() -> None:
     stack, alone = trained("bfloat16", [1, 2]), trained("bfloat16", [2])
     torch.testing.assert_close(stack.loss_sums[1:], alone.loss_sums, rtol=1e-3, atol=0)
+
+
+class BFloat16Products(TorchDispatchMode):
+    """Records the shapes of bfloat16 products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: set[tuple[tuple[int, ...], ...]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket in (torch.ops.aten.bmm, torch.ops.aten.baddbmm):
+            factors = [value for value in args if isinstance(value, torch.Tensor)][-2:]
+            if factors[0].dtype == torch.bfloat16:
+                self.shapes.add(tuple(tuple(factor.shape) for factor in factors))
+        return func(*args, **(kwargs or {}))
+
+
+def test_training_batches_of_all_lengths_have_few_shapes_of_bfloat16_products() -> None:
+    """oneDNN generates code for every shape. Without padded rows there are 210 shapes, with attention in bfloat16 263."""
+    config = tiny_config(train={"precision": "bfloat16"})
+    training = StackTraining(config, [1, 2], tiny_data(), torch.device("cpu"))
+    rows = torch.arange(8).expand(2, -1)
+    products = BFloat16Products()
+    with products:
+        for sentences in (5, 6, 7, 8):
+            for source_time, target_time in product(range(3, 16, 2), range(4, 17, 3)):
+                spec = BatchSpec(rows[:, :sentences], BatchShape(sentences, source_time, target_time, sentences))
+                training._step(spec)
+    assert 0 < len(products.shapes) < 100
 
 
 def test_evaluation_uses_the_precision_of_training() -> None:

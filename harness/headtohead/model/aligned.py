@@ -1,15 +1,19 @@
-"""Matrix products with many columns, stored with aligned rows.
+"""Matrix products in shapes and memory layouts that are fast.
 
 On a CPU, a product with rows of 25,035 numbers takes 1.5 times as long as one with rows of 25,040,
 because most rows start at addresses that are not aligned for wide stores. The layout of the factors
 does not matter. The result is therefore stored with a padded row stride; padding is not computed. On CUDA, rows of
 both are padded, because tensor cores load aligned rows only.
+
+bfloat16 products on a CPU are computed by oneDNN, which generates code for every new shape and keeps that of 1,024 products.
+Batches of different lengths have hundreds of shapes, so rows of zeros are added until few row counts are left.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from headtohead.model.cuda import ALIGNED as ALIGNED_ON_CUDA
 from headtohead.model.cuda import on_cuda
@@ -19,6 +23,28 @@ ALIGNED = 16
 
 WIDE = 512
 """Number of columns from which alignment is faster (benchmarks/results/kernels.md)."""
+
+
+FEW_ROWS = 256
+"""Number of rows up to which the row counts of bfloat16 products on a CPU are multiples of 16, beyond of 64."""
+
+
+def padded_rows(rows: int) -> int:
+    """Return the number of rows with which a bfloat16 product of ``rows`` rows is computed on a CPU.
+
+    >>> padded_rows(1), padded_rows(48), padded_rows(257)
+    (16, 48, 320)
+    """
+    return rows + -rows % (16 if rows <= FEW_ROWS else 64)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return ``x @ weight + bias`` for ``x [member, row, in]`` and ``weight [member, in, out]``."""
+    rows = x.shape[1]
+    if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        x = functional.pad(x.to(torch.get_autocast_dtype("cpu")), (0, 0, 0, padded_rows(rows) - rows))
+    out = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+    return out[:, :rows]
 
 
 def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None) -> Tensor:
@@ -34,7 +60,7 @@ def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x @ weight + bias``, ``[member, row, column]``; without gradients, with aligned rows where faster."""
     if torch.is_grad_enabled() or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
-        return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+        return affine(x, weight, bias)
     out = aligned_empty(x, (*x.shape[:2], weight.shape[-1]))
     return torch.bmm(x, weight, out=out) if bias is None else torch.baddbmm(bias, x, weight, out=out)
 

@@ -301,8 +301,9 @@ class MultiHeadAttention(nn.Module):
         members, batch = q.shape[:2]
         level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
         level = _for_rows(level, members * batch)
-        bias, dtype = self._bias(ctx), kernel_dtype(q)
         products = self._uses_products(q, k, v)
+        in_float32 = products and _faster_in_float32(q, k)
+        bias, dtype = self._bias(ctx), torch.float32 if in_float32 else kernel_dtype(q)
         additive_mask = None
         if bias is not None or ctx.mask is not None:
             additive_mask = ctx.derived(
@@ -314,6 +315,9 @@ class MultiHeadAttention(nn.Module):
         if level is not None:
             q = q.masked_fill(level, 0.0)
         scale = self.context.geometry.scale
+        if in_float32:
+            with torch.autocast("cpu", enabled=False):
+                return _two_products(q.float(), k.float(), v.float(), additive_mask, self.dropout, scale, ctx)
         if products:
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
@@ -427,6 +431,15 @@ def is_short(q: Tensor, k: Tensor) -> bool:
     if kernel_dtype(q) == torch.bfloat16:
         return positions <= MAX_SHORT_SCORES_BFLOAT16
     return positions <= MAX_SHORT_SCORES and math.prod(q.shape[:-2]) >= MIN_SHORT_HEADS
+
+
+def _faster_in_float32(q: Tensor, k: Tensor) -> bool:
+    """Return whether the products of a training step with bfloat16 are faster in float32 on a CPU.
+
+    For few positions a bfloat16 product saves less time than oneDNN takes to generate code for its shape (see aligned.py).
+    """
+    short = q.shape[-2] * k.shape[-2] <= MAX_SHORT_SCORES
+    return short and torch.is_grad_enabled() and not on_cuda(q) and kernel_dtype(q) == torch.bfloat16
 
 
 def _two_products(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headtohead.model.aligned import affine
 from headtohead.model.dropout import Dropout
 from headtohead.plugins.positional import Initializer, init_per_member, normal, uniform
 
@@ -58,8 +59,7 @@ class StackedLinear(nn.Module):
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
-        return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+        return affine(x, self.weight, self.bias)
 
 
 class StackedEmbedding(nn.Module):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headtohead.model.aligned import aligned_empty, factor
+from headtohead.model.aligned import aligned_empty, factor, padded_rows
 from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
@@ -65,10 +65,12 @@ def backward_loss(
         smoothing: Label smoothing.
     """
     weight, bias = model.output_map
+    precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
     if weight.shape[-1] >= LARGE_VOCABULARY:
+        if precision is not None and hidden.device.type == "cpu":
+            num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
         hidden, labels = label_positions(hidden, labels, num_target_tokens)
     hidden = hidden.flatten(1, 2)
-    precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
     loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
     # The gradient of the sum: each member's gradient is that of its own loss.
     pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))

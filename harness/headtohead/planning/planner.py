@@ -105,7 +105,7 @@ def make_plan(
     if loaded.file.tune is not None:
         settings = settings_of(loaded, design, registry)
         tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
-        tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried))
+        tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried), loaded.file.tune_epochs)
         design = tuning.apply(design)
     return replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
 

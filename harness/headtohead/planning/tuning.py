@@ -80,6 +80,8 @@ class Tuning:
     settings: tuple[TuningSetting, ...]
     plan: Plan
     tried: Mapping[str, tuple[SettingLosses, ...]]
+    epochs: float | None = None
+    """Epochs of the sweep if ``tune_epochs`` sets them."""
 
     @property
     def is_done(self) -> bool:
@@ -121,6 +123,7 @@ class Tuning:
             fields=tuple(self.fields),
             metric=METRIC,
             seeds=self.plan.design.seeds,
+            epochs=self.epochs,
             variants={slug: self._tuned(slug, tried) for slug, tried in self.tried.items()},
         )
 
@@ -210,6 +213,7 @@ def sweep(
         update={
             "question": f"Which {' and '.join(settings[0].values)} suits each variant of {loaded.name}?",
             "tune": None,
+            "tune_epochs": None,
             "published": None,
             "metrics": Metrics(primary=METRIC, report=()),
             "seeds": list(seeds),
@@ -220,7 +224,7 @@ def sweep(
             f"{variant.slug}-{setting.slug}",
             f"{variant.title} · {setting.name}",
             {**variant.axes, **setting.values},
-            setting.apply(variant.config),
+            _shortened(setting.apply(variant.config), loaded.file.tune_epochs),
             variant.match,
         )
         for variant in design.variants
@@ -236,6 +240,14 @@ def sweep(
             seeds=seeds,
         ),
     )
+
+
+def _shortened(config: RunConfig, epochs: float | None) -> RunConfig:
+    """Return the configuration with this number of epochs; unchanged with None."""
+    if epochs is None:
+        return config
+    train = config.train.model_copy(update={"epochs": epochs, "steps": None})
+    return config.model_copy(update={"train": train})
 
 
 def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, tuple[SettingLosses, ...]]:

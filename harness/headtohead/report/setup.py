@@ -8,7 +8,7 @@ from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Definitions, Details, Heading, Text
-from headtohead.report.tuning import variants_at_the_edge
+from headtohead.report.tuning import length_of, variants_at_the_edge
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage.metrics import label, show_count
 from headtohead.storage.records import VariantRecord
@@ -66,7 +66,7 @@ def learning_rate(analysis: Analysis) -> str:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
         edges = variants_at_the_edge(tuning)
         note = f" and at the edge of this sweep for {edges}" if edges else ""
-        return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{note}"
+        return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{length_of(tuning)}{note}"
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
     origin = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import listed
+from headtohead.config.labels import listed, text
 from headtohead.report.blocks import Block, BulletList, CellNote, Column, DataTable, Heading, Span, TableCell, TableRow
 from headtohead.storage.metrics import show
 from headtohead.storage.records import TrialRecord, TuningRecord
@@ -23,6 +23,11 @@ def variants_at_the_edge(record: TuningRecord) -> str:
     if edges == len(record.variants) > 1:
         return "every variant"
     return f"{edges} of {len(record.variants)} variants" if edges else ""
+
+
+def length_of(record: TuningRecord) -> str:
+    """Return the epochs of the sweep's runs as a phrase, or an empty text if they are those of the experiment."""
+    return "" if record.epochs is None else f" with train.epochs {text(record.epochs)}"
 
 
 def tuning_blocks(analysis: Analysis) -> list[Block]:
@@ -43,7 +48,7 @@ def tuning_blocks(analysis: Analysis) -> list[Block]:
     )
     seeds = listed([*map(str, record.seeds)])
     sentences = [
-        f"Every variant was trained with the same {len(first.tried)} settings on seeds {seeds}, "
+        f"Every variant was trained with the same {len(first.tried)} settings on seeds {seeds}{length_of(record)}, "
         f"which the comparison does not use (experiment {record.experiment}). Each variant has the setting "
         f"with its lowest mean {metric}."
     ]

@@ -270,6 +270,12 @@ class ExperimentFile(Section):
         "combination, and takes the one with the lowest validation loss",
     )
     tune_seeds: int = Field(2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use")
+    tune_epochs: float | None = Field(
+        None,
+        gt=0,
+        le=10**6,
+        description="epochs of the tuning runs, for a cheaper sweep; default: as many as the experiment",
+    )
     match: Literal["none", "parameters", "flops"] = Field(
         "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
     )

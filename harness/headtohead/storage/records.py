@@ -391,6 +391,7 @@ class TuningRecord(Record):
     metric: Metric
     seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
+    epochs: Number | None = None
 
 
 class PublishedNumbers(Record):

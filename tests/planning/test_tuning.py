@@ -85,6 +85,20 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
     assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
 
 
+def test_tune_epochs_shortens_the_sweep_only(plan, finish):
+    text = SWEEP + "tune_epochs: 0.5\n"
+    first = plan(text, seeds=1)
+    assert {variant.config.train.epochs for variant in first.tuning.plan.variants} == {0.5}
+    assert {variant.config.train.steps for variant in first.tuning.plan.variants} == {None}
+    trained = {(variant.config.train.epochs, variant.config.train.steps) for variant in first.variants}
+    assert trained.isdisjoint({(0.5, None)})
+    finish(first.tuning.plan, lambda name, lr, dropout, seed: lr)
+    found = plan(text, seeds=1)
+    assert found.record().to_json()["tuning"]["epochs"] == 0.5
+    assert {variant.config.train.lr for variant in found.variants} == {0.001}
+    assert {(variant.config.train.epochs, variant.config.train.steps) for variant in found.variants} == trained
+
+
 def test_a_single_low_loss_does_not_decide_the_choice(plan, finish):
     def loss(name, lr, dropout, seed):
         if (lr, dropout) == (0.003, 0.0):

@@ -764,6 +764,10 @@ def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
     assert f"{start} and at the edge of this sweep for every variant, schedule" in setup_line(
         analyse(load_frames(folder))
     )
+    record["tuning"]["epochs"] = 0.5
+    file.write_text(json.dumps(record))
+    assert f"{start} with train.epochs 0.5 and at the edge" in setup_line(analyse(load_frames(folder)))
+    del record["tuning"]["epochs"]
     tuned_inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
     for inside, note in (
         (["none"], " and at the edge of this sweep for 1 of 2 variants"),

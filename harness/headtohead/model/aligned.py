@@ -5,8 +5,9 @@ because most rows start at addresses that are not aligned for wide stores. The l
 does not matter. The result is therefore stored with a padded row stride; padding is not computed. On CUDA, rows of
 both are padded, because tensor cores load aligned rows only.
 
-bfloat16 products on a CPU are computed by oneDNN, which generates code for every new shape and keeps that of 1,024 products.
-Batches of different lengths have hundreds of shapes, so rows of zeros are added until few row counts are left.
+On a CPU, oneDNN computes bfloat16 products. It generates code for every new shape and keeps the code of
+1,024 products. Batches of different lengths have hundreds of shapes, so products get rows of zeros
+until few row counts are left.
 """
 
 from __future__ import annotations

@@ -436,7 +436,7 @@ def is_short(q: Tensor, k: Tensor) -> bool:
 def _faster_in_float32(q: Tensor, k: Tensor) -> bool:
     """Return whether the products of a training step with bfloat16 are faster in float32 on a CPU.
 
-    For few positions a bfloat16 product saves less time than oneDNN takes to generate code for its shape (see aligned.py).
+    For few positions, a bfloat16 product saves less time than oneDNN takes to generate code for its shape.
     """
     short = q.shape[-2] * k.shape[-2] <= MAX_SHORT_SCORES
     return short and torch.is_grad_enabled() and not on_cuda(q) and kernel_dtype(q) == torch.bfloat16

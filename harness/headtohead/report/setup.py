@@ -66,7 +66,8 @@ def learning_rate(analysis: Analysis) -> str:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
         edges = variants_at_the_edge(tuning)
         note = f" and at the edge of this sweep for {edges}" if edges else ""
-        return f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{length_of(tuning)}{note}"
+        sweep = f"{_values(list(tried), len(tried))}{length_of(tuning)}"
+        return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
     origin = (

@@ -6,7 +6,7 @@
    products with scores stored as [key, query] (model/attention.py).
 2. Parts of the loss and of attention: exp against exp2, the gradient of a narrow decoder output against
    its transpose (model/loss.py), softmax in bfloat16 against float32 (model/attention.py).
-3. The most probable token in both precisions: argmax against max (model/decoding.py).
+3. The most probable token in both precisions: argmax against most_probable (model/decoding.py).
 4. A training step with logits larger than 32 MiB, with the C library's default allocation and with
    freed memory kept (training/memory.py), in separate processes.
 """
@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from headtohead.model.attention import _two_products
 from headtohead.model.attention_context import AttentionContext
+from headtohead.model.decoding import most_probable
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.training.memory import keep_freed_memory
 
@@ -97,7 +98,7 @@ def alternatives() -> Iterator[tuple[str, Callable[[], object], Callable[[], obj
     for dtype in PRECISIONS:
         logits = torch.randn(128, 25_035).to(dtype)
         name = str(dtype).removeprefix("torch.")
-        yield f"128 × 25,035 {name}: argmax, max", partial(logits.argmax, -1), partial(logits.max, -1)
+        yield f"128 × 25,035 {name}: argmax, most_probable", partial(logits.argmax, -1), partial(most_probable, logits)
 
 
 def attention(rows: int, heads: int, length: int, width: int, dtype: torch.dtype) -> tuple[float, float]:

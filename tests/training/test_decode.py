@@ -6,6 +6,7 @@ import torch
 
 from headtohead.data import SPECIALS, Split, Vocabulary
 from headtohead.errors import HeadToHeadError
+from headtohead.model.decoding import most_probable
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
@@ -93,7 +94,7 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
 def test_teacher_forced_decoding_does_not_depend_on_the_chunk_size(monkeypatch):
     model, split = model_of(), split_of(drawn(), drawn(seed=8))
     whole = translate_rows(model, split, BATCHES, translate_teacher_forced)
-    monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr("headtohead.model.loss.CHUNK_LOGITS", 1)
     assert translate_rows(model, split, BATCHES, translate_teacher_forced) == whole
 
 
@@ -193,6 +194,19 @@ def test_losses_by_row_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch
     model = model_of(positional=POSITIONS)
     split = split_of(drawn(), drawn(seed=8))
     whole = teacher_forced(model, split, BATCHES)
-    monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr("headtohead.model.loss.CHUNK_LOGITS", 1)
     pieces = teacher_forced(model, split, BATCHES)
     torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_most_probable_token_is_the_first_largest_logit(dtype):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(2, 3, 4, 3000, generator=generator).to(dtype)
+    logits[0, 0, 0, [2100, 7, 2999]] = 9.0  # several largest logits
+    logits[0, 0, 1] = 0.0
+    logits[0, 0, 2, 40] = torch.nan
+    logits[0, 1, 0, 2999] = torch.inf
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(most_probable(logits), logits.argmax(-1))
+    assert most_probable(logits)[0, 0, :3].tolist() == [7, 0, 40]

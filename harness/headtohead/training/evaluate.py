@@ -13,7 +13,7 @@ from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
 from headtohead.model.decoding import most_probable
-from headtohead.model.loss import IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
+from headtohead.model.loss import IGNORE_INDEX, logits_at_once, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
@@ -60,23 +60,27 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
     with products_of(model):
         for rows in batches:
             batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-            for part, logits in _logits(model, batch):
-                here, piece = rows[part], batch.part(part)
-                losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
-                correct[:, here] = (most_probable(logits) == piece.labels).sum(-1).double().cpu()
+            for members, part, logits in _logits(model, batch):
+                here, labels = rows[part], batch.labels[members, part]
+                losses[members, here] = token_losses(logits, labels).sum(-1).double().cpu()
+                correct[members, here] = (most_probable(logits) == labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
-def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the logits of some rows at a time. The decoder's output is computed for the whole batch,
-    so logits that depend on the batch row are those of the batch.
+def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield the logits of some members and rows at a time, as many as processor caches hold.
+
+    The decoder's output is computed for the whole batch, so logits that depend on the batch row are those of the batch.
     """
     hidden = model.hidden(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     members, rows, time, _ = hidden.shape
-    piece = max(1, LOGITS_AT_ONCE // (members * time * model.vocab_sizes.target))
-    for start in range(0, rows, piece):
-        part = slice(start, start + piece)
-        yield part, model.project(hidden[:, part]).float()
+    of_a_row, limit = time * model.vocab_sizes.target, logits_at_once(hidden)
+    together = min(members, max(1, limit // (rows * of_a_row)))
+    piece = max(1, limit // (together * of_a_row))
+    for first in range(0, members, together):
+        for start in range(0, rows, piece):
+            own, part = slice(first, first + together), slice(start, start + piece)
+            yield own, part, model.project(hidden[own, part], own).float()
 
 
 def unpadded_batch_size(model: Transformer, size: int) -> int:
@@ -160,7 +164,9 @@ def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tens
     The notebook by-hand-en-fr does this. It measures copying, not translation.
     """
     batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-    ids = torch.cat([most_probable(logits) for _, logits in _logits(model, batch)], dim=1)
+    ids = torch.empty_like(batch.labels)
+    for members, part, logits in _logits(model, batch):
+        ids[members, part] = most_probable(logits)
     return _within(ids, batch.target_lengths)
 
 

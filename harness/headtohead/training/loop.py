@@ -236,7 +236,9 @@ class StackTraining:
         if self.steps == 0:
             self.on_progress(0, 0)
             self._evaluate()
-        self.save_resume_point()
+        # A process that is killed while it scores repeats at most this many seconds of training.
+        if time.monotonic() - saved >= self.train.checkpoint_seconds:
+            self.save_resume_point()
         self._restore_best()
 
     def retire(self, member: int, reason: str) -> None:

@@ -5,7 +5,16 @@ import torch
 
 from headtohead.config.resolve import resolve
 from headtohead.model import counting
-from headtohead.planning.costs import CostCounter, DataSizes, Finished, estimate, seconds_of, training_flops
+from headtohead.planning.costs import (
+    CostCounter,
+    DataSizes,
+    Finished,
+    Remaining,
+    estimate,
+    flops_per_core,
+    seconds_of,
+    training_flops,
+)
 from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
@@ -48,19 +57,27 @@ def test_training_takes_three_forward_passes_over_every_target_token():
 
 def test_the_estimated_time_uses_the_median_of_finished_runs():
     finished = [Finished(100.0, 10.0, 1), Finished(100.0, 20.0, 1), Finished(100.0, 50.0, 1)]
-    found = estimate([50.0, 50.0], 1, finished, cores=4)
+    found = estimate([Remaining(50.0, 32)] * 2, 1, finished, cores=4)
     assert found.seconds == pytest.approx(20.0)
     assert found.summary == "20 s (from 3 finished runs, 1 in parallel)"
 
 
 def test_stacks_share_the_cores():
     finished = [Finished(100.0, 10.0, 1)]
-    assert estimate([100.0] * 4, 4, finished, cores=2).seconds == pytest.approx(20.0)
-    assert estimate([100.0] * 4, 4, [Finished(100.0, 10.0, 2)], cores=2).seconds == (pytest.approx(40.0))
+    remaining = [Remaining(100.0, 32)] * 4
+    assert estimate(remaining, 4, finished, cores=2).seconds == pytest.approx(20.0)
+    assert estimate(remaining, 4, [Finished(100.0, 10.0, 2)], cores=2).seconds == pytest.approx(40.0)
 
 
 def test_a_run_without_a_time_does_not_affect_the_estimate():
-    assert estimate([1.0], 1, [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
+    assert estimate([Remaining(1.0, 32)], 1, [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
+
+
+def test_the_rough_estimate_depends_on_the_width_of_the_models():
+    """The committed reports of tatoeba-heads, width 64, have 20 to 30 GFLOP/s per core."""
+    narrow, wide = (estimate([Remaining(6e11, width)], 1, [], cores=2).seconds for width in (32, 64))
+    assert (narrow, wide) == (pytest.approx(50.0), pytest.approx(12.5))
+    assert flops_per_core(512) == flops_per_core(1024)
 
 
 def test_the_time_of_a_member_is_its_fraction_of_the_stack():

@@ -12,7 +12,7 @@ from headtohead import files
 from headtohead.data import prepare
 from headtohead.execution.local import PRELOAD, hidden_main
 from headtohead.model.members import shape
-from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes
+from headtohead.planning.costs import DataSizes, flops_per_core
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import (
     MAX_MEMBERS,
@@ -75,8 +75,9 @@ def _store(cache: Path, device: str, name: str, members: int) -> dict[str, int]:
 
 def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
     """Return a rough estimate of the training time of the runs in seconds."""
-    flops = plan.variant_of(runs[0]).training_flops(DataSizes.from_data(plan.data_of(runs[0])))
-    return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
+    variant = plan.variant_of(runs[0])
+    flops = variant.training_flops(DataSizes.from_data(plan.data_of(runs[0])))
+    return len(runs) * flops / (flops_per_core(variant.config.model.d_model) * processors("cpu"))
 
 
 def _measure(plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float) -> int | None:

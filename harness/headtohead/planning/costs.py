@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,11 +24,17 @@ from headtohead.storage.records import ExecutionRecord
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
 
-FLOPS_PER_CORE = 6e9
-"""FLOPs per second and core that small models reached in float32, including evaluation.
+MAX_FLOPS_PER_CORE = 50e9
+"""FLOPs per second and core that models of width 128 and more reached in float32."""
 
-Used only while no run of the experiment is finished.
-"""
+
+def flops_per_core(d_model: int) -> float:
+    """Return a rough number of FLOPs per second and core in float32, including evaluation.
+
+    The committed reports have 5 to 10 GFLOP/s for width 32, 18 for 48 and 20 to 30 for 64. Used only while
+    no run of the experiment is finished.
+    """
+    return min(MAX_FLOPS_PER_CORE, 6e9 * (d_model / 32) ** 2)
 
 
 @dataclass(frozen=True)
@@ -126,6 +133,13 @@ class Estimate:
         return f"{duration(self.seconds)} ({self.basis})"
 
 
+class Remaining(NamedTuple):
+    """A run to train: its training FLOPs and its width."""
+
+    flops: float
+    d_model: int
+
+
 @dataclass(frozen=True)
 class Finished:
     """A finished run: its training FLOPs, its share of its stack's wall time in seconds, and its CPU threads."""
@@ -136,12 +150,12 @@ class Finished:
 
 
 def estimate(
-    remaining: Sequence[float], stacks: int, finished: Iterable[Finished], cores: int | None = None
+    remaining: Sequence[Remaining], stacks: int, finished: Iterable[Finished], cores: int | None = None
 ) -> Estimate:
     """Estimate the time of the remaining runs.
 
     Args:
-        remaining: Training FLOPs of each remaining run.
+        remaining: The remaining runs.
         stacks: Number of stacks that the runs form.
         finished: Finished runs of this experiment.
         cores: CPU cores; default: all cores that this process may use.
@@ -149,13 +163,13 @@ def estimate(
     cores = cores or cpu_cores()
     measured = [run for run in finished if run.seconds > 0 and run.flops > 0]
     if not measured:
-        rate, basis = FLOPS_PER_CORE * cores, f"rough: no finished run, {cores} cores"
-    else:
-        threads = round(statistics.median(run.threads for run in measured))
-        parallel = max(1, min(stacks, cores // max(1, threads)))
-        rate = parallel * statistics.median(run.flops / run.seconds for run in measured)
-        basis = f"from {len(measured)} finished runs, {parallel} in parallel"
-    return Estimate(sum(remaining) / rate, basis)
+        seconds = sum(run.flops / flops_per_core(run.d_model) for run in remaining)
+        return Estimate(seconds / cores, f"rough: no finished run, {cores} cores")
+    threads = round(statistics.median(run.threads for run in measured))
+    parallel = max(1, min(stacks, cores // max(1, threads)))
+    rate = parallel * statistics.median(run.flops / run.seconds for run in measured)
+    basis = f"from {len(measured)} finished runs, {parallel} in parallel"
+    return Estimate(sum(run.flops for run in remaining) / rate, basis)
 
 
 def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord | None) -> float:

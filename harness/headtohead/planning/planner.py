@@ -28,7 +28,7 @@ from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of
+from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, Remaining, estimate, seconds_of
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
@@ -433,7 +433,10 @@ class _Results:
             for run, record, metrics in self._results
         ]
         # Every process gets a stack if there are enough runs.
-        return estimate([self._work(run.variant) for run in remaining], len(remaining), finished)
+        work = [
+            Remaining(self._work(run.variant), self.variants[run.variant].config.model.d_model) for run in remaining
+        ]
+        return estimate(work, len(remaining), finished)
 
     def _work(self, slug: str) -> float:
         variant = self.variants[slug]

@@ -283,7 +283,6 @@ def _record(
     return {
         "dataset": config.dataset,
         "data_hash": digest,
-        "corpus_fingerprint": corpus.data_hash,
         "licence": corpus.licence,
         "citation": corpus.citation,
         "languages": list(corpus.languages),

@@ -133,7 +133,6 @@ class DataRecord(TypedDict):
 
     dataset: str
     data_hash: str
-    corpus_fingerprint: NotRequired[str]
     licence: str | None
     citation: str | None
     languages: list[str]

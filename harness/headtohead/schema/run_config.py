@@ -236,8 +236,8 @@ class TrainConfig(Section):
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = Field(
         "float32",
         description="tf32: float32 with factors of matrix products rounded to 10 bits, on CUDA only; bfloat16: matrix "
-        "products with bfloat16 factors; weights, sums, norms and losses stay float32, and on a "
-        "processor attention over at most 24 x 24 positions does too. h2h doctor measures whether bfloat16 products are "
+        "products with bfloat16 factors; weights, sums, norms and losses stay float32, and on a processor "
+        "attention over at most 24 x 24 positions does too. h2h doctor measures whether bfloat16 products are "
         "faster on a processor",
     )
     backend: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], NotHashed()] = Field(

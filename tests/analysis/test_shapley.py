@@ -262,8 +262,8 @@ def test_verdicts_are_those_of_other_contrasts(study):
     assert values["model.activation"].contrast.verdict == "worse"
     assert values["train.lr"].contrast.verdict_text == "inconclusive"
     assert found.family.tested == 4
-    assert found.is_most(values["model.norm"])
-    assert not found.is_most(values["model.bias"])
+    assert found.exceeds(values["model.norm"], 0.5)
+    assert not found.exceeds(values["model.bias"], 0.5)
 
 
 def test_most_requires_the_interval_to_be_above_half(study):
@@ -273,7 +273,7 @@ def test_most_requires_the_interval_to_be_above_half(study):
 
     _, found, values = study(FOUR[:1] + FOUR[2:3], score, seeds=(1, 2, 3, 4, 5, 6))
     assert values["model.norm"].mean > found.total.paired.mean / 2
-    assert not found.is_most(values["model.norm"])
+    assert not found.exceeds(values["model.norm"], 0.5)
 
 
 def test_the_choices_around_a_coalition_without_a_result_are_not_tested(study):
@@ -307,7 +307,7 @@ def test_a_single_seed_gives_values_and_no_test(study):
     _, found, values = study(FOUR, additive, seeds=(1,))
     assert {name: value.mean for name, value in values.items()} == EFFECTS
     assert {value.contrast.verdict for value in values.values()} == {"no verdict"}
-    assert not found.is_most(values["model.norm"])
+    assert not found.exceeds(values["model.norm"], 0.5)
 
 
 @pytest.mark.default_cases(1)
@@ -408,11 +408,11 @@ def test_choices_that_work_only_together_are_a_group_and_their_joint_effect_does
     (group,) = found.groups
     assert group.choices == ("model.norm", "train.lr")
     assert group.detected
-    assert found.is_most(group)
+    assert found.exceeds(group, 0.5)
     assert group.sampled.mean == pytest.approx(0.5, abs=0.01)
     assert group.sampled.high - group.sampled.low < 0.02
     assert (*group.first, *group.last) == pytest.approx((0, 0, 0.5, 0.5), abs=0.015)
-    assert not any(found.is_most(value) for value in values.values())
+    assert not any(found.exceeds(value, 0.5) for value in values.values())
 
 
 def test_an_additive_study_has_no_group(study):

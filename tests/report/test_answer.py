@@ -130,7 +130,8 @@ def test_a_better_score_within_the_margin_is_stated(study):
     changes = {"axes": {"positional": ["sinusoidal", "rotary"]}, "one_at_a_time": True, "score": score}
     text = answered(study(**changes, margin=0.022))
     assert re.fullmatch(
-        r"With rotary instead of sinusoidal, exact match rises .* \(95 % interval \+.*; margin 0\.022\)\.", text
+        r"With rotary instead of sinusoidal, exact match rises .* \(95 % interval \+.*; below the margin of 0\.022\)\.",
+        text,
     )
     assert "margin" not in answered(study(**changes, name="small", margin=0.01))
 

@@ -117,7 +117,11 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study:
     ("bleu", "chrf", "line"),
     [
         (20.0, 10.0, None),
-        (80.0, 10.0, "No variant is better than nearest-neighbour translation: 66.1 BLEU at most, against 80.0."),
+        (
+            80.0,
+            10.0,
+            "No variant is better than nearest-neighbour translation in this metric: 66.1 BLEU at most, against 80.0.",
+        ),
         (20.0, 40.0, "Not better than nearest-neighbour translation: none (31.9 against 40.0 chrF)."),
     ],
 )

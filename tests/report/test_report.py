@@ -320,7 +320,7 @@ def incomplete(messy, tmp_path_factory, no_figures):
 
 def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplete):
     text = words(Page(incomplete.html.read_text(encoding="utf-8")))
-    assert "Incomplete: 2 of 11 variants are incomplete (57 of 60 runs have a result)" in text
+    assert "Incomplete: 2 of 11 variants have missing runs (57 of 60 runs have a result)" in text
     assert text.index("Incomplete: ") < text.index("Without positional encoding, ")
     assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
 
@@ -329,7 +329,7 @@ def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplet
 def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
     paths = write_report(messy, tmp_path, allow_partial=True)
     text = words(Page(paths.html.read_text(encoding="utf-8")))
-    assert "Partial: 2 of 11 variants are incomplete" in text
+    assert "Partial: 2 of 11 variants have missing runs" in text
     assert text.index("Partial: ") < text.index("On the finished seeds")
     assert "Partial: " in paths.markdown.read_text(encoding="utf-8")
 

@@ -35,7 +35,7 @@ from headtohead.statistics.verdicts import (
 )
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, is_loss, label, show, show_p
+from headtohead.storage.metrics import counted, higher_is_better, is_loss, label, show, show_p
 from headtohead.storage.records import (
     ContrastRecord,
     DeclaredContrast,
@@ -381,7 +381,7 @@ def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None
 
 def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
     texts = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
-    more = f" and {len(texts) - 2} more variants" if len(texts) > 2 else ""
+    more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
     return "; ".join(texts[:2]) + more
 
 

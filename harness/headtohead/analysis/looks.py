@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headtohead.analysis.contrasts import Families, families, incomplete, is_late
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA
+from headtohead.statistics.verdicts import NO_VERDICT
 from headtohead.storage.frames import Frames
 
 
@@ -20,6 +21,7 @@ class LooksStatus:
         seeds: Number of seeds of the current look.
         complete: Whether every run of the current look has a result.
         undecided: Names of the declared contrasts that more seeds can decide.
+        unranked: Names of the declared contrasts that have no test because runs failed.
         late: Whether the looks were set or changed after results existed.
     """
 
@@ -28,6 +30,7 @@ class LooksStatus:
     seeds: int
     complete: bool
     undecided: tuple[str, ...]
+    unranked: tuple[str, ...]
     late: bool
 
     @property
@@ -50,12 +53,16 @@ def looks_status(frames: Frames, tested: Families | None = None) -> LooksStatus 
     if record is None or looks is None:
         return None
     tested = tested or families(frames, frames.record.metrics.primary)
+    contrasts = [contrast for family in tested for contrast in family.contrasts]
     complete = not incomplete(frames)
     return LooksStatus(
         looks=looks,
         taken=record.taken if complete else record.taken[:-1],
         seeds=len(frames.seeds),
         complete=complete,
-        undecided=tuple(contrast.name for family in tested for contrast in family.contrasts if contrast.is_undecided),
+        undecided=tuple(contrast.name for contrast in contrasts if contrast.is_undecided),
+        unranked=tuple(
+            contrast.name for contrast in contrasts if contrast.difference is None and contrast.verdict == NO_VERDICT
+        ),
         late=is_late(frames, record),
     )

@@ -264,7 +264,7 @@ def _equal(
             return "disagrees", "the whole interval is outside the margin"
         return "different", "the interval excludes 0; whether the difference is within the margin is unclear"
     if difference.kind != "varied":
-        return "inconclusive", _CONSTANT
+        return "inconclusive", _constant(difference)
     return "inconclusive", "the interval contains 0 and differences outside the margin"
 
 
@@ -289,11 +289,15 @@ def _directed(
         other_side = max(sign * difference.low, sign * difference.high) < 0
         return "disagrees", f"the whole interval is {'on the other side' if other_side else f'short of {by:g}'}"
     if result.kind != "varied":
-        return "inconclusive", _CONSTANT
+        return "inconclusive", _constant(difference)
     return "inconclusive", "the interval contains differences on both sides"
 
 
-_CONSTANT = "the difference is the same in every seed, and there are too few seeds for a verdict"
+def _constant(difference: Paired) -> str:
+    """Return the reason for a difference that is equal in every seed."""
+    if difference.mean == 0:
+        return "both sides have the same score in every seed"
+    return "the difference is the same in every seed, and there are too few seeds for a verdict"
 
 
 def _beyond(by: float) -> str:

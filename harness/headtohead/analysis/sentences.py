@@ -64,14 +64,20 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
 
 def other_test_sentences(analysis: Analysis) -> list[str]:
     """Return the ranked variants with other test sentences than the baseline, for example with another split."""
-    frames, seed = analysis.frames, analysis.frames.seeds[0]
+    frames = analysis.frames
     data = frames.by_slug[frames.baseline].config["data"]
     others = [slug for slug in analysis.ranked if frames.by_slug[slug].config["data"] != data]
-    if not others:
-        return []
-    sources = [row.source for row in translations_of(frames, frames.baseline, seed)]
-    found = [(slug, [row.source for row in translations_of(frames, slug, seed)]) for slug in others]
-    return [slug for slug, own in found if sources and own and own != sources]
+
+    def differs(slug: str) -> bool:
+        for seed in frames.seeds:
+            own, baseline = (
+                [row.source for row in translations_of(frames, name, seed)] for name in (slug, frames.baseline)
+            )
+            if own and baseline:
+                return own != baseline
+        return False
+
+    return list(filter(differs, others))
 
 
 def compare(rows: Sequence[Translation], baseline: Sequence[Translation]) -> tuple[float, float, float]:

@@ -180,14 +180,14 @@ class PathAnalysis:
         scale = max([abs(total), *(abs(value.mean) for value in self.known)])
         return 0.0 if abs(remainder) <= 1e-9 * scale else remainder
 
-    def is_most(self, part: ShapleyValue | ChoiceGroup) -> bool:
-        """Return whether a part exceeds half of the total difference by its interval over seeds and permutations."""
+    def exceeds(self, part: ShapleyValue | ChoiceGroup, fraction: float) -> bool:
+        """Return whether a part exceeds a fraction of the total by the interval over seeds and permutations."""
         total = self.total.paired
         changes = part.changes
         if total is None or changes.shape != (self.num_permutations, len(self.by_seed)):
             return False
         sign = 1 if total.mean > 0 else -1
-        excess = sign * (changes - np.array(list(self.by_seed.values())) / 2)
+        excess = sign * (changes - np.array(list(self.by_seed.values())) * fraction)
         return sampled_difference(self.orders, excess, self.possible).low > 0
 
     @cached_property

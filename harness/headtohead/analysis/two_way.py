@@ -92,6 +92,7 @@ class TwoWayResult:
         working: The number of combinations that work.
         shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
             the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
+        working_shares: Fractions of variance over the combinations that work; None if their scores have no variance.
     """
 
     ranking: tuple[Combination, ...]
@@ -101,6 +102,7 @@ class TwoWayResult:
     threshold: float
     working: int
     shares: Mapping[Scope, VarianceShares]
+    working_shares: VarianceShares | None
 
 
 def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
@@ -158,6 +160,7 @@ def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | Non
     chance = _chance(analysis)
     threshold = math.nan if chance is None else (chance + means[order[0]]) / 2
     working = {cell for cell in scored if means[cell] > threshold} if means[order[0]] > threshold else set()
+    scores = {cell: frames.scores(slug, metric) for cell, slug in scored.items()}
     return TwoWayResult(
         ranking=tuple(ranking),
         margin=margin.value if margin else None,
@@ -165,7 +168,8 @@ def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | Non
         chance=chance,
         threshold=threshold,
         working=len(working),
-        shares=_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}, working),
+        shares=_shares(scores, working),
+        working_shares=variance_shares({cell: scores[cell] for cell in scores if cell in working}),
     )
 
 
@@ -177,7 +181,7 @@ def _chance(analysis: Analysis) -> float | None:
 
 
 def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:
-    """Return the fractions of variance by scope, without scopes that equal the previous scope."""
+    """Return the fractions of variance by scope, without scopes that equal the previous scope or have no variance."""
 
     def half_work(value: str, side: int) -> bool:
         cells = [cell for cell in scores if cell[side] == value]

@@ -235,7 +235,7 @@ def _change(analysis: Analysis, contrast: Contrast, level: str) -> str:
     notes = [
         "" if higher_is_better(metric) else contrast.verdict,
         level + _ends(contrast.paired.low, contrast.paired.high, metric),
-        f"margin {show(margin.value, metric)}" if margin is not None and abs(mean) < margin.value else "",
+        f"below the margin of {show(margin.value, metric)}" if margin is not None and abs(mean) < margin.value else "",
     ]
     note = "; ".join(filter(None, notes))
     return f"{verb} {change}{f' ({note})' if note else ''}{_direction_warning(contrast, analysis)}"
@@ -458,7 +458,7 @@ def _nothing_to_compare(analysis: Analysis) -> str:
         )
     if len(analysis.frames.by_slug) == 1:
         results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
-        if any(result.difference for result in results):
+        if results:
             return published_counts(results)
         summary = analysis.summaries[analysis.frames.baseline]
         interval = f" (95 % interval {show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)})"

@@ -53,7 +53,7 @@ def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
     return {
         "family": family,
         "name": contrast.name,
-        "verdict": contrast.verdict,
+        "verdict": contrast.verdict_name,
         "reason": contrast.reason,
         "difference": difference and number(difference.mean),
         "interval": difference and _interval(interval(difference, CONFIDENCE)),

@@ -32,13 +32,15 @@ class AnswerContrast(BaseModel):
 
     family: AnswerFamily = Field(description="Family of the contrast; its p-values are corrected together.")
     name: str = Field(description="Both sides, left minus right.")
-    verdict: Verdict = Field(description="Verdict on the difference.")
+    verdict: Verdict | Literal["significant"] = Field(
+        description="Verdict on the difference; significant for interactions, which have no direction."
+    )
     reason: str | None = Field(description="Note on the verdict, or why there is none.")
     difference: float | None = Field(description="Mean difference over seeds, in units of the metric.")
     interval: AnswerInterval | None = Field(description="95 % interval of the difference.")
     holm_interval: AnswerInterval | None = Field(
         description="Interval at the level of the contrast's Holm step. It excludes 0 if and only if `holm_p` is at "
-        "most 0.05."
+        "most 0.05. null for a difference that is equal in too few seeds for a verdict."
     )
     holm_p: float | None = Field(ge=0, le=1, description="p of the paired t-test, adjusted by Holm in its family.")
     seeds: list[int] = Field(description="Seeds that both sides have.")
@@ -50,7 +52,10 @@ class AnswerLooks(BaseModel):
     planned: list[int] = Field(description="Number of seeds of each planned look.")
     taken: list[int] = Field(description="Number of seeds of each look that was taken.")
     level: float = Field(gt=0, lt=1, description="Level of the tests at each look.")
-    stopped: Literal["decided", "at_most"] | None = Field(description="Why no seeds are added; null if there are more.")
+    stopped: Literal["decided", "at_most", "not_ranked"] | None = Field(
+        description="Why no seeds are added: no contrast is inconclusive, the maximum is reached, or contrasts cannot "
+        "be tested because runs failed; null if seeds are added."
+    )
     undecided: list[str] = Field(description="Names of the inconclusive contrasts.")
     set_after_results: bool = Field(description="Whether the looks were set or changed after results existed.")
 

@@ -26,6 +26,7 @@ from headtohead.report.content import ReportContent
 from headtohead.report.gallery import Gallery, payload
 from headtohead.schema.roles import ROLES
 from headtohead.storage.attention_maps import entropy, mean_distance
+from headtohead.storage.metrics import counted
 
 
 def attention_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
@@ -70,7 +71,7 @@ def _explanation(content: ReportContent, gallery: Gallery, *, numbered: bool) ->
     if difference := _fused_difference(content.analysis):
         text += f" The maps come from the explicit path; its output differs from the fast path by at most {difference}."
     if gallery.num_omitted:
-        text += f" The maps of {gallery.num_omitted} more variants are in their run directories."
+        text += f" The maps of {counted(gallery.num_omitted, 'more variant')} are in the run directories."
     signed: tuple[str | Span, ...] = ()
     if gallery.signed:
         text += f" Weights can be negative in {gallery.signed}: negative weights have "

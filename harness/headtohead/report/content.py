@@ -75,15 +75,16 @@ class ReportContent:
         run_states = self.analysis.frames.runs["state"]
         final = int(run_states.isin(states.RESULTS).sum())
         total = len(run_states)
-        count = f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants are incomplete"
+        have = "has" if len(missing) == 1 else "have"
+        count = f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants {have} missing runs"
         if self.analysis.allow_partial:
             return (
-                f"Partial: {count} ({final} of {total} runs have a result). With --allow-partial they are "
+                f"Partial: {count} ({final} of {total} runs have a result). With --allow-partial, such variants are "
                 f"ranked on their finished seeds, which are not a random sample of the seeds."
             )
         return (
-            f"Incomplete: {count} ({final} of {total} runs have a result). They are listed but "
-            f"not ranked; run the experiment again to finish them, or pass --allow-partial."
+            f"Incomplete: {count} ({final} of {total} runs have a result). Variants with missing runs are "
+            f"listed but not ranked; run the experiment again to finish them, or pass --allow-partial."
         )
 
     @cached_property

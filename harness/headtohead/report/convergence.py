@@ -54,6 +54,8 @@ def convergence_fact(analysis: Analysis) -> str | None:
     if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
         reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
         return f"Whether the runs trained far enough cannot be judged: {reasons[0]}." if reasons else None
+    if found.still_learning and found.decaying:
+        return f"The loss still falls although the learning rate decays to zero ({', '.join(found.decaying)})."
     if found.decaying:
         return (
             f"The learning rate decays to zero ({', '.join(found.decaying)}), which hides what the runs have left to "

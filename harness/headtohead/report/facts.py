@@ -14,6 +14,7 @@ from headtohead.report.looks import looks_facts
 from headtohead.report.reference_points import MOST_NAMED, reference_fact
 from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted
 from headtohead.storage.records import VariantRecord
 
 INFORMATIVE_BOUND = 0.9
@@ -34,7 +35,7 @@ def other_test_line(analysis: Analysis) -> str | None:
             named.append(f"{frames.by_slug[slug].title}{note if leak else ''}")
     if not named:
         return None
-    more = f" and {len(named) - MOST_NAMED} more variants" if len(named) > MOST_NAMED else ""
+    more = f" and {counted(len(named) - MOST_NAMED, 'more variant')}" if len(named) > MOST_NAMED else ""
     return (
         f"Other test sentences than those of the baseline: {', '.join(named[:MOST_NAMED])}{more}. A part of the "
         "difference can come from the sentences."
@@ -205,7 +206,7 @@ def _leak_warnings(analysis: Analysis) -> list[str]:
             leaky.setdefault(leak, []).append(variant.title)
     found = [("LEAKY split", float(frames.record.data["leak"]))] if frames.record.data.get("leaky") else []
     for leak, titles in leaky.items():
-        more = f" and {len(titles) - MOST_NAMED} more variants" if len(titles) > MOST_NAMED else ""
+        more = f" and {counted(len(titles) - MOST_NAMED, 'more variant')}" if len(titles) > MOST_NAMED else ""
         found.append((f"LEAKY split of {', '.join(titles[:MOST_NAMED])}{more}", leak))
     return [
         f"{name}: the source of {100 * leak:.1f} % of the test pairs is also in the training set; scores are too high."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 from headtohead.analysis.judge import Judged, JudgedVariant
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, TableCell, TableRow
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
 from headtohead.statistics.verdicts import EQUIVALENT
-from headtohead.storage.metrics import show_p
+from headtohead.storage.metrics import counted, show_p
 
 FORMAT = "headtohead-judge/1"
 """Name and version of the JSON format."""
@@ -55,7 +56,7 @@ def look_line(judged: Judged) -> str | None:
     if seeds not in judged.looks.seeds:
         text += f"; {seeds} seeds are no planned look"
     if judged.more_seeds:
-        return f"{text}; the next look needs {judged.more_seeds} more seeds per variant"
+        return f"{text}; the next look needs {counted(judged.more_seeds, 'more seed')} per variant"
     return f"{text}; there is no further look"
 
 
@@ -77,12 +78,15 @@ def answer_record(judged: Judged, exit_code: int) -> dict[str, Any]:
 
 
 class Numbers:
-    """Formats scores with as many decimals as two significant digits of the smallest standard error need."""
+    """Formats scores with the decimals that the margin and two digits of the smallest standard error need."""
 
     def __init__(self, judged: Judged) -> None:
         errors = [found.difference.error for found in judged.variants]
         known = [error for error in errors if math.isfinite(error) and error > 0]
-        self.digits = min(MOST_DIGITS, max(0, 1 - math.floor(math.log10(min(known))))) if known else 3
+        digits = max(0, 1 - math.floor(math.log10(min(known)))) if known else 3
+        if judged.margin:
+            digits = max(digits, -int(Decimal(repr(judged.margin)).normalize().as_tuple().exponent))
+        self.digits = min(MOST_DIGITS, digits)
 
     def __call__(self, value: float | None, *, signed: bool = False) -> str:
         if value is None or not math.isfinite(value):

@@ -8,6 +8,7 @@ from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.looks import LooksStatus
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
+from headtohead.storage.metrics import counted
 
 METHOD = (
     "Looks: the study is judged at several planned numbers of seeds. Every p-value is first adjusted for all planned "
@@ -34,8 +35,8 @@ def looks_facts(analysis: Analysis) -> list[str]:
     planned = listed([*map(str, status.looks.seeds)])
     origin = f"; they were set after results existed, on {record.since[:10]}" if status.late and record else ""
     return [
-        f"Looks are planned at {planned} seeds, each at a level of {100 * status.level:.2g} % for 5 % over all "
-        f"looks{origin}. Of {len(status.looks.seeds)} planned looks, {len(status.taken)} "
+        f"The study is judged at {planned} seeds{origin}. Each of these looks tests at {100 * status.level:.2g} %, so "
+        f"that the error rate over all looks is 5 %. Of {len(status.looks.seeds)} planned looks, {len(status.taken)} "
         f"{'was' if len(status.taken) == 1 else 'were'} taken: {_outcome(status)}."
     ]
 
@@ -67,10 +68,12 @@ def looks_record(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def _reason(status: LooksStatus) -> str | None:
-    """Return ``decided`` or ``at_most``, or None if the study goes on."""
+    """Return ``at_most``, ``not_ranked`` or ``decided``, or None if the study goes on."""
     if not status.complete or status.next is not None:
         return None
-    return "at_most" if status.undecided else "decided"
+    if status.undecided:
+        return "at_most"
+    return "not_ranked" if status.unranked else "decided"
 
 
 def _outcome(status: LooksStatus) -> str:
@@ -79,6 +82,8 @@ def _outcome(status: LooksStatus) -> str:
         return "runs of this look have no result yet"
     if status.next is not None:
         return f"{undecided}, next look at {status.next} seeds"
+    if status.unranked and not status.undecided:
+        return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested, because runs failed"
     if not status.undecided:
         return "stopped because no contrast is inconclusive"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"

@@ -27,7 +27,8 @@ MOST_NAMED = 3
 def neighbour_line(analysis: Analysis) -> str | None:
     """Return sentences with the variants that do not beat nearest-neighbour translation in each metric, or None."""
     none, some = [], []
-    for metric in translation_metrics(analysis):
+    metrics = translation_metrics(analysis)
+    for metric in metrics:
         compared = neighbour_comparisons(analysis, metric)
         below = [comparison for comparison in compared if not comparison.beaten]
         if len(below) == len(compared) > 1:
@@ -45,7 +46,8 @@ def neighbour_line(analysis: Analysis) -> str | None:
             ]
     sentences = []
     if none:
-        sentences.append(f"No variant is better than nearest-neighbour translation: {'; '.join(none)}.")
+        where = "" if len(none) == len(metrics) else " in this metric"
+        sentences.append(f"No variant is better than nearest-neighbour translation{where}: {'; '.join(none)}.")
     if some:
         sentences.append(f"Not better than nearest-neighbour translation: {', '.join(some)}.")
     return " ".join(sentences) or None

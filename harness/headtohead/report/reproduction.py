@@ -9,6 +9,7 @@ from headtohead.report.blocks import Block, CodeBlock, Definitions, Details, Hea
 from headtohead.report.content import ReportContent
 from headtohead.report.looks import METHOD as LOOKS_METHOD
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
+from headtohead.storage.metrics import counted
 
 METHOD = (
     "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
@@ -53,8 +54,8 @@ def reproduction_blocks(content: ReportContent) -> list[Block]:
         blocks.append(Details(record.file or "experiment file", (CodeBlock(record.text, "yaml"),)))
     if versions := _versions(content):
         blocks.append(Definitions(tuple((name.replace("_", " "), value) for name, value in versions.items())))
-    runs = len(content.analysis.frames.runs)
-    footer = f"Written by headtohead from {runs} run directories; experiment planned {record.created}."
+    runs = counted(len(content.analysis.frames.runs), "run")
+    footer = f"Written by headtohead from {runs}; experiment planned {record.created}."
     return [*blocks, Paragraph(footer, "footer")]
 
 

@@ -33,9 +33,10 @@ def setup_line(analysis: Analysis) -> str:
     tokens = f"up to {_values(fields['train.batch_tokens'])} tokens"
     size = tokens if batch == [None] else f"{_values(batch)} pairs"
     inner = _values([variant.d_ff for variant in analysis.frames.by_slug.values()])
+    heads = _values(fields["model.heads"])
     parts = [
         ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {' and '.join(pairs)} pairs" if pairs else ""),
-        f"width {_values(fields['model.d_model'])}, {_values(fields['model.heads'])} heads, {depth}, feed-forward "
+        f"width {_values(fields['model.d_model'])}, {heads} head{'s' * (heads != '1')}, {depth}, feed-forward "
         f"{inner}, {_parameters(analysis)} parameters",
         f"{_values(_steps(analysis))} steps of {size}",
         f"learning rate {learning_rate(analysis)}, schedule {_values(fields['train.schedule'])}",

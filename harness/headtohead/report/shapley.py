@@ -26,7 +26,7 @@ from headtohead.report.cells import blank, mean_cell, paired_cell, verdict_cells
 from headtohead.statistics.paired_tests import Paired
 from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE
-from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.metrics import counted, readable, show, show_p
 
 COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
 """Metrics that depend on the tokenisation."""
@@ -106,11 +106,9 @@ def _largest(path: PathAnalysis, detected: list[Part]) -> list[str]:
     first = (same_sign or detected)[0]
     plural = isinstance(first, ChoiceGroup)
     if same_sign:
-        part = "most" if path.is_most(first) else "the largest part"
-        if first.sampled and total:
-            sign = math.copysign(1, total.mean)
-            if min(sign * first.sampled.low, sign * first.sampled.high) > abs(total.mean):
-                part = "more than all"  # other choices counteract it
+        part = "most" if path.exceeds(first, 0.5) else "the largest part"
+        if path.exceeds(first, 1.0):  # other choices counteract it
+            part = "more than all"
         verb = f"{'account' if plural else 'accounts'} for {part} of it"
     elif plural:
         verb = "have the largest detected joint effect"
@@ -273,7 +271,7 @@ def joint_effects(path: PathAnalysis) -> list[str]:
         f"{effect.pair[0]} and {effect.pair[1]}: applied together they change {readable(metric)} by "
         f"{show(effect.mean, metric, signed=True)} (95 % interval {show(effect.low, metric, signed=True)} to "
         f"{show(effect.high, metric, signed=True)}) beyond the sum of their single effects, p {_p(effect.p)} "
-        f"(Bonferroni over {count} pairs)."
+        f"(Bonferroni over {counted(count, 'pair')})."
         for effect in path.effects
     ]
     if not lines and count and len(path.by_seed) > 1 and len(path.known) == len(path.values):
@@ -367,7 +365,8 @@ def _more_permutations(path: PathAnalysis) -> list[str]:
     if counts := {name: count for name, count in needed.items() if count is not None}:
         by_choice = ", ".join(f"about {count:,} for {name}" for name, count in counts.items())
         lines.append(
-            f"Permutations that intervals of at most {target} need: {by_choice}; {path.num_permutations} here."
+            f"Intervals of at most {target} need more permutations than the {path.num_permutations} of this path: "
+            f"{by_choice}."
         )
     if seeds := [name for name, count in needed.items() if count is None]:
         lines.append(f"Intervals of at most {target} need more seeds for {', '.join(seeds)}.")

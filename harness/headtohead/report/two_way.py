@@ -113,11 +113,9 @@ def _compared(analysis: Analysis, result: TwoWayResult) -> str:
     if best.comparison is None or not others:
         return ""
     if result.margin is None:
-        count = verdicts[INCONCLUSIVE]
-        verb = "is" if count == 1 else "are"
         return (
-            f"{count or 'None'} of the other {len(others)} {verb} not significantly worse than the best; without a "
-            "margin, this does not show equality."
+            f"Of the other {len(others)}, {_are(verdicts[WORSE])} significantly worse than at least one combination. "
+            "Any of the rest may be the best; without a margin, this does not show equality."
         )
     late = " (margin set after results existed)" * result.late_margin
     return (
@@ -142,7 +140,7 @@ def _verdict(combination: Combination) -> Verdict:
 
 def _explained(analysis: Analysis, table: TwoWayTable, result: TwoWayResult) -> str:
     """Return the fractions of variance among the combinations that work and among all."""
-    every, working = result.shares.get("all"), result.shares.get("working") or result.shares.get("values")
+    every, working = result.shares.get("all"), result.working_shares
     if every is None:
         return ""
     if result.chance is None or result.working == len(result.ranking) or working is None:
@@ -164,12 +162,13 @@ def _fractions(table: TwoWayTable, shares: VarianceShares) -> str:
 
 def _ranking(analysis: Analysis, result: TwoWayResult) -> list[Block]:
     """Return the table of the best combinations; those that follow are folded."""
-    candidates = [combination for combination in result.ranking if _verdict(combination) != WORSE]
-    listed, folded = result.ranking[:LISTED], candidates[LISTED:]
+    listed = result.ranking[:LISTED]
+    folded = [combination for combination in result.ranking[LISTED:] if _verdict(combination) != WORSE]
     blocks: list[Block] = [_ranking_table(analysis, result, listed)]
     if folded:
         equal = "equivalent or " * (result.margin is not None)
-        summary = f"{len(folded)} more combinations that are {equal}not significantly worse than the best"
+        plural = "s that are" if len(folded) > 1 else " that is"
+        summary = f"{len(folded)} more combination{plural} {equal}not significantly worse than any other"
         blocks.append(Details(summary, (_ranking_table(analysis, result, folded),)))
     return blocks
 
@@ -179,7 +178,7 @@ def _ranking_table(analysis: Analysis, result: TwoWayResult, listed: Sequence[Co
     columns = [
         Column("combination", align="left"),
         Column(readable(analysis.metric)),
-        Column("against\nthe best", align="left"),
+        Column("verdict", align="left"),
         Column("worse: p", tooltip=f"one-sided paired t-tests against all others, Bonferroni over {count - 1}"),
     ]
     if result.margin is not None:

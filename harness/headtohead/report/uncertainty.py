@@ -57,7 +57,7 @@ def _components(found: Uncertainty, metric: str) -> DataTable:
 
 
 def _pairing(found: Uncertainty) -> str:
-    text = f"Intra-class correlation of seeds: {found.correlation:.2f}".replace("-", "−")
+    text = f"Intra-class correlation of seeds: {f'{found.correlation:.2f}'.replace('-', '−')}"
     if found.pairing_helps and found.has_draws:
         return (
             f"{text}. Variants share this fraction of the variance over seeds and draws of the data, which pairing by "

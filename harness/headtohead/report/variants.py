@@ -25,7 +25,7 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.cells import blank, difference_cell, score_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
-from headtohead.storage.metrics import show, show_count
+from headtohead.storage.metrics import counted, show, show_count
 from headtohead.storage.records import PitfallRecord
 
 MOST_NAMES = 12
@@ -78,10 +78,21 @@ def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block
         blocks.append(Paragraph(note, "note"))
     if content.num_unlisted:
         others = (
-            f"{content.num_unlisted} other coalitions" if analysis.path else f"{content.num_unlisted} more variants"
+            counted(content.num_unlisted, "other coalition")
+            if analysis.path
+            else counted(content.num_unlisted, "more variant")
         )
         listed = "The ends of the path; " if analysis.path else f"The best {len(content.listed)} and the baseline; "
-        blocks.append(Paragraph((listed + others + " are in ", Link("results.csv", "results.csv"), "."), "note"))
+        blocks.append(
+            Paragraph(
+                (
+                    f"{listed}{others} {'is' if content.num_unlisted == 1 else 'are'} in ",
+                    Link("results.csv", "results.csv"),
+                    ".",
+                ),
+                "note",
+            )
+        )
     return [*blocks, *_further_metrics(content)]
 
 

@@ -255,7 +255,7 @@ def _signed_sums(values: Floats) -> Floats:
 @lru_cache(maxsize=1)
 def _random_signs(seeds: int) -> Floats:
     """Return random sign patterns ``[draw, seed]``, the same ones for every contrast."""
-    draws = min(DRAWS, MAX_SIGNS // seeds)
+    draws = _num_draws(seeds)
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
@@ -283,8 +283,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def sign_flip_floor(contrasts: int, seeds: int) -> float:
-    """Return the smallest possible Holm-adjusted sign-flip p of a family, ``m * 2 / 2^n``."""
-    return min(1.0, contrasts * 2.0 ** (1 - seeds))
+    """Return the smallest possible Holm-adjusted sign-flip p of a family: ``m * 2 / 2^n``, or that of sampled signs."""
+    smallest = 2.0 ** (1 - seeds)
+    if seeds > MAX_ENUMERATED_SEEDS:
+        smallest = max(smallest, 1 / (_num_draws(seeds) + 1))
+    return min(1.0, contrasts * smallest)
+
+
+def _num_draws(seeds: int) -> int:
+    """Return the number of sampled sign patterns."""
+    return min(DRAWS, MAX_SIGNS // seeds)
 
 
 def few_seeds(seeds: int) -> str:

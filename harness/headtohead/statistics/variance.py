@@ -46,9 +46,15 @@ class CrossedEstimate:
         Each variance has its own t-quantile. With few seeds, Satterthwaite's degrees of freedom give intervals that
         cover too rarely.
         """
-        seed, sentence = (float(stdtrit(n - 1, (1 + confidence) / 2)) for n in (self.seeds, self.sentences))
-        half = math.sqrt(seed**2 * self.seed_variance / self.seeds + sentence**2 * max(0.0, self.sentence_variance))
+        variance = self._quantile(self.seeds, confidence) ** 2 * self.seed_variance / self.seeds
+        if self.sentence_variance > 0:  # without it, a single sample has no quantile
+            variance += self._quantile(self.sentences, confidence) ** 2 * self.sentence_variance
+        half = math.sqrt(variance)
         return Interval(confidence, self.mean - half, self.mean + half)
+
+    @staticmethod
+    def _quantile(n: int, confidence: float) -> float:
+        return float(stdtrit(n - 1, (1 + confidence) / 2))
 
     @property
     def error(self) -> float:

@@ -47,7 +47,7 @@ class Judgement:
         holm_p: Holm-adjusted p of the paired t-test.
         sign_flip_holm_p: Holm-adjusted p of the sign-flip test.
         interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
-            at most ``ALPHA``.
+            at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
         equivalence: The test of equivalence; None without a margin or a test.
     """
 
@@ -105,7 +105,8 @@ def judge(
             equivalence = EquivalenceTest(margin, equivalence_adjusted[index], within)
         p = adjusted[index]
         verdict = _verdict(found, p, equivalence, higher_is_better)
-        step = interval(found, 1 - at_look(levels[index], 2))
+        too_few = found.kind == "constant" and p > ALPHA
+        step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
         judgements.append(Judgement(verdict, p, flips[index], step, equivalence))
     return judgements
 

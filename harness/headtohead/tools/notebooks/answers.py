@@ -228,7 +228,7 @@ def _largest_shares(path: PathAnalysis, lines: Sequence[ComparisonLine], whole: 
         yield "no single choice has a significant share"
         return
     (largest, first), *rest = significant
-    part = "most of it" if path.is_most(largest) else "the largest part"
+    part = "most of it" if path.exceeds(largest, 0.5) else "the largest part"
     yield f"{part} is due to {first.description}, {first.number}"
     if rest:
         others = [f"{line.description} {line.number}" for _, line in rest[: MAX_SHARES - 1]]

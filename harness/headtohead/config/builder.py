@@ -212,7 +212,7 @@ class ConfigBuilder:
         if not isinstance(value, str):
             raise location.error(f"expected the name of a dataset, got {shown(value)}")
         self.entry("dataset", value, location)
-        if value != self.sections["data"].get("dataset"):
+        if value != self.sections["data"].get("dataset", DataInput().dataset):
             self.dataset_options.clear()
 
     def _assign_dataset_option(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:

@@ -297,7 +297,7 @@ def labelled(name: str, label: str | None) -> str:
             f"--name {label}: '{label}' cannot be part of an experiment's name; use letters and "
             "digits, and . _ - between them"
         )
-    if label == SWEEP_LABEL:
+    if label == SWEEP_LABEL or label.endswith(f"-{SWEEP_LABEL}"):
         raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of the tuning runs; use another label")
     return f"{name}-{label}"
 

@@ -179,7 +179,7 @@ def _check_not_empty(sentences: Sequence[str], dropped: Mapping[str, int], confi
 
 
 def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
-    """Drop pairs that are too long, keep ``limit`` shuffled pairs, and split them into parts."""
+    """Drop pairs that are too long, keep ``limit`` shuffled pairs beside given test parts, and split into parts."""
     seed = config.seed
     if not isinstance(seed, int):
         raise HeadToHeadError(f"data.seed: {seed} requires the seed of a run; replace it by a number")
@@ -192,8 +192,12 @@ def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
         rows = rows[np.array(longest) <= config.max_words]
         table.dropped["too_long"] = len(longest) - len(rows)
         _check_not_empty([table.text["source"][row] for row in rows[:1]], table.dropped, config)
-    if config.limit is not None and config.limit < len(rows):
-        rows = np.sort(rows[shuffled(len(rows), seed)[: config.limit]])
+    if config.limit is not None:
+        # Parts for validation and test that the dataset chose keep their size.
+        held_out = np.array([table.parts[row] in ("valid", "test") for row in rows.tolist()], dtype=bool)
+        others = rows[~held_out]
+        if config.limit < len(others):
+            rows = np.sort(np.concatenate([rows[held_out], others[shuffled(len(others), seed)[: config.limit]]]))
     if config.split == NOTHING_HELD_OUT:
         samples = {part: _sample(rows, size, seed) for part, size in (("valid", config.valid), ("test", config.test))}
         return {"train": rows, **samples}

@@ -179,10 +179,10 @@ def _blocks(loaded: LoadedExperiment) -> list[_Block]:
 def _key(config: RunConfig, match: Match, registry: Registry) -> str:
     """Return a text that is equal for equal combinations.
 
-    The dataset's options stand for the data hash, which is unknown before the data is prepared.
+    The data section stands for the data hash, which is unknown before the data is prepared.
     """
     identity = run_identity(config, "", registry)
-    return json.dumps([identity, config.data.options, match], sort_keys=True)
+    return json.dumps([identity, config.data.model_dump(mode="json"), match], sort_keys=True)
 
 
 @dataclass
@@ -303,8 +303,9 @@ class _AxesDesign:
         )
         key = self._key(cell)
         known = self.cells.setdefault(key, cell)
-        if DATA_AXIS in cell.labels:  # the baseline was added without the label of its data
-            known.labels.setdefault(DATA_AXIS, cell.labels[DATA_AXIS])
+        for axis, label in cell.labels.items():  # the baseline was added without the labels of the axes
+            if known.labels.get(axis) is None:
+                known.labels[axis] = label
         return key
 
     def _cell(self, values: Mapping[str, tuple[Any, SourceLocation]]) -> _Cell:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder
+from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.resolve import build_config, find_contradiction
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, Match, assign_data, data_parts, match_value
+from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, data_parts, match_value
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
@@ -95,19 +95,27 @@ class Incompatibilities:
         """Return predicates that all hold for the combinations with these axis values."""
         if not when:
             raise location.error("no axis values are given; name at least one")
-        return [self._condition(axis, value, location.child(axis)) for axis, value in when.items()]
+        if RECIPE_AXIS in when:
+            raise location.child(RECIPE_AXIS).error("a recipe cannot be named here; name fields in which it differs")
+        builder = self.start.copy()
+        for axis in sorted(when, key=assignment_order):
+            if axis not in (MATCH_AXIS, DATA_AXIS):
+                self._assign(builder, axis, when[axis], location.child(axis))
+        return [self._condition(axis, value, builder, location.child(axis)) for axis, value in when.items()]
 
-    def _condition(self, axis: str, value: Any, location: SourceLocation) -> Condition:
+    def _assign(self, builder: ConfigBuilder, axis: str, value: Any, location: SourceLocation) -> None:
+        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
+            raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
+        builder.assign(tuple(axis.split(".")), value, location)
+
+    def _condition(self, axis: str, value: Any, builder: ConfigBuilder, location: SourceLocation) -> Condition:
+        """Return a predicate for an axis value; ``builder`` has the values of all axes."""
         if axis == MATCH_AXIS:
             wanted = match_value(value, location)
             return lambda _, match: match == wanted
         if axis == DATA_AXIS:
             return self._data_condition(value, location)
-        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
-            raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
         path = tuple(axis.split("."))
-        builder = self.start.copy()
-        builder.assign(path, value, location)
         target = value_at(build_config(builder), path)
         named_only = isinstance(value, str) and path[0] in FAMILIES
 

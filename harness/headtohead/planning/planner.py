@@ -107,7 +107,11 @@ def make_plan(
         tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
         tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried), loaded.file.tune_epochs)
         design = tuning.apply(design)
-    return replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
+    plan = replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
+    if tuning is None or not tuning.plan.remaining:
+        return plan
+    seconds = tuning.plan.estimate.seconds + plan.estimate.seconds
+    return replace(plan, estimate=Estimate(seconds, f"{plan.estimate.basis}, with the tuning runs"))
 
 
 def _plan(

@@ -63,14 +63,14 @@ def replaced_results(plan: Plan, registry: Registry) -> str | None:
 
 
 def dropped_note(plan: Plan) -> str | None:
-    """Return a sentence if an edited experiment file drops finished runs from the report, else None."""
+    """Return a sentence if finished runs are no longer planned and leave the report, else None."""
     dropped = list(_protected(plan, plan.tuning is None or plan.tuning.is_done)).count(False)
     if not dropped:
         return None
     runs = "1 finished run is" if dropped == 1 else f"{dropped} finished runs are"
     return (
-        f"{runs} no longer in the plan and leave the report, because the experiment file changed; --name LABEL keeps "
-        "both experiments, h2h clean lists the runs"
+        f"{runs} no longer in the plan and leave the report, because the file or the options changed; --name LABEL "
+        "keeps both experiments, h2h clean lists the runs"
     )
 
 
@@ -114,4 +114,7 @@ def _changes(loaded: LoadedExperiment, registry: Registry) -> bool:
 
 def _identities(loaded: LoadedExperiment, registry: Registry) -> list[object]:
     variants = expand(loaded, registry).variants
-    return [(run_identity(variant.config, "", registry), variant.match) for variant in variants]
+    return [
+        (run_identity(variant.config, "", registry), variant.config.data.model_dump(mode="json"), variant.match)
+        for variant in variants
+    ]

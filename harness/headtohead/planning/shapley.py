@@ -346,7 +346,7 @@ def _select_orders(
     compatible: list[tuple[str, ...]] = []
     incompatible: list[tuple[str, ...]] = []
     blocked: Counter[str] = Counter()
-    for order in itertools.islice(sample_orders(names, seed), MAX_SAMPLED):
+    for order in itertools.islice(sample_orders(names, seed), max(MAX_SAMPLED, count)):
         reasons = (problem.reason for applied in _between_ends(order) if (problem := incompatibility(applied)))
         reason = next(reasons, None)
         if reason is None:

@@ -155,14 +155,16 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     for path in tune:
         if path not in allowed:
             raise location.child(path).error(f"'{path}' cannot be tuned; use one of {', '.join(sorted(allowed))}")
-        if path in design.axes:
-            raise location.child(path).error(f"'{path}' is an axis of the design; remove it from tune")
+        section, _, name = path.partition(".")
+        for field in (name, *SHORTHANDS.get((section, name), ())):
+            if f"{section}.{field}" in design.axes:
+                raise location.child(path).error(f"'{section}.{field}' is an axis of the design; remove it from tune")
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
     # Merged over the baseline like axes, so that values are validated with their locations in the file.
     block = DesignBlock(product=dict(tune))
     file = loaded.file.model_copy(
-        update={"design": [block], "tune": None, "published": None, "exclude": [], "match": "none"}
+        update={"design": [block], "tune": None, "published": None, "contrasts": [], "exclude": [], "match": "none"}
     )
     lines = {
         ("design", 0, "product", *path[1:]): line for path, line in loaded.source.lines.items() if path[:1] == ("tune",)

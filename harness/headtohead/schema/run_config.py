@@ -64,7 +64,8 @@ class VocabularyConfig(Section):
         None,
         ge=5,
         le=1_000_000,
-        description="maximum size of a side's vocabulary, including the 4 special tokens; default: no maximum",
+        description="maximum size of a side's vocabulary, including the 4 special tokens; subwords have at least all "
+        "characters; default: no maximum",
     )
     shared: bool = Field(False, description="one vocabulary for both sides")
     ids: Literal["standard", "frequency", "printed", "position"] = Field(

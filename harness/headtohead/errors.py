@@ -11,6 +11,7 @@ from pathlib import Path
 
 _DISK = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+    | {errno.ETIMEDOUT}
 )
 
 _LIMITS = {

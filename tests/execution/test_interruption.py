@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import shutil
 import signal
@@ -17,6 +19,7 @@ import psutil
 import pytest
 
 from headtohead import files
+from headtohead.errors import is_disk_error
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.stack import stack_folders
 
@@ -130,6 +133,19 @@ def test_reproduce_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     done = undisturbed.here(undisturbed.folder, "reproduce", name, H2H_CACHE=str(undisturbed.cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "bit-for-bit equal" in done.stdout
+
+
+@pytest.mark.slow
+def test_reproduce_ignores_the_time_limit_of_the_original_training(study: Study) -> None:
+    study.run()
+    for record in study.experiment.glob(".stacks/*/stack.json"):
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"timeout_seconds": 0.01}))
+    done = study.here(study.folder, "reproduce", study.directories()[0].name, H2H_CACHE=str(study.cache))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_write_that_times_out_is_an_error_of_the_disk() -> None:
+    assert is_disk_error(OSError(errno.ETIMEDOUT, "Connection timed out"))
 
 
 @pytest.mark.slow

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from headtohead.errors import nearest
+from headtohead.execution.cleaning import find_leftovers, remove
+from headtohead.storage import states
 from headtohead.storage.leases import Lease
+from headtohead.storage.run_directory import checksums, leased
 
 Command = Callable[..., object]
 
@@ -129,6 +132,16 @@ def test_a_failed_run_that_was_removed_is_trained_again(cluttered, undisturbed, 
     h2h_here(cluttered.file.parent, "clean", "--yes")
     cluttered.run()
     same_results(cluttered, undisturbed)
+
+
+def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered, tmp_path):
+    failed = cluttered.directories()[1]
+    (leftover,) = find_leftovers(cluttered.runs, tmp_path, ["failed"])
+    assert leftover.path == failed
+    with leased(failed) as writer:
+        writer.set_state(states.DONE, reason=None, files=checksums(failed))
+    remove([leftover])
+    assert failed.is_dir()
 
 
 def test_clean_removes_nothing_while_a_run_is_in_use(cluttered, h2h_here):

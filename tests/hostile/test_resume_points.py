@@ -19,7 +19,7 @@ from headtohead.data import prepare
 from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoint, ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TimeLimitReached
 
 Command = Callable[..., CompletedProcess[str]]
 Tensors = dict[str, Tensor]
@@ -111,7 +111,7 @@ def trained(cache: Path) -> Callable[..., StackTraining]:
         points = folder and ResumePoints(folder)
         stack = StackTraining(config, [1, 2], data, torch.device("cpu"), points, on_fall_back=log)
         if stop < 12:
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeLimitReached):
                 stack.run(lambda: stop - stack.progress.step)
         else:
             stack.run()

@@ -12,11 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headtohead.model import precision
 from headtohead.model.attention import is_short
 from headtohead.model.decoding_state import DecodingState
+from headtohead.model.loss import token_losses
 from headtohead.model.precision import bfloat16_speed, describe_bfloat16, products_of
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.backends import BatchShape, BatchSpec
-from headtohead.training.evaluate import teacher_forced
+from headtohead.training.evaluate import stepwise_translator, teacher_forced, translate_rows
 from headtohead.training.loop import StackTraining
+from headtohead.training.maps import own_translations
 
 
 def trained(name: str, seeds: list[int], steps: int = 6) -> StackTraining:
@@ -117,3 +119,26 @@ def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
             state.logits(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
         assert {tensor.dtype for cache in caches for tensor in (cache.keys, cache.values)} == {expected}
+
+
+def test_translations_beside_attention_maps_are_those_of_the_run() -> None:
+    training, data = trained("bfloat16", [1, 2, 3, 4], steps=60), tiny_data()
+    model, split = training.model.eval(), training.splits["train"]
+    translate = stepwise_translator(data.target_vocabulary, 9)
+    for row in range(len(split)):
+        rows, time = torch.tensor([row]), int(split.source_lengths[row])
+        scored = translate_rows(model, split, [rows], translate)
+        source = split.source[row, :time].expand(4, 1, -1)
+        own = own_translations(model, data, source, torch.full((4, 1), time), 9)
+        assert [ids[1:] for ids in own] == [ids[row] for ids in scored]
+
+
+def test_an_evaluation_in_float64_has_the_losses_of_float64() -> None:
+    training = trained("float64", [1])
+    model, split = training.model.eval(), training.splits["valid"]
+    rows = torch.arange(len(split))
+    batch = split.batch(rows.expand(1, -1), *split.times(rows))
+    with torch.no_grad():
+        logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+    expected = token_losses(logits, batch.labels).sum(-1)
+    torch.testing.assert_close(teacher_forced(model, split, [rows]).losses, expected, rtol=0, atol=1e-12)

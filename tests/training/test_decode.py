@@ -94,7 +94,7 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
 def test_teacher_forced_decoding_does_not_depend_on_the_chunk_size(monkeypatch):
     model, split = model_of(), split_of(drawn(), drawn(seed=8))
     whole = translate_rows(model, split, BATCHES, translate_teacher_forced)
-    monkeypatch.setattr("headtohead.model.loss.CHUNK_LOGITS", 1)
+    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
     assert translate_rows(model, split, BATCHES, translate_teacher_forced) == whole
 
 
@@ -194,7 +194,7 @@ def test_losses_by_row_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch
     model = model_of(positional=POSITIONS)
     split = split_of(drawn(), drawn(seed=8))
     whole = teacher_forced(model, split, BATCHES)
-    monkeypatch.setattr("headtohead.model.loss.CHUNK_LOGITS", 1)
+    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
     pieces = teacher_forced(model, split, BATCHES)
     torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
 

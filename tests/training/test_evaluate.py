@@ -94,7 +94,7 @@ def test_padding_changes_losses_if_and_only_if_it_is_attended_to(data, split, ma
 def test_losses_do_not_depend_on_batch_size_and_chunk_size(data, split, monkeypatch):
     model = model_of(data)
     whole = teacher_forced(model, split, split.padded_batches(60))
-    monkeypatch.setattr("headtohead.model.loss.CHUNK_LOGITS", 1)
+    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
     pieces = teacher_forced(model, split, split.padded_batches(60))
     torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
     assert torch.equal(pieces.correct, whole.correct)

@@ -12,8 +12,9 @@ from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.resume_points import ResumePoints
+from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
-from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 
 
 def tiny(dropout: float = 0.2, positional: object = None, **train: object) -> RunConfig:
@@ -36,7 +37,7 @@ def training(config: RunConfig, points: ResumePoints | None = None, **more: obje
 def train_until(config: RunConfig, points: ResumePoints, at: int) -> None:
     """Train up to a step and write the resume point."""
     first = training(config, points)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeLimitReached):
         first.run(lambda: at - first.progress.step)
 
 
@@ -185,7 +186,7 @@ def test_members_continue_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, me
         )
 
     whole = stack([0, 1, 2, 3, 4], points)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeLimitReached):
         whole.run(lambda: 7 - whole.progress.step)
     part = stack(members, points)
     part.run()
@@ -198,3 +199,38 @@ def test_members_continue_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, me
         expected = whole.model.member_state(member)
         for name, value in part.model.member_state(index).items():
             assert torch.allclose(value, expected[name], rtol=0, atol=1e-10), name
+
+
+def test_the_step_of_an_early_stop_does_not_depend_on_the_stack_and_survives_a_resume(tmp_path: Path) -> None:
+    config = tiny(**CONFIGS["early stopping"])
+    whole = training(config)
+    whole.run()
+    ended = [member.ended_step for member in whole.progress.members]
+    assert len(set(ended)) > 1
+    alone = StackTraining(config, [2], prepare(config.data, cache_root()), torch.device("cpu"))
+    alone.run()
+    assert alone.progress.members[0].ended_step == ended[1]
+    points = ResumePoints(tmp_path)
+    train_until(config, points, max(step for step in ended if step) - 1)
+    again = training(config, points)
+    again.run()
+    assert [member.ended_step for member in again.progress.members] == ended
+
+
+def test_a_resume_point_of_a_diverging_member_is_loaded(tmp_path: Path) -> None:
+    """The loss of a step can be finite although its update makes the weights NaN, here that of step 2."""
+    rates = {"precision": "float32", "steps": 12, "evaluate_every": 6, "clip_norm": None}
+    configs = [tiny_config(train=rates | {"lr": rate}) for rate in (1e-3, 1e4)]
+    points, log = ResumePoints(tmp_path), []
+
+    def stack() -> StackTraining:
+        device = torch.device("cpu")
+        return StackTraining(configs[0], [1, 2], tiny_data(), device, points, configs=configs, on_fall_back=log.append)
+
+    first = stack()
+    with pytest.raises(TimeLimitReached):
+        first.run(lambda: 2 - first.progress.step)
+    assert torch.isfinite(first.loss_sums).all()
+    assert any(weights.isnan().any() for weights in first.model.member_state(1).values())
+    stack().run()
+    assert log == []

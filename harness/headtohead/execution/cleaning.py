@@ -18,6 +18,7 @@ from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, RUN
 
 Kind = Literal["archived", "superseded", "failed", "cache"]
+RUN_KINDS: tuple[Kind, ...] = ("archived", "superseded", "failed")
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
 CACHES = ("prepared", "compiled")
 """Folders of the cache that headtohead rebuilds when it needs them; downloads are not among them."""
@@ -69,7 +70,7 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
 
 
 def remove(leftovers: Sequence[Leftover]) -> None:
-    """Remove the paths.
+    """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
 
     Raises:
         HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
@@ -82,6 +83,8 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(refuse_busy())
                 stack.enter_context(Lease(*runs))
+                current = {found.path for found in find_leftovers(experiment.parent, experiment, RUN_KINDS)}
+                paths = [path for path in paths if path in current]
             for path in paths:
                 shutil.rmtree(path)
 

@@ -87,7 +87,7 @@ def _stack_of(path: Path) -> StackFolder:
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     """Lay out an untrained copy of the stack in another folder."""
     shutil.rmtree(experiment, ignore_errors=True)
-    record = replace(stack.record, cache=str(cache_root()), prepared="", deaths=0)
+    record = replace(stack.record, cache=str(cache_root()), prepared="", deaths=0, timeout_seconds=None)
     for member, run in zip(record.members, stack.runs(), strict=True):
         with leased(inside(experiment, member.directory)) as writer:
             writer.plan(run.record)

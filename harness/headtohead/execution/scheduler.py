@@ -433,7 +433,7 @@ class _Execution:
             exits.DISK: lambda: self._disk(folder),
             exits.INPUT: lambda: self._input(folder),
             exits.OOM: lambda: self._out_of_memory(folder),
-            exits.TIMEOUT: lambda: self._end_runs(folder, states.TIMEOUT, f"over {self.machine.timeout_seconds:g} s"),
+            exits.TIMEOUT: lambda: self._end_runs(folder, states.TIMEOUT, f"over {folder.record.timeout_seconds:g} s"),
             exits.FAILED: lambda: self._failed(folder),
         }.get(code, lambda: self._died(folder, code))
         handle()

@@ -32,7 +32,7 @@ from headtohead.storage.records import CHECKPOINT, METRICS, TRANSLATIONS, VOCABU
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint, selftest
-from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
@@ -70,7 +70,7 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
     except LeaseLost as error:
         _log(str(error))
         return exits.BUSY
-    except TimeoutError:
+    except TimeLimitReached:
         return exits.TIMEOUT
     except Exception as error:
         return _report(error)
@@ -309,7 +309,7 @@ class Worker:
         files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
         last = self._last_metrics(index, member.best_step)
         costs = self._costs | {"system/wall_seconds": self.training.earlier_seconds + time.monotonic() - self.started}
-        step = member.best_step or self.training.progress.step
+        step = member.best_step or member.ended_step or self.training.progress.step
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
             assemble(
@@ -323,7 +323,7 @@ class Worker:
                 self.training.choice,
                 self.folder.record.notes,
             ),
-            self.training.progress.step,
+            member.ended_step or self.training.progress.step,
         )
 
     @cached_property

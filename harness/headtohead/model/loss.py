@@ -38,11 +38,6 @@ LOGITS_AT_ONCE = 2**26
 """Maximum number of logits at a time on a GPU, and in a beam search."""
 
 
-def logits_at_once(like: Tensor) -> int:
-    """Return the number of logits to compute at a time on the device of a tensor."""
-    return LOGITS_AT_ONCE if on_cuda(like) else CHUNK_LOGITS
-
-
 def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of every label, ``[member, batch, time]``, 0 for ``IGNORE_INDEX``."""
     losses = functional.cross_entropy(
@@ -192,7 +187,7 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     The gradient of a weight is read and written once per chunk, so a chunk has at least 2 · d_model positions.
     """
     members, positions, width = hidden.shape
-    limit = logits_at_once(hidden)
+    limit = LOGITS_AT_ONCE if on_cuda(hidden) else CHUNK_LOGITS
     together = max(1, min(members, limit // (positions * vocab)))
     rows = min(positions, max(limit // (together * vocab), 2 * width))
     for first in range(0, members, together):

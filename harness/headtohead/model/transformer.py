@@ -37,8 +37,6 @@ The layer is None outside layers. Names, in the order of a post-norm model:
 Values outside an attention are ``[member, tokens, width]``, with the tokens of a batch concatenated.
 """
 
-ALL_MEMBERS = slice(None)
-
 
 class Transformer(nn.Module):
     """The encoder-decoder of Vaswani et al. 2017, section 3, for all members of a stack.
@@ -311,11 +309,14 @@ class Transformer(nn.Module):
             return self.lm_head.weight, self.lm_head.bias
         return self.target_embedding.weight.transpose(1, 2), None
 
-    def project(self, x: Tensor, members: slice = ALL_MEMBERS) -> Tensor:
-        """Return the logits of these members for their decoder output, ``[member, batch, time, vocab]``."""
-        weight, bias = self.output_map
-        own_bias = None if bias is None else bias[members]
-        return product(x.flatten(1, 2), weight[members], own_bias).view(*x.shape[:3], -1)
+    def project(self, x: Tensor, output_map: tuple[Tensor, Tensor | None] | None = None) -> Tensor:
+        """Return logits over the target vocabulary, ``[member, batch, time, vocab]``.
+
+        Args:
+            x: Decoder output, ``[member, batch, time, d_model]``.
+            output_map: Part of `output_map`, for some members; default: all.
+        """
+        return product(x.flatten(1, 2), *(output_map or self.output_map)).view(*x.shape[:3], -1)
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return a member's weights without the member axis, with the names of a stack with one member."""

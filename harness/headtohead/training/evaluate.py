@@ -12,8 +12,9 @@ from torch import Tensor
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
+from headtohead.model.cuda import kernel_dtype, on_cuda
 from headtohead.model.decoding import most_probable
-from headtohead.model.loss import IGNORE_INDEX, logits_at_once, token_losses
+from headtohead.model.loss import CHUNK_LOGITS, IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
@@ -24,6 +25,9 @@ NO_START_NO_STOP = (
     "{how} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
     "evaluate.decode: none, non-autoregressive or teacher-forced"
 )
+
+POSITIONS = 3
+"""On a CPU, a piece of an evaluation has at least d_model divided by this many positions."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,20 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
     The decoder's output is computed for the whole batch, so logits that depend on the batch row are those of the batch.
     """
     hidden = model.hidden(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
-    members, rows, time, _ = hidden.shape
-    of_a_row, limit = time * model.vocab_sizes.target, logits_at_once(hidden)
+    members, rows, time, width = hidden.shape
+    of_a_row = time * model.vocab_sizes.target
+    # Every piece reads the weights, so a piece of a wide model has more positions.
+    on_cpu = max(CHUNK_LOGITS, width // POSITIONS * model.vocab_sizes.target)
+    limit = LOGITS_AT_ONCE if on_cuda(hidden) else on_cpu
+    weight, bias = model.output_map
+    weight = weight.to(kernel_dtype(weight))  # once, not in every piece
     together = min(members, max(1, limit // (rows * of_a_row)))
     piece = max(1, limit // (together * of_a_row))
     for first in range(0, members, together):
         for start in range(0, rows, piece):
             own, part = slice(first, first + together), slice(start, start + piece)
-            yield own, part, model.project(hidden[own, part], own).float()
+            logits = model.project(hidden[own, part], (weight[own], None if bias is None else bias[own]))
+            yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def unpadded_batch_size(model: Transformer, size: int) -> int:

@@ -50,6 +50,7 @@ class Member:
         seed: Seed of the run.
         run_hash: Identifies the run in resume points of any stack.
         ended: None while the run trains, else why it stopped.
+        ended_step: Step at which it stopped before the end of training.
         best: Best value of the early-stopping metric; smaller is better.
         best_step: Step of the best value.
         evaluations_since_best: Evaluations without a better value.
@@ -58,6 +59,7 @@ class Member:
     seed: int
     run_hash: str
     ended: str | None = None
+    ended_step: int | None = None
     best: float | None = None
     best_step: int | None = None
     evaluations_since_best: int = 0
@@ -91,6 +93,10 @@ class Evaluation:
     step: int
     epoch: float
     metrics: dict[str, float]
+
+
+class TimeLimitReached(Exception):
+    """The time limit of a stack is reached."""
 
 
 class StackTraining:
@@ -207,7 +213,7 @@ class StackTraining:
         """Train to the end, from the resume point if it exists.
 
         Raises:
-            TimeoutError: If ``seconds_left`` falls to 0. A resume point is written before.
+            TimeLimitReached: If ``seconds_left`` falls to 0. A resume point is written before.
         """
         self._resume()
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
@@ -226,7 +232,7 @@ class StackTraining:
                 snapshot = self._snapshot()
             if seconds_left is not None and seconds_left() <= 0:
                 self.save_resume_point()
-                raise TimeoutError
+                raise TimeLimitReached
             if time.monotonic() - saved >= pause:
                 began = time.monotonic()
                 self.save_resume_point()
@@ -244,6 +250,7 @@ class StackTraining:
     def retire(self, member: int, reason: str) -> None:
         """Mark a member as ended; the others continue unchanged."""
         self.progress.members[member].ended = reason
+        self.progress.members[member].ended_step = self.progress.step
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -403,7 +410,7 @@ class StackTraining:
             return
         member.evaluations_since_best += 1
         if member.evaluations_since_best >= stopping.patience:
-            member.ended = "stopped early"
+            self.retire(index, "stopped early")
 
     def _restore_best(self) -> None:
         """Load the best weights of members with early stopping."""
@@ -553,11 +560,6 @@ class StackTraining:
                 expected = self.model.member_state(index)
                 best[index] = {name: _shaped(own[name], value, name) for name, value in expected.items()}
         sums = {name: stacked(f"sums/{name}", self.loss_sums) for name in ("losses", "tokens")}
-        for name in parameters:
-            for row, member in zip(weights[name], self.model.members_of(name), strict=True):
-                trains = state.members[indices[member]].ended is None and math.isfinite(sums["losses"][member])
-                if trains and not torch.isfinite(row).all():
-                    raise ValueError(f"{name} is not finite")
         return weights, optimizer, best, sums
 
 

@@ -18,6 +18,7 @@ from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.beam import translate
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.schema.roles import ROLES
@@ -141,7 +142,8 @@ def own_translations(
     if evaluate.decode not in STEPWISE or sos is None or eos is None:
         raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
     fill = eos if pad is None else pad
-    ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
+    with products_of(model):
+        ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
     return [[sos, *(token for token in own if token != fill)] for own in ids[:, 0].tolist()]
 
 

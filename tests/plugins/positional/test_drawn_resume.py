@@ -8,7 +8,7 @@ from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TimeLimitReached
 
 DRAWING = {
     "shape": "shape",
@@ -35,7 +35,7 @@ def training(positional, points=None):
 
 def train_until(positional, points, at):
     first = training(positional, points)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeLimitReached):
         first.run(lambda: at - first.progress.step)
 
 

@@ -13,7 +13,7 @@ from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TimeLimitReached
 
 
 @invariant("resume")
@@ -24,7 +24,7 @@ def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
         whole = _training(subject, None)
         whole.run()
         interrupted = _training(subject, points)
-        with suppress(TimeoutError):
+        with suppress(TimeLimitReached):
             interrupted.run(lambda: whole.steps // 2 - interrupted.progress.step)
         resumed = _training(subject, points)
         resumed.run()

@@ -15,9 +15,11 @@ import yaml
 import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.identity import run_hash
+from headtohead.config.loading import load_text
 from headtohead.config.resolve import resolve
 from headtohead.data import prepare, read_corpus
 from headtohead.data.vocabulary import SPECIALS
+from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config, tiny_config
@@ -142,6 +144,34 @@ def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, l
     assert hashed("copy.json") == first
     word_piece(lines, folder / "tokenizer.json", size=280)  # the same path
     assert hashed("tokenizer.json") != first
+
+
+def test_a_plan_has_the_data_of_each_tokenizer_file(folder: Path, lines: list[str], cache: Path) -> None:
+    word_piece(lines, folder / "small.json", size=280)
+    content = {
+        "question": "Which size of the vocabulary is best?",
+        "base": {
+            "data": {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2]},
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
+            "train": {"steps": 1},
+        },
+        "baseline": {"data.vocabulary.file": "tokenizer.json"},
+        "design": [{"one_at_a_time": {"data.vocabulary.file": ["small.json"]}}],
+        "seeds": 1,
+    }
+    loaded = load_text(yaml.safe_dump(content), folder / "study.yaml")
+    found = make_plan(loaded, current(), folder / "runs", cache)
+    sizes = {
+        Path(str(variant.config.data.vocabulary.file)).name: found.data_of(run).record["vocabulary"]["target"]
+        for variant in found.variants
+        for run in found.runs_of(variant.slug)
+    }
+    expected = {
+        name: tokenizers.Tokenizer.from_file(str(folder / name)).get_vocab_size()
+        for name in ("tokenizer.json", "small.json")
+    }
+    assert expected["tokenizer.json"] != expected["small.json"]
+    assert sizes == expected
 
 
 def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:

@@ -107,6 +107,25 @@ def test_two_notations_of_a_variant_are_one_variant(design):
     assert len(found.variants) == 2
 
 
+def test_the_axis_of_tokenizer_files_has_a_variant_per_file(design):
+    found = design("design: [{one_at_a_time: {data.vocabulary.file: [first.json, second.json]}}]")
+    files = [variant.config.data.vocabulary.file for variant in found.variants]
+    assert [file and Path(file).name for file in files] == [None, "first.json", "second.json"]
+
+
+def test_the_axis_of_data_has_a_variant_per_tokenizer_file(design):
+    found = design("""
+        design:
+          - product:
+              data:
+                - toy-grammar
+                - {dataset: toy-grammar, vocabulary: {file: first.json}}
+                - {dataset: toy-grammar, vocabulary: {file: second.json}}
+    """)
+    files = [variant.config.data.vocabulary.file for variant in found.variants]
+    assert [file and Path(file).name for file in files] == [None, "first.json", "second.json"]
+
+
 def test_values_override_base_and_baseline(design):
     found = design("""
         baseline: {model: {heads: 1}, positional: rotary}
@@ -121,6 +140,12 @@ def test_values_override_base_and_baseline(design):
 def test_an_override_applies_to_every_variant(design):
     found = design(GRID, "model.d_model=16")
     assert {variant.config.model.d_model for variant in found.variants} == {16}
+
+
+def test_an_override_with_the_default_dataset_keeps_the_dataset_options_of_base(registry):
+    text = "question: q\nbase: {data: {size: 100}, train: {epochs: 1}}\n"
+    found = expand(load_text(text, Path("x.yaml"), ("data.dataset=toy-grammar",)), registry)
+    assert found.variants[0].config.data.options["size"] == 100
 
 
 def test_the_error_names_a_wrong_override(design):
@@ -310,6 +335,14 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: exclude[0].when: no axis values are given; name at least one",
         ),
         (
+            "exclude: [{when: {recipe: scratch-en-fr}, reason: why}]",
+            "x.yaml:7: exclude[0].when.recipe: a recipe cannot be named here; name fields in which it differs",
+        ),
+        (
+            "contrasts: [{variant: {recipe: scratch-en-fr}}]",
+            "x.yaml:7: contrasts[0].variant.recipe: a recipe cannot be named here; name fields in which it differs",
+        ),
+        (
             "design: [{product: {match: [parameter]}}]",
             "x.yaml:7: design[0].product.match[0]: expected one of none, parameters, flops, got "
             "'parameter'; did you mean 'parameters'?",
@@ -446,6 +479,42 @@ contrasts:
     ]
 
 
+GROUPS = """
+baseline: {attention: split-heads}
+design: [{zip: {attention: [grouped-query, grouped-query], attention.kv_heads: [1, 2]}}]
+"""
+THETA = """
+baseline: {positional: none}
+design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 500}]}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "slug"),
+    [
+        (GROUPS, "{attention: grouped-query, attention.kv_heads: 1}", "grouped-query-attention.kv_heads-1"),
+        (THETA, "{positional: rotary, positional.theta: 500}", "rotary-theta-500"),
+        (THETA, "{positional.theta: 500, positional: rotary}", "rotary-theta-500"),
+    ],
+)
+def test_a_contrast_selects_a_variant_by_an_option_that_the_baseline_does_not_have(design, text, values, slug):
+    found = design(text + f"contrasts: [{{variant: {values}}}]")
+    (declared,) = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
+    assert declared.pairs == ((slug, found.baseline),)
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "slug"),
+    [
+        (GROUPS, "{attention: grouped-query, attention.kv_heads: 1}", "grouped-query-attention.kv_heads-1"),
+        (THETA, "{positional: rotary, positional.theta: 500}", "rotary-theta-500"),
+    ],
+)
+def test_an_exclusion_selects_variants_by_an_option_that_the_baseline_does_not_have(design, text, values, slug):
+    found = design(text + f"exclude: [{{when: {values}, reason: why}}]")
+    assert [record.slug for record in found.excluded] == [slug]
+
+
 def test_every_variant_is_contrasted_with_the_baseline(design):
     found = design(GRID)
     plain = [contrast for contrast in found.contrasts() if contrast.kind == "variant"]
@@ -510,6 +579,29 @@ def test_two_notations_of_a_value_give_no_contrast(design):
         "attention: single-head − split-heads",
     ]
     assert len(found[1]["pairs"]) == 2
+
+
+ROLE = """
+baseline: {attention: split-heads, attention.cross: uniform}
+design:
+  - product: {attention: [split-heads, independent-heads], attention.cross: [uniform, split-heads]}
+"""
+
+
+def test_a_family_and_a_role_of_it_have_an_interaction(design):
+    found = design(ROLE)
+    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
+    assert (interaction.axis, interaction.other_axis) == ("attention", "attention.cross")
+    assert interaction.pairs == (
+        ("independent-heads-attention.cross-split-heads", "split-heads-attention.cross-split-heads"),
+        ("split-heads-attention.cross-uniform", "independent-heads-attention.cross-uniform"),
+    )
+
+
+def test_a_contrast_selects_one_variant_by_the_value_of_a_role(design):
+    found = design(ROLE + "contrasts: [{variant: {attention.cross: split-heads}}]")
+    (declared,) = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
+    assert declared.pairs == (("split-heads-attention.cross-split-heads", "split-heads-attention.cross-uniform"),)
 
 
 def test_an_arm_is_contrasted_within_itself(design):

@@ -144,15 +144,33 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
     assert found.record().to_json()["command"] == ("h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick")
 
 
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two files of pairs in the current folder, and the text of a file that trains on ``first.tsv``."""
+    monkeypatch.chdir(tmp_path)
+    for name, word in (("first.tsv", "cat"), ("other.tsv", "dog")):
+        (tmp_path / name).write_text("".join(f"{word} {n}\tle {word} {n}\n" for n in range(60)))
+    return TWO + "baseline: {data: {dataset: pairs, file: first.tsv, split: row}}\n"
+
+
+def test_another_data_file_on_the_command_line_is_refused(study, files):
+    study.done(text=files)
+    assert refusal(study, "data.file=other.tsv", text=files).startswith(
+        "experiment 'x' has 6 finished or running runs, and --set data.file=other.tsv would drop 6 of them from its "
+        "report; add --name LABEL"
+    )
+
+
 @pytest.mark.parametrize("label", ["", "a/b", "..", "../x", "a b", "-a", "a.", "é"])
 def test_a_label_is_part_of_the_folder_name(label):
     with pytest.raises(HeadToHeadError, match="cannot be part of an experiment's name; use letter"):
         load_text("question: q", Path("x.yaml"), label=label)
 
 
-def test_the_label_of_sweeps_is_reserved():
-    with pytest.raises(HeadToHeadError, match="--name tuning: 'x-tuning' is the name of the tuning runs"):
-        load_text("question: q", Path("x.yaml"), label="tuning")
+@pytest.mark.parametrize("label", ["tuning", "a-tuning"])
+def test_the_label_of_sweeps_is_reserved(label):
+    with pytest.raises(HeadToHeadError, match=f"--name {label}: 'x-{label}' is the name of tuning runs"):
+        load_text("question: q", Path("x.yaml"), label=label)
 
 
 # -- experiments with a sweep ------------------------------------------------------------------
@@ -181,6 +199,18 @@ def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, p
     )
 
 
+def test_an_experiment_with_the_name_of_the_sweep_is_refused(study):
+    sweep = study(text=TUNED).tuning.plan
+    file = sweep.runs_root.parent / f"{sweep.name}.yaml"
+    file.write_text(TWO)
+    sweep.directory.mkdir(parents=True)
+    record = sweep.record().to_json() | {"file": file.name}
+    (sweep.directory / "experiment.json").write_text(json.dumps(record))
+    assert refusal(study, text=TUNED).startswith(
+        f"experiment '{sweep.name}' in '{sweep.runs_root}' has the runs of the"
+    )
+
+
 def test_seeds_of_a_sweep_differ_from_all_seeds_of_a_study(study, load):
     first, second = (study(text=TUNED, seeds=number).tuning.plan for number in (1, 8))
     assert first.design.seeds == second.design.seeds
@@ -194,9 +224,10 @@ def test_an_edited_file_names_the_finished_runs_that_leave_the_report(study):
     assert dropped_note(study()) is None
     assert dropped_note(study(text=THREE, seeds=3)) is None
     found = study(text=TWO.replace("alibi", "rotary"))
-    note = dropped_note(found)
-    assert note is not None
-    assert note.startswith("3 finished runs are no longer in the plan and leave the report")
+    assert dropped_note(found) == (
+        "3 finished runs are no longer in the plan and leave the report, because the file or the options changed; "
+        "--name LABEL keeps both experiments, h2h clean lists the runs"
+    )
 
 
 def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):

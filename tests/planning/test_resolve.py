@@ -5,6 +5,7 @@ import pytest
 from headtohead.config.resolve import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
+from headtohead.schema.config_input import DataInput
 
 TRAIN = {"train": {"epochs": 1}}
 
@@ -108,6 +109,11 @@ def test_options_apply_to_the_named_dataset_in_any_order(resolved):
 def test_another_dataset_resets_the_options(resolved):
     data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
     assert "size" not in data.options
+
+
+def test_naming_the_default_dataset_keeps_the_options(resolved):
+    data = resolved(**{"data": {"size": 100}, "data.dataset": DataInput().dataset}).data
+    assert data.options["size"] == 100
 
 
 def test_a_dataset_option_with_the_name_of_a_field_is_set_under_options(resolved):

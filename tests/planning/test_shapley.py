@@ -164,6 +164,17 @@ def test_inseparable_fields_are_one_choice_and_an_entry_includes_its_options(des
     }
 
 
+def test_a_path_between_two_tokenizer_files_has_this_choice(design):
+    found = design("""
+        design:
+          - path:
+              from: {train.lr: 1.0e-3, data.vocabulary.file: first.json}
+              to: {train.lr: 2.0e-3, data.vocabulary.file: second.json}
+    """)
+    ends = {name: tuple(Path(str(value)).name for value in pair) for name, pair in choices(found).items()}
+    assert ends == {"data.vocabulary.file": ("first.json", "second.json"), "train.lr": ("0.001", "0.002")}
+
+
 def test_a_file_may_name_groups_of_fields(design):
     found = design(FOUR + "      groups: {block: [model.norm, model.activation], rest: [train]}\n")
     assert choices(found) == {
@@ -252,6 +263,14 @@ def test_more_permutations_include_the_coalitions_of_fewer(design):
     assert len(more.path.permutations) == 12
     assert more.path.permutations[:8] == fewer.path.permutations
     assert {variant.slug for variant in fewer.variants} <= {variant.slug for variant in more.variants}
+
+
+def test_all_of_600_orders_are_evaluated(design):
+    text = FOUR.replace("model.norm: pre,", "model.norm: pre, train.eps: 1.0e-9, train.weight_decay: 0,")
+    text = text.replace("model.norm: post,", "model.norm: post, train.eps: 1.0e-8, train.weight_decay: 0.1,")
+    found = design(text + "      orders: 600\n")
+    assert len(found.path.choices) == 6
+    assert len(found.path.permutations) == 600
 
 
 def test_another_seed_samples_other_permutations(design):

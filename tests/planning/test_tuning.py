@@ -133,6 +133,20 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
     assert found.by_slug["alibi"].config.train.lr == 0.001
 
 
+def test_a_tuned_design_keeps_the_contrasts_of_its_file(plan):
+    found = plan(SWEEP + "contrasts: [{variant: {positional: alibi}, name: alibi helps}]\n", seeds=1)
+    assert [contrast.name for contrast in found.contrasts if contrast.kind == "declared"] == ["alibi helps"]
+
+
+def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finish):
+    without = plan(SWEEP.partition("tune:")[0], seeds=3).estimate
+    found = plan(SWEEP, seeds=3)
+    assert found.estimate.seconds == pytest.approx(without.seconds + found.tuning.plan.estimate.seconds)
+    assert found.estimate.basis == f"{without.basis}, with the tuning runs"
+    finish(found.tuning.plan, lambda name, lr, dropout, seed: lr)
+    assert plan(SWEEP, seeds=3).estimate == without
+
+
 @pytest.mark.parametrize("values", ["0.001, 0.002, 0.003", "0.001, 0.002"])
 def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
     text = f"tune: {{train.lr: [{values}]}}"
@@ -151,6 +165,14 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
             "design: [{product: {train.lr: [0.1, 0.2]}}]\ntune: {train.lr: [0.1]}",
             "tune.train.lr: 'train.lr' is an axis of the design; remove it from tune",
         ),
+        (
+            "design: [{one_at_a_time: {model.dropout_attention: [0.4]}}]\ntune: {model.dropout: [0.1, 0.2]}",
+            "tune.model.dropout: 'model.dropout_attention' is an axis of the design; remove it from tune",
+        ),
+        (
+            "design: [{one_at_a_time: {model.dropout: [0.1, 0.2]}}]\ntune: {model.dropout_ffn: [0.0, 0.3]}",
+            "tune.model.dropout_ffn: 'model.dropout' is an axis of the design; remove it from tune",
+        ),
         ("tune: {train.lr: [0.1]}\ntune_seeds: 0", "tune_seeds: "),
     ],
 )
@@ -159,6 +181,7 @@ def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, message):
         plan(text, seeds=1)
     assert message in str(error.value)
     assert str(error.value).startswith("x.yaml:")
+    assert "\n" not in str(error.value)
 
 
 def test_an_experiment_without_a_sweep_raises(plan):

@@ -298,7 +298,7 @@ def labelled(name: str, label: str | None) -> str:
             "digits, and . _ - between them"
         )
     if label == SWEEP_LABEL or label.endswith(f"-{SWEEP_LABEL}"):
-        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of the tuning runs; use another label")
+        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of tuning runs; use another label")
     return f"{name}-{label}"
 
 

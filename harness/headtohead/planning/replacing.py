@@ -39,11 +39,12 @@ def refuse_replacing(plan: Plan, registry: Registry) -> None:
 def replaced_results(plan: Plan, registry: Registry) -> str | None:
     """Return why ``h2h run`` rejects the file or the overrides of a plan, or None."""
     loaded = plan.loaded
-    if taken := _taken_by(plan):
-        return (
-            f"experiment '{plan.name}' in '{plan.runs_root}' has the runs of the file '{taken}'; "
-            f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
-        )
+    for own in (plan, *([plan.tuning.plan] if plan.tuning else [])):
+        if taken := _taken_by(own):
+            return (
+                f"experiment '{own.name}' in '{plan.runs_root}' has the runs of the file '{taken}'; "
+                f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
+            )
     if not loaded.overrides and loaded.seeds_option is None:
         return None
     tuned = plan.tuning is None or plan.tuning.is_done

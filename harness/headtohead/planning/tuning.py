@@ -155,10 +155,10 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     for path in tune:
         if path not in allowed:
             raise location.child(path).error(f"'{path}' cannot be tuned; use one of {', '.join(sorted(allowed))}")
-        section, _, name = path.partition(".")
-        for field in (name, *SHORTHANDS.get((section, name), ())):
-            if f"{section}.{field}" in design.axes:
-                raise location.child(path).error(f"'{section}.{field}' is an axis of the design; remove it from tune")
+        tuned = _fields_of(path)
+        for axis in design.axes:
+            if tuned & _fields_of(axis):
+                raise location.child(path).error(f"'{axis}' is an axis of the design; remove it from tune")
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
     # Merged over the baseline like axes, so that values are validated with their locations in the file.
@@ -183,6 +183,12 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
         )
         for slug in dict.fromkeys(factorial.cells.values())
     ]
+
+
+def _fields_of(path: str) -> set[tuple[str, str]]:
+    """Return the fields that a path sets: the field and, for a shorthand, the fields with its value."""
+    section, _, name = path.partition(".")
+    return {(section, field) for field in (name, *SHORTHANDS.get((section, name), ()))}
 
 
 def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:

@@ -95,7 +95,12 @@ class DataFields(Section):
     options: dict[str, Any] = Field(
         default_factory=dict, description="options of the dataset; a file writes them beside `dataset`"
     )
-    limit: int | None = Field(None, ge=1, le=10**9, description="number of pairs kept after shuffling; default: all")
+    limit: int | None = Field(
+        None,
+        ge=1,
+        le=10**9,
+        description="number of pairs kept after shuffling, beside valid and test parts that the dataset gives; default: all",
+    )
     valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")
     test: float = Field(0.05, gt=0, le=10**9, description="test part: a fraction below 1, or a number of pairs")
     seed: Annotated[int, Field(ge=1, le=MAX_DATA_SEED)] | Literal["per-run"] = Field(

@@ -99,7 +99,8 @@ class DataFields(Section):
         None,
         ge=1,
         le=10**9,
-        description="number of pairs kept after shuffling, beside valid and test parts that the dataset gives; default: all",
+        description="number of pairs kept after shuffling, beside parts for validation and test that the dataset gives; "
+        "default: all",
     )
     valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")
     test: float = Field(0.05, gt=0, le=10**9, description="test part: a fraction below 1, or a number of pairs")

@@ -99,7 +99,7 @@ class DataFields(Section):
         None,
         ge=1,
         le=10**9,
-        description="number of pairs kept after shuffling, beside parts for validation and test that the dataset gives; "
+        description="number of pairs kept after shuffling, beside parts for validation and test of the dataset; "
         "default: all",
     )
     valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")

@@ -81,6 +81,29 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleTy
     )
 
 
+def diverged(made: ModuleType, folder: Path) -> Frames:
+    """Return a study after its first look in which a run of the only contrast diverged."""
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"]},
+        seeds=(1, 2, 3),
+        states={("rotary", 2): "DIVERGED"},
+        maps=False,
+        one_at_a_time=True,
+    )
+    return with_looks(made.write_study(folder, study), 3, 6, taken=(3,))
+
+
+def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
+    record = looks_record(analyse(diverged(made, tmp_path)))
+    assert record is not None
+    assert record["stopped"] == "not_ranked"
+
+
+def test_the_report_states_how_many_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
+    (fact,) = looks_facts(analyse(diverged(made, tmp_path)))
+    assert fact.endswith("1 was taken: stopped; 1 contrast cannot be tested.")
+
+
 def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path: Path) -> None:
     study = made.Study(
         axes={"positional": ["sinusoidal", "none"]},

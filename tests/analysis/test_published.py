@@ -216,6 +216,12 @@ def test_equal_differences_in_all_seeds_give_a_verdict_only_with_enough_seeds(
     assert ("too few" in found.reason) == (seeds == 3)
 
 
+@pytest.mark.parametrize("claim", [{}, {"expect": "equal", "margin": 0.05}])
+def test_equal_scores_in_few_seeds_are_the_reason_for_no_verdict(claim: dict[str, Any], plant: Plant) -> None:
+    found = claim_result(plant(claim, seeds=3, score=lambda axes, seed: 0.5 + 0.01 * seed))
+    assert (found.verdict, found.reason) == ("inconclusive", "both sides have the same score in every seed")
+
+
 @pytest.mark.parametrize("claim", [{}, {"expect": "equal", "margin": 0.9}])
 def test_a_single_seed_gives_no_verdict(claim: dict[str, Any], plant: Plant) -> None:
     found = claim_result(plant(claim, seeds=1, gap=0.3))

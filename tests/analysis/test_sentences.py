@@ -3,7 +3,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from headtohead.analysis import sentences
-from headtohead.analysis.sentences import compare, sentence_tests
+from headtohead.analysis.sentences import compare, other_test_sentences, sentence_tests
 from headtohead.analysis.study import analyse
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, median_seed, read_translations
@@ -97,3 +97,19 @@ def test_a_table_of_translations_is_read_as_written(quickstart):
 
 def test_a_run_without_translations_has_none(tmp_path):
     assert read_translations(tmp_path) == []
+
+
+def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(made, tmp_path):
+    study = made.Study(
+        axes={"data.split": ["grouped", "row"]},
+        config=lambda axes: {"data": {"split": axes["data.split"]}},
+        states={("row", 1): "FAILED"},
+        seeds=(1, 2, 3, 4),
+        maps=False,
+    )
+    folder = made.write_study(tmp_path, study)
+    assert other_test_sentences(analyse(load_frames(folder), allow_partial=True)) == []
+    for file in folder.glob("row-*/translations.tsv"):
+        file.write_text(file.read_text().replace("the black cat", "the white cat"))
+        made.record_checksums(file.parent)
+    assert other_test_sentences(analyse(load_frames(folder), allow_partial=True)) == ["row"]

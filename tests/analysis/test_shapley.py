@@ -492,3 +492,24 @@ def test_additive_studies_rarely_have_an_effect_of_a_pair():
 
         wrong += bool(pair_effects(*coalition_scores(score, "abcdefg", 8), "abcdefg"))
     assert wrong <= 10  # 5 % expected
+
+
+def test_the_joint_effect_of_two_choices_has_the_interval_and_p_of_a_paired_t_test():
+    coalitions = [(), ("a",), ("b",), ("a", "b")]
+    scores = [[0.02 * (len(c) == 2) + 0.01 * noise("two", c, seed) for seed in range(6)] for c in coalitions]
+    (effect,) = pair_effects(coalitions, scores, "ab")
+    oracle = stats.ttest_1samp([both - b - a + none for none, a, b, both in zip(*scores, strict=True)], 0)
+    interval = oracle.confidence_interval(0.95)
+    assert effect.p == pytest.approx(oracle.pvalue, rel=1e-4)
+    assert (effect.low, effect.high) == pytest.approx((interval.low, interval.high), rel=1e-6)
+
+
+def test_a_path_of_two_choices_has_finite_intervals(study):
+    def score(applied, seed):
+        return 0.4 + 0.3 * (len(applied) == 2) + 0.01 * noise("run", sorted(applied), seed)
+
+    _, found, _ = study(FOUR[:2], score, seeds=(1, 2, 3, 4, 5, 6))
+    (effect,) = found.effects
+    (group,) = found.groups
+    numbers = (effect.low, effect.high, effect.p, group.sampled.low, group.sampled.high, group.sampled.p)
+    assert all(map(math.isfinite, numbers))

@@ -103,6 +103,11 @@ def test_floor_and_seeds_needed_for_the_quickstart():
     assert s.sign_flip_floor(11, 9) <= 0.05 < s.sign_flip_floor(11, 8)
 
 
+@pytest.mark.parametrize("seeds", [21, 25, 60])
+def test_the_floor_of_sampled_sign_flips_is_the_smallest_p_that_they_give(seeds):
+    assert s.sign_flip_floor(1, seeds) == s.sign_flip_p(np.ones(seeds))
+
+
 @pytest.mark.parametrize(
     ("seeds", "contrasts", "effect"), [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)]
 )
@@ -233,3 +238,7 @@ def test_equal_scores_need_five_seeds_to_be_called_equivalent():
 def test_an_equivalence_margin_is_positive():
     with pytest.raises(ValueError, match="positive"):
         s.equivalence([1.0, 2.0], [1.0, 2.0], 0.0)
+
+
+def test_the_number_of_seeds_for_many_contrasts_is_finite():
+    assert [s.seeds_needed(count) for count in (1, 26_000, 100_000)] == [6, 20, 22]

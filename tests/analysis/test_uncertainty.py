@@ -96,6 +96,17 @@ def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     assert sd == pytest.approx(found.seed_sd)
 
 
+def test_a_negative_correlation_of_seeds_has_a_minus_sign_and_its_name_a_hyphen(made, tmp_path):
+    def score(axes, seed):
+        return 0.6 + 0.02 * math.sin(1e4 * seed) * (1 if axes["positional"] == "rotary" else -1)
+
+    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=score, maps=False)
+    analysis = analysed(made.write_study(tmp_path, study))
+    assert uncertainty(analysis).correlation < -0.9
+    texts = [str(getattr(block, "text", "")) for block in uncertainty_blocks(analysis)]
+    assert any(text.startswith("Intra-class correlation of seeds: −") for text in texts)
+
+
 def test_components_are_standard_deviations_by_source(made, tmp_path):
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False)
     found = uncertainty(analysed(made.write_study(tmp_path, study)))

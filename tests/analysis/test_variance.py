@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headtohead.statistics.variance import crossed, intraclass_correlation, jackknife, pooled, variant_variance
+from headtohead.statistics.variance import (
+    CrossedEstimate,
+    crossed,
+    intraclass_correlation,
+    jackknife,
+    pooled,
+    variant_variance,
+)
 
 
 def mean_squares(values):
@@ -42,6 +49,13 @@ def test_without_an_effect_of_sentences_the_interval_is_that_over_seeds():
     found = crossed(by_seed[:, None] + alternating)
     low, high = scipy.stats.t.interval(0.95, 3, by_seed.mean(), by_seed.std(ddof=1) / 2)
     assert (found.interval().low, found.interval().high) == pytest.approx((low, high))
+
+
+def test_a_single_sample_without_variance_has_the_interval_over_seeds():
+    found = CrossedEstimate(mean=0.3, seeds=6, sentences=1, seed_variance=0.04, sentence_variance=0.0)
+    low, high = scipy.stats.t.interval(0.95, 5, 0.3, (0.04 / 6) ** 0.5)
+    assert (found.interval().low, found.interval().high) == pytest.approx((low, high))
+    assert found.degrees == pytest.approx(5, rel=1e-6)
 
 
 def test_jackknife_values_of_a_mean_are_its_terms():

@@ -64,3 +64,10 @@ def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_sto
     assert holm_levels([0.04, 0.001, math.nan, 0.03, 0.9]) == pytest.approx(
         [0.05 / 3, 0.05 / 4, math.nan, 0.05 / 3, 0.05 / 3], nan_ok=True
     )
+
+
+def test_a_constant_difference_has_an_interval_only_with_enough_seeds_for_a_verdict():
+    few, enough = (judge([paired_differences([0.125] * seeds)])[0] for seeds in (4, 6))
+    assert (few.verdict, few.interval) == ("no verdict", None)
+    assert enough.verdict == "better"
+    assert (enough.interval.low, enough.interval.high) == (0.125, 0.125)

@@ -61,9 +61,7 @@ def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> N
     assert contrast["verdict"] == "worse"
     assert contrast["holm_interval"]["level"] == pytest.approx(1 - found["looks"]["level"])
     markdown = (study.folder / "reports/tiny/report.md").read_text()
-    assert (
-        "The study is judged at 3 and 6 seeds. Each of these looks tests at 2.7 %, so that" in markdown
-    )
+    assert "The study is judged at 3 and 6 seeds. Each of these looks tests at 2.7 %, so that" in markdown
     study.here(study.folder, "report", str(study.file), H2H_CACHE=str(study.cache))
     assert answer(study) == found
 

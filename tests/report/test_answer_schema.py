@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
@@ -58,6 +60,40 @@ def test_a_fresh_answer_is_valid(fresh: dict[str, Any]) -> None:
 def test_the_answer_of_an_incomplete_study_is_valid(messy: Path) -> None:
     answer = json.loads(answer_file(read_content(messy, allow_partial=True)))
     assert answer["incomplete"]
+    assert problems(answer, "answer") == []
+
+
+def test_a_significant_interaction_has_its_own_verdict(made: ModuleType, tmp_path: Path) -> None:
+    def score(axes: Any, seed: int) -> float:
+        both = axes["positional"] == "rotary" and axes["attention"] == "independent-heads"
+        own = math.sin(seed * (3 + len(axes["positional"]) + 2 * len(axes["attention"])))
+        return 0.4 + 0.2 * both + 0.01 * own
+
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "independent-heads"]},
+        score=score,
+        interactions=True,
+        maps=False,
+    )
+    answer = json.loads(answer_file(read_content(made.write_study(tmp_path, study))))
+    (interaction,) = (contrast for contrast in answer["contrasts"] if contrast["family"] == "interactions")
+    assert interaction["holm_p"] < 0.05
+    assert interaction["verdict"] == "significant"
+    assert problems(answer, "answer") == []
+
+
+def test_a_constant_difference_in_too_few_seeds_has_no_holm_interval(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"]},
+        score=lambda axes, seed: 0.5 + 0.125 * (axes["positional"] == "rotary"),
+        seeds=(1, 2, 3, 4),
+        one_at_a_time=True,
+        maps=False,
+    )
+    answer = json.loads(answer_file(read_content(made.write_study(tmp_path, study))))
+    (contrast,) = answer["contrasts"]
+    assert (contrast["difference"], contrast["verdict"]) == (0.125, "no verdict")
+    assert contrast["holm_interval"] is None
     assert problems(answer, "answer") == []
 
 

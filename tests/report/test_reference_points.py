@@ -99,6 +99,26 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     assert "**row**" in other
 
 
+def test_a_single_variant_beyond_those_named_with_other_test_sentences_is_singular(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none", "alibi", "shape"]},
+        config=lambda axes: {"data": {"split": "grouped" if axes["positional"] == "sinusoidal" else "row"}},
+        one_at_a_time=True,
+        maps=False,
+    )
+    folder = made.write_study(tmp_path, study)
+    for file in folder.glob("*/translations.tsv"):
+        if not file.parent.name.startswith("sinusoidal"):
+            file.write_text(file.read_text().replace("the black cat", "the white cat"))
+            made.record_checksums(file.parent)
+    line = other_test_line(analyse(load_frames(folder)))
+    assert line is not None
+    assert line.startswith("Other test sentences than those of the baseline: ")
+    assert " and 1 more variant. A part of the difference" in line
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
     paths = write_report(study(POINTS), tmp_path / "reports")
@@ -128,6 +148,20 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study:
 def test_the_line_depends_on_the_nearest_neighbour(bleu: float, chrf: float, line: str | None, study: Any) -> None:
     points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": chrf}}
     assert neighbour_line(analyse(load_frames(study(points)))) == line
+
+
+def test_the_line_is_limited_to_a_metric_only_if_variants_are_better_in_another_metric(study: Any) -> None:
+    folder = study()
+
+    def line(bleu: float, chrf: float) -> str:
+        points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": chrf}}
+        (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
+        return neighbour_line(analyse(load_frames(folder))) or ""
+
+    none = "No variant is better than nearest-neighbour translation"
+    assert line(80.0, 10.0).startswith(f"{none} in this metric: 66.1 BLEU at most, against 80.0.")
+    assert line(20.0, 90.0).startswith(f"{none} in this metric: ")
+    assert line(80.0, 90.0).startswith(f"{none}: 66.1 BLEU at most, against 80.0; ")
 
 
 def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -382,6 +382,20 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
     ]
 
 
+def test_a_single_variant_beyond_the_named_leaky_variants_is_singular(made, tmp_path):
+    study = made.Study(
+        seeds=(1, 2),
+        maps=False,
+        axes={"data.pair": ["eng-spa", "eng-fra", "eng-deu", "eng-ita", "eng-por"]},
+        run_data=lambda axes, seed: {
+            "languages": axes["data.pair"].split("-"),
+            "leak": 0.0 if axes["data.pair"] == "eng-spa" else 0.25,
+        },
+    )
+    (line,) = warnings(analyse(load_frames(made.write_study(tmp_path, study))))
+    assert line.startswith("LEAKY split of eng-fra, eng-deu, eng-ita and 1 more variant: ")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):

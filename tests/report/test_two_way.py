@@ -16,7 +16,7 @@ import pytest
 from headtohead.analysis.study import analyse
 from headtohead.analysis.two_way import TwoWayResult, find_two_way_table, two_way_result, variance_shares
 from headtohead.report.answer import answer
-from headtohead.report.blocks import DataTable
+from headtohead.report.blocks import DataTable, Details
 from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
@@ -216,3 +216,49 @@ def test_stars_three_axes_and_two_values_give_no_table(
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))
     assert find_two_way_table(analyse(load_frames(folder))) is None
+
+
+def without_variance(axes: Any, seed: int) -> float:
+    """Return 1.0 for the combinations that work, which are some of every positional encoding and attention style."""
+    broken = {("none", "linear"), ("none", "uniform"), ("alibi", "uniform")}
+    return 0.2 + 0.01 * seed if (axes["positional"], axes["attention"]) in broken else 1.0
+
+
+def test_without_variance_among_the_working_combinations_the_answer_has_all_combinations_only(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=without_variance)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    text = answer(analysis)
+    assert "Of the variance of the scores, attention explains" in text
+    assert "combinations work" not in text
+
+
+SQUARE = [f"a{number}" for number in range(4)]
+
+
+def noisy_after_rank_six(axes: Any, seed: int) -> float:
+    """Return precise scores for the best six combinations and noisy scores for the others."""
+    rank = 4 * POSITIONAL.index(axes["positional"]) + SQUARE.index(axes["attention"])
+    wobble = math.sin(1.7 * seed * (rank + 2))
+    if rank == 0:
+        return 0.80 + 0.0005 * wobble
+    return 0.78 - 0.001 * rank + 0.0005 * wobble if rank < 6 else 0.74 - 0.002 * rank + 0.12 * wobble
+
+
+def test_all_combinations_that_are_not_significantly_worse_are_listed(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(axes={"positional": POSITIONAL, "attention": SQUARE}, maps=False, score=noisy_after_rank_six)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    table = find_two_way_table(analysis)
+    result = two_way_result(analysis, table) if table else None
+    assert result is not None
+    worse = [row.comparison is not None and row.comparison.is_worse for row in result.ranking]
+    assert any(worse[:10])
+    assert not all(worse[10:])
+    blocks = two_way_blocks(analysis)
+    first = next(block for block in blocks if isinstance(block, DataTable))
+    (folded,) = (block for block in blocks if isinstance(block, Details))
+    (second,) = (block for block in folded.blocks if isinstance(block, DataTable))
+    names = [row.cells[0].text for row in (*first.rows, *second.rows)]
+    assert names == [row.name for number, row in enumerate(result.ranking) if number < 10 or not worse[number]]
+    assert folded.summary.startswith(f"{len(second.rows)} more combinations that are not significantly worse")

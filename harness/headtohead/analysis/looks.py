@@ -21,7 +21,7 @@ class LooksStatus:
         seeds: Number of seeds of the current look.
         complete: Whether every run of the current look has a result.
         undecided: Names of the declared contrasts that more seeds can decide.
-        unranked: Names of the declared contrasts that have no test because runs failed.
+        unranked: Names of the declared contrasts that have no test, for example because runs failed.
         late: Whether the looks were set or changed after results existed.
     """
 

@@ -85,7 +85,7 @@ class Numbers:
         known = [error for error in errors if math.isfinite(error) and error > 0]
         digits = max(0, 1 - math.floor(math.log10(min(known)))) if known else 3
         if judged.margin:
-            digits = max(digits, -int(Decimal(repr(judged.margin)).normalize().as_tuple().exponent))
+            digits = max(digits, -int(Decimal(repr(float(judged.margin))).normalize().as_tuple().exponent))
         self.digits = min(MOST_DIGITS, digits)
 
     def __call__(self, value: float | None, *, signed: bool = False) -> str:

@@ -83,7 +83,7 @@ def _outcome(status: LooksStatus) -> str:
     if status.next is not None:
         return f"{undecided}, next look at {status.next} seeds"
     if status.unranked and not status.undecided:
-        return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested, because runs failed"
+        return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested"
     if not status.undecided:
         return "stopped because no contrast is inconclusive"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"

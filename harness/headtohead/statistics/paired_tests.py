@@ -301,9 +301,9 @@ def few_seeds(seeds: int) -> str:
 
 
 def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
-    """Return the smallest number of seeds with which a sign-flip p can pass Holm's first step."""
+    """Return the smallest number of seeds with which an exact sign-flip p can pass Holm's first step."""
     seeds = 1
-    while sign_flip_floor(contrasts, seeds) > alpha:
+    while contrasts * 2.0 ** (1 - seeds) > alpha:
         seeds += 1
     return seeds
 

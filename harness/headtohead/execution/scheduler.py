@@ -173,7 +173,9 @@ def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
     paths = [inside(plan.directory, run.directory, tree=True) for run in runs]
     with layout_lock(plan.directory), refuse_busy(), Lease(*paths) as lease:
         for path in paths:
-            RunWriter(path, lease).set_state(states.PLANNED)
+            writer = RunWriter(path, lease)
+            writer.archive_metrics()
+            writer.set_state(states.PLANNED)
         # The resume points record them as failed.
         for folder in stacks_of(plan.directory, {run.run_hash for run in runs}):
             folder.resume_points.clear()

@@ -6,6 +6,7 @@ Names in the archive are relative to the experiment's folder. Leases, locks and 
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -71,7 +72,11 @@ def put_back(archive_bytes: bytes, stack: Path, *, ended: bool) -> None:
     folder = StackFolder(stack)
     parts = [folder.path, *(run.path for run in folder.runs())]
     with zipfile.ZipFile(io.BytesIO(archive_bytes)) as archive:
-        # The local record is kept, since it has the paths of this machine.
+        # The local record is kept, since it has the paths of this machine, and gets the worker's notes.
+        record = str((folder.path / RECORD).relative_to(folder.experiment))
+        if record in archive.namelist():
+            for note in json.loads(archive.read(record)).get("notes", []):
+                folder.note(note)
         names = [name for name in archive.namelist() if Path(name).name != RECORD]
         for name in sorted(names, key=lambda name: (Path(name).name == STATUS, name)):
             path = inside(folder.experiment, name)

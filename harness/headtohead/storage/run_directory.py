@@ -259,6 +259,13 @@ class RunWriter(RunDirectory):
                 **fields,
             )
 
+    def archive_metrics(self) -> None:
+        """Move the histories of a failed attempt into ``attempts/``, since the next attempt begins at step 0."""
+        with self.writing() as folder:
+            if (folder / METRICS).exists():
+                (folder / "attempts").mkdir(exist_ok=True)
+                (folder / METRICS).replace(folder / "attempts" / f"{stored_status(folder).attempt}.{METRICS}")
+
     def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
         """Append a line to metrics.jsonl; ``time`` in seconds since 1970."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}

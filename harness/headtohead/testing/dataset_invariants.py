@@ -80,11 +80,11 @@ def _other_hash(subject: DatasetSubject) -> Iterator[str]:
 
 def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
     for split, corpus in subject.first.items():
-        if not corpus.pairs:
-            yield f"split {split}: no pairs"
+        if not any(pair.source.strip() and pair.target.strip() for pair in corpus.pairs):
+            yield f"split {split}: no pair with two texts"
         for number, pair in enumerate(corpus.pairs):
             for text in (pair.source, pair.target):
-                if not text.strip() or {"\n", "\r", "\t"} & set(text):
+                if {"\n", "\r", "\t"} & set(text):
                     yield f"split {split}: pair {number} has the text {text!r}"
             if not pair.group:
                 yield f"split {split}: pair {number} has no group"
@@ -92,8 +92,11 @@ def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
 
 def _other_parts(subject: DatasetSubject) -> Iterator[str]:
     for split, corpus in subject.first.items():
-        allowed = {None} if split in COMPUTED_SPLITS else {None, *PARTS}
-        for part, count in Counter(pair.split for pair in corpus.pairs).items():
+        parts = Counter(pair.split for pair in corpus.pairs)
+        # Separate files for validation and test are parts of every split.
+        given = bool({"valid", "test"} & parts.keys()) and "train" in parts
+        allowed = {None} if split in COMPUTED_SPLITS and not given else {None, *PARTS}
+        for part, count in parts.items():
             if part not in allowed:
                 yield f"split {split}: {count} pairs are assigned to {part!r}"
 
@@ -132,8 +135,14 @@ def _other_keys(subject: DatasetSubject) -> Iterator[str]:
 DATASET_INVARIANTS = (
     DatasetInvariant("same-pairs", "Loading again returns the same pairs in the same order.", _other_pairs),
     DatasetInvariant("data-hash", "The data hash is the hash of the pairs.", _other_hash),
-    DatasetInvariant("texts", "Every pair has a group and two texts on one line that are not empty.", _bad_texts),
-    DatasetInvariant("parts", "Only splits of the dataset assign parts: train, valid and test.", _other_parts),
+    DatasetInvariant(
+        "texts",
+        "Every pair has a group and two texts on one line; some pairs have two texts that are not empty.",
+        _bad_texts,
+    ),
+    DatasetInvariant(
+        "parts", "Only splits of the dataset, and separate files, assign parts: train, valid and test.", _other_parts
+    ),
     DatasetInvariant("groups", "No group is in two parts.", _divided_groups),
     DatasetInvariant("prepared", "Every split has training, validation and test pairs.", _empty_parts),
     DatasetInvariant("cache-key", "The cache key is the same while the data is unchanged.", _other_keys),

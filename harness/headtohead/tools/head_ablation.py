@@ -28,9 +28,12 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
             process writes the run.
     """
     stored = None if fresh else RunDirectory(path).heads
-    if stored is not None:
+    if stored is not None and not decode:
         return dict(stored)
-    record = _measure(load(path), decode)
+    run = load(path)
+    if stored is not None and ("bleu" in stored["whole"] or run.config.evaluate.decode == "none"):
+        return dict(stored)
+    record = _measure(run, decode)
     try:
         with leased(path) as run_writer:
             run_writer.add_result(HEADS, record)

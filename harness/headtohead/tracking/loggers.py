@@ -38,10 +38,11 @@ Step = tuple[int, float, dict[str, float]]
 
 @dataclass
 class OpenRun:
-    """A run that a logger has begun, and its last logged step."""
+    """A run that a logger has begun, its last logged step, and the names of the metrics that were logged here."""
 
     logger: Logger
     last: int
+    names: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -122,14 +123,15 @@ class LoggerShipper:
         for step, seconds, metrics in new:
             opened.logger.log(step, seconds, metrics)
             opened.last = step
+            opened.names |= metrics.keys()
         if not is_final:
             if new:
                 opened.logger.flush()
             return
         results = run.results_of(status) if state in states.RESULTS else None
         final = {**results.metrics, **run.head_metrics_of(status)} if results else {}
-        logged = {name for _, _, metrics in steps for name in metrics}
-        opened.logger.end(state, {name: v for name, v in _finite(final).items() if name not in logged})
+        # With early stopping, the test metrics have an earlier step than the last one, so they are logged here.
+        opened.logger.end(state, {name: v for name, v in _finite(final).items() if name not in opened.names})
         del self.runs[run.run_hash]
         complete[run.run_hash] = content_hash
         files.write_json(self._path(), complete)

@@ -41,6 +41,7 @@ class MlflowRun:
     status: str
     shipped: str | None
     in_plan: str | None
+    started: int
     fresh: bool = False
     points: dict[str, list[MetricPoint]] = field(default_factory=dict)
 
@@ -78,7 +79,15 @@ def read_logged_runs(store: Store, experiment_id: str) -> dict[str, MlflowRun]:
 
 def _logged_run(run: Run, *, fresh: bool = False) -> MlflowRun:
     info, tags = run.info, run.data.tags
-    return MlflowRun(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
+    return MlflowRun(
+        info.run_id,
+        info.artifact_uri,
+        info.status,
+        tags.get(SHIPPED_TAG),
+        tags.get(IN_PLAN_TAG),
+        info.start_time,
+        fresh,
+    )
 
 
 def replay(destination: Destination, study: TrackedStudy, run: TrackedRun, *, sweep: bool) -> bool:
@@ -153,7 +162,8 @@ def _replay_whole(
     tags = description.tags(study, run, record, status, *state, destination.parent)
     upload = functools.partial(client.log_artifacts, logged.run_id)
     with destination.store.artifacts(logged.artifacts, upload) as folder:
-        tags |= stage(run, folder, ended).tags()
+        # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier training.
+        tags |= stage(run, folder, logged.started).tags()
     models.log_dataset(destination.store, logged.run_id, record.data)
     tags[SHIPPED_TAG] = content_hash
     _log(destination, logged, description.parameters(run, record), tags, metrics, earlier)

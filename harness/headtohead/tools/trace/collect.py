@@ -121,6 +121,8 @@ class _Collector:
         formula, meaning = formulas.OUTPUT["logits"]
         if self.model.lm_head is None:
             formula = "X E^T"
+        else:
+            formula = formulas.with_bias(formula, "b", self.model.lm_head.bias is not None)
         example = _line(examples.softmax_weight(logits, probabilities), rows, words)
         self.steps += [
             TraceStep("logits", logits, rows, words, formula, meaning, prominent=prominent),
@@ -160,7 +162,9 @@ class _Collector:
         formula, meaning = formulas.FEED_FORWARD[step]
         example = None
         if step == "inner":
-            formula = f"H = {formulas.block_input(self._pre_norm)} W_1 + b_1"
+            formula = f"H = {formulas.block_input(self._pre_norm)} W_1"
+        if step in ("inner", "output"):
+            formula = formulas.with_bias(formula, "b_1" if step == "inner" else "b_2", self.model.config.model.bias)
         if step == "activated":
             formula = formulas.ACTIVATIONS[self.model.config.model.activation]
             example = examples.relu(self.steps[-1].values, values)
@@ -173,7 +177,7 @@ class _Collector:
         config = self.model.config
         masking = config.masking.role(role).name if "mask" in self.head_tensors else None
         attention = AttentionFormulas(
-            _attention_of(self.model, role, layer), masking, config.model.mask_value, self._pre_norm
+            _attention_of(self.model, role, layer), masking, config.model.mask_value, self._pre_norm, config.model.bias
         )
         if name == "output":
             self._add_heads(path, role, attention)

@@ -24,7 +24,7 @@ EMBEDDING: dict[str, Description] = {
 FEED_FORWARD: dict[str, Description] = {
     "inner": ("", "before the activation: each token projected to the inner width"),
     "activated": ("", "after the activation"),
-    "output": ("F = f(H) W_2 + b_2", "projected back to the model width"),
+    "output": ("F = f(H) W_2", "projected back to the model width"),
     "residual": ("X + F", "the input plus the output of the block"),
     "norm": ("(x − μ) / √(σ^2 + ε) · γ + β", "each token normalised to mean 0 and variance 1"),
 }
@@ -34,10 +34,15 @@ ACTIVATIONS = {"relu": "f(H) = max(0, H)", "gelu": "f(H) = H · Φ(H)"}
 FINAL_NORM: Description = ("(x − μ) / √(σ^2 + ε) · γ + β", "the last LayerNorm, after all layers of this side")
 
 OUTPUT: dict[str, Description] = {
-    "logits": ("X W + b", "a score for every word of the target vocabulary"),
+    "logits": ("X W", "a score for every word of the target vocabulary"),
     "probabilities": ("softmax(logits)", "probabilities that sum to 1 in each row"),
     "chosen": ("argmax(logits)", "the most likely word at each position"),
 }
+
+
+def with_bias(formula: str, bias: str, has_bias: bool) -> str:
+    """Return the formula of a linear map, with its bias if the model has biases."""
+    return f"{formula} + {bias}" if has_bias else formula
 
 
 def block_input(pre_norm: bool) -> str:
@@ -54,12 +59,14 @@ class AttentionFormulas:
         masking: Name of its masking scheme; None if nothing is masked.
         mask_value: How masked scores are computed.
         pre_norm: Whether the input is normalised first.
+        bias: Whether the projections have biases.
     """
 
     part: MultiHeadAttention
     masking: str | None
     mask_value: str
     pre_norm: bool
+    bias: bool
 
     def describe(self, step: str) -> Description:
         """Return formula and meaning of a step of one head or of all heads."""
@@ -101,9 +108,8 @@ class AttentionFormulas:
     def _memory(self) -> str:
         return block_input(self.pre_norm) if self.part.self_attention else "Y"
 
-    @staticmethod
-    def _projected(letter: str, x: str) -> str:
-        return f"{letter} = {x} W_{letter} + b_{letter}"
+    def _projected(self, letter: str, x: str) -> str:
+        return with_bias(f"{letter} = {x} W_{letter}", f"b_{letter}", self.bias)
 
     def _transformed(self, plain: str) -> str:
         parts = []
@@ -174,5 +180,5 @@ class AttentionFormulas:
     @property
     def _projection(self) -> Description:
         if self._style.projects:
-            return "O = Z W_O + b_O", "the outputs of the heads projected to the model width"
+            return with_bias("O = Z W_O", "b_O", self.bias), "the outputs of the heads projected to the model width"
         return "O = Z", "this style has no projections"

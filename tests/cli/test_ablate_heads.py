@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.tools.head_ablation import masked_heads
 
 STUDY = {
     "question": "Which attention needs its heads?",
@@ -103,6 +104,15 @@ def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once(folde
     assert '"kept": true' in file.read_text()
     call(folder, "ablate-heads", name, "--fresh")
     assert "bleu" in json.loads(file.read_text())["whole"]
+
+
+def test_a_measurement_without_translations_is_repeated_with_bleu(folder, monkeypatch):
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
+    assert "bleu" not in masked_heads(path, decode=False, fresh=True)["whole"]
+    record = masked_heads(path)
+    assert "bleu" in record["whole"]
+    assert json.loads((path / "heads.json").read_text()) == record
 
 
 def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experiment):

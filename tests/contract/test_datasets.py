@@ -3,6 +3,7 @@
 import pytest
 
 from headtohead.plugins.registry import current
+from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead.testing.datasets import DatasetContract
 
 REGISTRY = current()
@@ -33,3 +34,37 @@ class TestComputedDatasetsWithDefaults(DatasetContract):
 
 def test_the_built_in_datasets_are_among_them():
     assert {"toy-grammar", "copy", "reverse", "sort", "lookup", "addition"} <= set(COMPUTED)
+
+
+INVARIANTS = {invariant.name: invariant for invariant in DATASET_INVARIANTS}
+
+
+def subject_of(name, folder, **options):
+    """Load the subject of a built-in dataset."""
+    dataset = REGISTRY.dataset(name)
+    return DatasetSubject.load(name, dataset, dataset.Options.model_validate(options), folder)
+
+
+def sentences(path, words):
+    """Write 40 sentence pairs to a tab-separated file; return its path."""
+    path.write_text("".join(f"{words} {number}\t{number} {words}\n" for number in range(40)))
+    return str(path)
+
+
+def test_parts_holds_for_pairs_with_separate_files_for_validation_and_test(tmp_path):
+    files = {
+        option: sentences(tmp_path / f"{option}.tsv", option.replace("_", " "))
+        for option in ("file", "valid_file", "test_file")
+    }
+    verdict = INVARIANTS["parts"](subject_of("pairs", tmp_path, **files))
+    assert verdict.state == "holds", str(verdict)
+
+
+def test_texts_holds_for_a_tatoeba_file_with_an_empty_side(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    sentences(file, "some words")
+    file.write_text(file.read_text() + "No translation.\t\n")
+    subject = subject_of("tatoeba", tmp_path, file=str(file))
+    assert any(not pair.target for pair in subject.first["grouped"].pairs)
+    verdict = INVARIANTS["texts"](subject)
+    assert verdict.state == "holds", str(verdict)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mlflow import MlflowClient
 
 from headtohead import LocalLauncher, api, files
 from headtohead.cli.progress import LineWatcher
@@ -26,11 +30,17 @@ from headtohead.storage.leases import Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run_directory import leased
 from headtohead.storage.stack import stack_folders
+from headtohead.tracking.rundirs import TrackedRun, read_study
+from headtohead.tracking.shipping import ship
 
 if TYPE_CHECKING:
     from .conftest import Study
 
 Check = Callable[["Study", "Study"], None]
+Command = Callable[..., Any]
+
+# MLflow's own use of its libraries, as in tests/tracking/conftest.py.
+MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 
 LISTENER = """
 import headtohead as h2h
@@ -120,6 +130,104 @@ def test_a_failed_run_is_restarted_only_with_retry(study: Study, undisturbed: St
     assert "training" not in again.stderr
     study.run("--retry")
     same_results(study, undisturbed)
+
+
+CHANGED = """
+import headtohead as h2h
+
+class Table(h2h.Positional):
+    '''A table whose start differs between the two versions of this file.'''
+
+    def build(self):
+        self.table = self.parameter(64, self.context.d_model, std=STD)
+
+    def embed(self, positions, role):
+        return self.table[:, positions]
+
+@h2h.hookimpl
+def on_evaluation(run, step, metrics):
+    if step == FAIL_AT:
+        raise ValueError("no more of this")
+
+@h2h.hookimpl
+def register_positionals():
+    return {"table": Table}
+"""
+FAULTY = CHANGED.replace("STD", "3.0").replace("FAIL_AT", "40")
+CORRECTED = CHANGED.replace("STD", "0.02").replace("FAIL_AT", "-1")
+
+
+@dataclass(frozen=True)
+class Retried:
+    """A run that failed at step 40 and was retrained with a corrected plugin; MLflow received both attempts."""
+
+    experiment: Path
+    uri: str
+    failed: str
+    """The file metrics.jsonl of the failed attempt."""
+    expected: dict[int, float]
+    """The validation loss of each step, as the corrected plugin gives it in a folder of its own."""
+
+    @property
+    def run(self) -> TrackedRun:
+        return read_study(self.experiment).runs()[0]
+
+
+@pytest.fixture(scope="module")
+def retried(
+    tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command, store_template: Path, no_figures: Command
+) -> Retried:
+    from .conftest import Study
+
+    def made(name: str) -> Study:
+        found = Study(tmp_path_factory.mktemp(name), cache, h2h_here)
+        found.write(baseline={"positional": "table"}, seeds=1)
+        return found
+
+    study, reference = made("retried"), made("reference")
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
+    uri = f"sqlite:///{study.folder}/mlflow.db"
+    with no_figures():
+        reference.run(*plugin(reference, CORRECTED))
+        study.run(*plugin(study, FAULTY), code=1)
+        failed = (study.directories()[0] / "metrics.jsonl").read_text()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's own use of its libraries
+            assert ship(study.experiment, uri).failures == []
+            study.run(*plugin(study, CORRECTED), "--retry")
+            assert ship(study.experiment, uri).failures == []
+    expected = dict(losses(reference.directories()[0] / "metrics.jsonl"))
+    assert len(expected) == 3
+    return Retried(study.experiment, uri, failed, expected)
+
+
+def losses(path: Path) -> list[tuple[int, float]]:
+    """Return the step and the validation loss of each line that has one."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return [(line["step"], line["values"]["valid/loss"]) for line in lines if "valid/loss" in line["values"]]
+
+
+def test_a_retried_run_begins_a_new_file_of_metrics(retried: Retried) -> None:
+    assert losses(retried.run.path / "metrics.jsonl") == list(retried.expected.items())
+
+
+def test_the_metrics_of_the_failed_attempt_are_kept(retried: Retried) -> None:
+    assert retried.failed
+    assert (retried.run.path / "attempts" / "1.metrics.jsonl").read_text() == retried.failed
+
+
+def test_the_curves_of_a_retried_run_have_the_values_of_the_new_attempt(retried: Retried) -> None:
+    assert {point.step: point.value for point in retried.run.histories()["valid/loss"]} == retried.expected
+
+
+@MLFLOWS_OWN
+def test_mlflow_displays_the_values_of_the_new_attempt(retried: Retried) -> None:
+    """Of equal steps MLflow displays the latest point."""
+    client = MlflowClient(retried.uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    points = client.get_metric_history(run.info.run_id, "valid/loss")
+    displayed = {point.step: point.value for point in sorted(points, key=lambda point: point.timestamp)}
+    assert displayed == retried.expected
 
 
 def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: Study) -> None:

@@ -217,6 +217,16 @@ def test_resume_points_are_transferred_and_removed_after_the_worker_removed_them
         assert all(point.is_intact() for point in points.newest_first())
 
 
+def test_notes_of_the_record_in_an_archive_are_added_once_to_the_local_record(planned: Study, tmp_path: Path) -> None:
+    local = StackFolder(sent(planned).job.stack)
+    local.note("a note of this machine")
+    away = StackFolder(stack_archive.unpack(stack_archive.pack(local.path), b"", tmp_path / "node"))
+    away.note("a note of the other machine")
+    for _ in range(2):
+        stack_archive.put_back(stack_archive.pack(away.path), local.path, ended=False)
+    assert local.record.notes == ["a note of this machine", "a note of the other machine"]
+
+
 def test_a_done_run_is_not_in_an_archive_without_tensors(planned: Study) -> None:
     transfer = sent(planned)
     first, *others = StackFolder(transfer.job.stack).runs()

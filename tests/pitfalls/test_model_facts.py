@@ -40,6 +40,14 @@ def test_the_notebook_refuses_a_batch_of_more_than_128(recipe, facts) -> None:
     assert most.numbers["most_rows"] == 128
 
 
+def test_a_table_of_4_positions_accepts_4_rows(recipe, facts) -> None:
+    cut = ("model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32")
+    _, row, most = facts("positions by batch row", recipe("tatoeba-en-es", "positional.max_len=4", *cut))
+    assert most.numbers["most_rows"] == 4
+    assert row.numbers["copies"] == 4
+    assert row.numbers["change_by_row"] > 1e-3
+
+
 def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
     """Return the notebook's masked self-attention and its residual and norm, one row at a time."""
     time, width = x.shape

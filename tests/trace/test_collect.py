@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -180,6 +181,17 @@ def test_an_example_ends_with_the_value_of_its_cell(traced):
 def test_rows_without_a_word_are_labelled_by_their_index(traced):
     _, trace = traced(quirks={"min_vocab_size": 11})
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_formulas_have_biases_only_if_the_model_has_them(norm, traced):
+    formulas = {}
+    for bias in (True, False):
+        _, trace = traced(norm=norm, bias=bias)
+        formulas[bias] = {step.name: step.formula for step in trace}
+    found = {match[1] for formula in formulas[True].values() if (match := re.search(r" \+ (b(_\w)?)$", formula))}
+    assert found == {"b_Q", "b_K", "b_V", "b_O", "b_1", "b_2", "b"}
+    assert formulas[False] == {name: re.sub(r" \+ b(_\w)?$", "", formula) for name, formula in formulas[True].items()}
 
 
 def logits(subject, read):

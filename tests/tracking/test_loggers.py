@@ -51,7 +51,7 @@ class LinesLogger(Logger):
             raise ValueError("lost the connection")
 
     def end(self, state, results):
-        Path(f"{self.file}.end").write_text(f"{state} {len(results)}")
+        Path(f"{self.file}.end").write_text(f"{state} {' '.join(results)}")
 
 
 @hookimpl
@@ -130,6 +130,30 @@ def test_a_run_is_followed_while_it_trains(make_experiment: MakeExperiment) -> N
     (run / "status.json").write_text(json.dumps(status))
     shipper.send(sweep=False)
     assert_logged(folder)
+
+
+def test_a_logger_that_follows_an_early_stopped_run_receives_the_test_metrics_at_its_end(
+    make_experiment: MakeExperiment, lines: Path
+) -> None:
+    """The last line of its metrics has the test metrics, at the step of the best checkpoint."""
+    folder = make_experiment(axes=AXES, seeds=1)
+    (run,) = (path.parent for path in folder.glob("*/run.json"))
+    status = json.loads((run / "status.json").read_text())
+    results = json.loads((run / "results.json").read_text())["metrics"]
+    measured = {name: value for name, value in results.items() if name.startswith("test/")}
+    shipper = LoggerShipper(folder, "lines")
+    live = status | {"state": "RUNNING", "ended": None, "files": {}, "pid": os.getpid()}
+    (run / "status.json").write_text(json.dumps(live))
+    shipper.send(sweep=False)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 150, "epoch": 4.0, "time": time.time(), "values": measured}) + "\n")
+    (run / "status.json").write_text(json.dumps(status))
+    shipper.send(sweep=False)
+    assert shipper.failures == []
+    (end,) = folder.parent.parent.glob("*.txt.end")
+    state, *names = end.read_text().split()
+    assert state == "DONE"
+    assert set(names) >= measured.keys()
 
 
 def wandb_records(file: Path) -> Iterator[bytes]:

@@ -191,6 +191,13 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     assert [model.source_run_id for model in models] == [after.info.run_id]
 
 
+def test_a_retrained_run_has_one_image_per_key_and_step(shipped: Place) -> None:
+    _change(shipped, "status.json", attempt=2, ended="2026-01-06T09:00:42Z")
+    shipped.ship()
+    images = [path.name.partition("+timestamp")[0] for path in shipped.artifact("images").glob("*.png")]
+    assert sorted(images) == sorted(set(images))
+
+
 @pytest.mark.slow
 def test_what_masking_the_heads_gave_is_added_to_the_same_run(
     shipped: Place, record_checksums: Callable[[Path], None]

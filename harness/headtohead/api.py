@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.loading import MAX_RUNS, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
-from headtohead.errors import HeadToHeadError, PluginError
+from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.import_checkpoint import read_checkpoint
@@ -290,7 +290,7 @@ class _Session:
             yield
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
-            raise
+            raise Interrupted from None
         finally:
             for shipper in self.shippers[plan.name]:
                 shipper.close()

@@ -44,6 +44,10 @@ class PluginError(HeadToHeadError):
     """The code of a plugin raised an error, which is the cause of this one."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interruption that the command has already reported."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, else a list of the known names.
 

@@ -73,8 +73,8 @@ def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset,
 def test_the_absence_of_a_predicted_failure_is_a_violation():
     assert outside("it is wide", 1e-3, "it leaks").state == "does not apply"
     missing = outside("it is wide", 0.0, "it leaks")
-    assert missing.counterexample == "it is wide, but the predicted failure is absent: it leaks"
-    assert str(missing) == "violated: it is wide, but the predicted failure is absent: it leaks [0]"
+    assert missing.counterexample == "it is wide; expected, but not measured: it leaks"
+    assert str(missing) == "violated: it is wide; expected, but not measured: it leaks [0]"
 
 
 def test_nan_is_a_violation_of_every_invariant():

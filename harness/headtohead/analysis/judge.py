@@ -258,6 +258,8 @@ def _scores(
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
         if column not in table.columns:
             names = [str(name) for name in table.columns]
+            if len(names) == 1 and ";" in names[0]:
+                raise HeadToHeadError("the table has one column, with semicolons; separate its columns by commas")
             raise HeadToHeadError(f"the table has no column '{column}'; columns: {_listed(names)}; name it: {option}")
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
     values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)

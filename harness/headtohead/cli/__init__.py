@@ -13,7 +13,7 @@ import click
 
 from headtohead import logs
 from headtohead.cli.output import echo
-from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit, nearest
+from headtohead.errors import HeadToHeadError, Interrupted, is_disk_error, machine_limit, nearest
 from headtohead.escaping import VisibleFormatter, single_line
 
 COMMANDS = {
@@ -43,6 +43,8 @@ COMMANDS = {
 }
 """Commands and their summaries. ``h2h --help`` prints these without importing the commands."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as in shells."""
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +96,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             stop_with_usage_error(error)
+        except KeyboardInterrupt as error:  # click would print "Aborted!"
+            if not isinstance(error, Interrupted):
+                echo("h2h: interrupted", err=True)
+            sys.exit(INTERRUPTED)
         except HeadToHeadError as error:
             log.info("the command ends with an error", exc_info=True)
             echo(f"h2h: {error}", err=True)

@@ -11,6 +11,7 @@ import click
 
 from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
 from headtohead.cli.output import echo
+from headtohead.errors import Interrupted
 
 if TYPE_CHECKING:
     from headtohead.tools.notebooks import Edition
@@ -144,7 +145,7 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
         )
     except KeyboardInterrupt:
         echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
-        raise
+        raise Interrupted from None
     if not result.complete:
         for line in messages:
             echo(f"{name}: {line}", err=True)

@@ -50,8 +50,8 @@ def losses(folders: Sequence[StackFolder]) -> str:
 
 
 def size(folders: Sequence[StackFolder]) -> str:
-    """Return the numbers of runs and stacks as text."""
-    runs = sum(len(folder.record.members) for folder in folders)
+    """Return the numbers of runs without a result and of stacks as text."""
+    runs = sum(len(folder.open_runs()) for folder in folders)
     return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import re
@@ -310,7 +311,11 @@ def _read(path: Path) -> str:
         refuse_size(status.st_size if stat.S_ISREG(status.st_mode) else 0, str(path))
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise HeadToHeadError(f"experiment file '{path}' does not exist") from error
+        similar = sorted(other.name for other in path.parent.glob(f"{glob.escape(path.stem)}.y*ml"))
+        suggestion = f"; did you mean '{path.parent / similar[0]}'?" if similar else ""
+        raise HeadToHeadError(f"experiment file '{path}' does not exist{suggestion}") from error
+    except IsADirectoryError as error:
+        raise HeadToHeadError(f"'{path}' is a folder; name an experiment file") from error
     except OSError as error:
         raise HeadToHeadError(f"cannot read '{path}': {error.strerror or error}") from error
     try:

@@ -113,7 +113,7 @@ def write_exported(
             if text:
                 files.write_text(folder / name, text)
     except Exception as error:
-        if not is_disk_error(error):
+        if not (isinstance(error, OSError) or is_disk_error(error)):
             raise
         raise HeadToHeadError(f"cannot write to '{folder}' ({error}); free space, or choose another folder") from error
     return [folder / name for name in (WEIGHTS, *(name for name, text in texts.items() if text))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import threading
@@ -158,6 +159,7 @@ def _main(stack: Path, device: str, plugins: WorkerPlugins, environment: dict[st
     The worker takes over its parent's environment, because the server's may be outdated, for example
     CUDA_VISIBLE_DEVICES.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(environment)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

@@ -1,10 +1,15 @@
 """Modules that the fork server imports once for all workers."""
 
-import sacrebleu.metrics
-import torch._dynamo  # takes a second; the first optimizer of a process imports it
+import signal
 
-import headtohead.execution.worker
-import headtohead.plugins.registry
+# Ctrl-C reaches the server too; the parent reports it and ends the server. Workers restore the handler.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+import sacrebleu.metrics  # noqa: E402
+import torch._dynamo  # noqa: E402  # takes a second; the first optimizer of a process imports it
+
+import headtohead.execution.worker  # noqa: E402
+import headtohead.plugins.registry  # noqa: E402
 
 headtohead.plugins.registry.current()
 

@@ -171,14 +171,18 @@ def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
     if not runs:
         return
     paths = [inside(plan.directory, run.directory, tree=True) for run in runs]
-    with layout_lock(plan.directory), refuse_busy(), Lease(*paths) as lease:
-        for path in paths:
-            writer = RunWriter(path, lease)
-            writer.archive_metrics()
-            writer.set_state(states.PLANNED)
-        # The resume points record them as failed.
-        for folder in stacks_of(plan.directory, {run.run_hash for run in runs}):
-            folder.resume_points.clear()
+    with layout_lock(plan.directory), refuse_busy():
+        stacks = stacks_of(plan.directory, {run.run_hash for run in runs})
+        # Without resume points, all unfinished members of their stacks begin at step 0.
+        members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
+        with Lease(*members) as lease:
+            for path in members:
+                RunWriter(path, lease).archive_metrics()
+            for path in paths:
+                RunWriter(path, lease).set_state(states.PLANNED)
+            # The resume points record them as failed.
+            for folder in stacks:
+                folder.resume_points.clear()
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:

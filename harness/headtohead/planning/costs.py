@@ -98,9 +98,10 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
         if not own or is_disk_error(error) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
+        traceback = "" if isinstance(error, HeadToHeadError) else " (h2h run --try prints the traceback)"
         raise PluginError(
             f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
-            f"{own[0]}' (h2h run --try prints the traceback)"
+            f"{own[0]}'{traceback}"
         ) from error
 
 

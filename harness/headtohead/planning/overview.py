@@ -204,8 +204,9 @@ def _ends(numbers: Sequence[int]) -> str:
 
 def _remaining(plan: Plan) -> str:
     if not plan.remaining:
-        failed = any(run.state in states.RETRYABLE for run in plan.runs)
-        return "nothing to run without --retry" if failed else "nothing to run"
+        if any(run.state in states.RETRYABLE for run in plan.runs):
+            return "nothing to run without --retry"
+        return "nothing to run without --stale" if any(run.stale for run in plan.runs) else "nothing to run"
     return f"{len(plan.remaining)} to run in {counted(len(plan.stacks), 'stack')}"
 
 
@@ -234,6 +235,7 @@ def _progress(plan: Plan, variant: PlannedVariant) -> str:
     if variant.equal:
         return "equal"
     runs = plan.runs_of(variant.slug)
-    done = sum(run.is_done for run in runs)
-    stale = " STALE" if any(run.stale for run in runs) else ""
-    return f"{done}/{len(runs)} done{stale}"
+    diverged = sum(run.state == states.DIVERGED for run in runs)
+    done = sum(run.is_done for run in runs) - diverged
+    notes = f", {diverged} diverged" * bool(diverged) + " STALE" * any(run.stale for run in runs)
+    return f"{done}/{len(runs)} done{notes}"

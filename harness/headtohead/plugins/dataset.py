@@ -108,6 +108,11 @@ class Dataset(Entry):
         raise NotImplementedError
 
     @classmethod
+    def given_parts(cls, options: Options) -> frozenset[str]:
+        """Return the parts that pairs have in every split, for example those of separate files; by default none."""
+        return frozenset()
+
+    @classmethod
     def cache_key(cls, options: Options, split: str, cache: Path) -> str | None:
         """Return a key that changes whenever the result of ``load`` would change, at low cost.
 

@@ -16,7 +16,7 @@ import linecache
 import logging
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -339,6 +339,13 @@ def _check_name(name: object, where: str) -> None:
         )
 
 
+PROPERTIES: Mapping[str, frozenset[str]] = {
+    "positional": frozenset({"order-invariant", "relative", "mirror-invariant", "falls-with-distance"}),
+    "masking": frozenset({"hides-future", "hides-padding", "shows-the-rest"}),
+}
+"""Names of the properties that entries of a family can declare."""
+
+
 def _check_entry(family: str, entry: Any) -> None:
     """Raise if a class attribute of an entry has a wrong type."""
     from headtohead.plugins.entry import Options
@@ -349,10 +356,23 @@ def _check_entry(family: str, entry: Any) -> None:
     options().model_dump_json()
     if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
         raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
+    if known := PROPERTIES.get(family):
+        _check_properties(entry.properties, known)
     if family == "recipe" and not isinstance(entry.config, Mapping):
         raise TypeError(f"config is {entry.config!r}; expected a mapping")
     if family == "dataset" and not (entry.splits and all(isinstance(split, str) for split in entry.splits)):
         raise TypeError(f"splits is {entry.splits!r}; expected at least one name")
+
+
+def _check_properties(properties: Any, known: frozenset[str]) -> None:
+    """Raise if declared properties are not a set of known names: a wrong name would switch an invariant off."""
+    if properties is None:
+        return
+    if not isinstance(properties, Set):
+        raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
+    for name in sorted(map(str, properties)):
+        if name not in known:
+            raise TypeError(f"properties has the unknown name '{name}'{nearest(name, known)}")
 
 
 def _imported(name: str) -> type:

@@ -164,6 +164,11 @@ class RunDirectory:
         status = self.status
         if status.state == states.INTERRUPTED:
             raise HeadToHeadError(f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}")
+        if status.state == states.DIVERGED:
+            raise HeadToHeadError(
+                f"run '{self.path.name}' is DIVERGED, so it has no final weights; change its settings, or "
+                "retrain it with h2h run --fresh"
+            )
         if status.state != states.DONE:
             raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with h2h run")
 

@@ -91,11 +91,10 @@ def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
 
 
 def _other_parts(subject: DatasetSubject) -> Iterator[str]:
+    given = subject.dataset.given_parts(subject.options)
     for split, corpus in subject.first.items():
         parts = Counter(pair.split for pair in corpus.pairs)
-        # Separate files for validation and test are parts of every split.
-        given = bool({"valid", "test"} & parts.keys()) and "train" in parts
-        allowed = {None} if split in COMPUTED_SPLITS and not given else {None, *PARTS}
+        allowed = {None, *(given if split in COMPUTED_SPLITS else PARTS)}
         for part, count in parts.items():
             if part not in allowed:
                 yield f"split {split}: {count} pairs are assigned to {part!r}"

@@ -89,7 +89,7 @@ def outside(reason: str, number: float | Extremum, predicted: str, bound: float 
         number = number.number
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
-    return violated(f"{reason}, but the predicted failure is absent: {predicted}", number)
+    return violated(f"{reason}; expected, but not measured: {predicted}", number)
 
 
 def does_not_apply(reason: str) -> Verdict:

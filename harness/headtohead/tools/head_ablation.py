@@ -28,10 +28,10 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
             process writes the run.
     """
     stored = None if fresh else RunDirectory(path).heads
-    if stored is not None and not decode:
+    if stored is not None and (not decode or "bleu" in stored["whole"]):
         return dict(stored)
     run = load(path)
-    if stored is not None and ("bleu" in stored["whole"] or run.config.evaluate.decode == "none"):
+    if stored is not None and run.config.evaluate.decode == "none":
         return dict(stored)
     record = _measure(run, decode)
     try:

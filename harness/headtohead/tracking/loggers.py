@@ -118,6 +118,9 @@ class LoggerShipper:
             logger = current().logger(self.name)(_logged_run(study, run, self.folder))
             opened = self.runs[run.run_hash] = OpenRun(logger, -1)
             opened.last = logger.begin()
+            # An earlier process has logged these steps, but test metrics can follow a step that it logged.
+            earlier = {name for step, _, metrics in steps if step <= opened.last for name in metrics}
+            opened.names = {name for name in earlier if not name.startswith("test/")}
         # Further metrics of the newest step may follow.
         new = [step for step in (steps if is_final else steps[:-1]) if step[0] > opened.last]
         for step, seconds, metrics in new:

@@ -90,6 +90,15 @@ class Pairs(Dataset):
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod
+    def given_parts(cls, options: BaseOptions) -> frozenset[str]:
+        """Return the parts of separate files, or all parts of a dataset with splits of its own."""
+        assert isinstance(options, Options)
+        if options.saved or options.hub:
+            return frozenset(PARTS.values())
+        given = {part for part, files in (("valid", options.valid_file), ("test", options.test_file)) if files}
+        return frozenset({*given, "train"} if given else ())
+
+    @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
         """Return a hash of the sha256 of all files; None for Hugging Face datasets."""
         assert isinstance(options, Options)
@@ -174,12 +183,14 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
         others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
         advice = "correct the file or data.columns, or set data.skip_malformed: true"
         if not pairs:  # perhaps no line is wrong
-            first = lines[wrong[0][0] - 1]
-            advice = next((advice for sign, advice in SEPARATORS.items() if sign in first), advice)
+            first, read_as = lines[wrong[0][0] - 1], {"tsv": "\t", "csv": ","}.get(form)
+            advice = next((advice for sign, advice in SEPARATORS.items() if sign in first and sign != read_as), advice)
         raise HeadToHeadError(f"file '{name}': line {wrong[0][0]} {wrong[0][1]}{others}; {advice}")
     if wrong:
         listed = ", ".join(str(line) for line, _ in wrong[:MOST_LINES]) + ", …" * (len(wrong) > MOST_LINES)
-        notes.append(f"{len(wrong)} malformed lines of '{PurePath(name).name}' were skipped: {listed}")
+        lines_of = "1 malformed line" if len(wrong) == 1 else f"{len(wrong)} malformed lines"
+        were, numbers = ("was", "line") if len(wrong) == 1 else ("were", "lines")
+        notes.append(f"{lines_of} of '{PurePath(name).name}' {were} skipped: {numbers} {listed}")
     return pairs
 
 

@@ -134,7 +134,7 @@ def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
     file = write(tmp_path / "x.tsv", TSV + "no tab\n" * 7)
     corpus = read("pairs", file=file, skip_malformed=True)
     assert texts(corpus) == EXPECTED
-    assert corpus.notes == ("7 malformed lines of 'x.tsv' were skipped: 4, 5, 6, 7, 8, …",)
+    assert corpus.notes == ("7 malformed lines of 'x.tsv' were skipped: lines 4, 5, 6, 7, 8, …",)
 
 
 @pytest.mark.parametrize(

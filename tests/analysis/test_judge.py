@@ -247,3 +247,9 @@ def test_a_margin_is_printed_with_its_decimals_beside_large_scores() -> None:
     large = wide(base=[10_000 * score for score in BASE], better=[10_000 * score for score in BETTER])
     assert ", margin 0.4; " in heading(judge(large, baseline="base", margin=0.4))
     assert ", margin 0.4; " in heading(judge(large, baseline="base", margin=np.float64(0.4)))
+
+
+def test_a_table_with_semicolons_is_refused_with_the_separator_to_use() -> None:
+    table = pd.DataFrame({"variant;seed;accuracy": ["base;1;0.8"]})
+    with pytest.raises(HeadToHeadError, match="one column, with semicolons; separate its columns by commas"):
+        judge(table, baseline="base")

@@ -231,3 +231,8 @@ def test_other_words_than_the_weights_are_refused(run: Path, tmp_path: Path) -> 
     file.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(HeadToHeadError, match=r"vocabulary\.json and config\.json in .* differ in size"):
         headtohead.load(tmp_path / "model")
+
+
+def test_a_folder_that_cannot_be_created_is_one_line(run: Path) -> None:
+    with pytest.raises(HeadToHeadError, match="cannot write to '/proc/x'"):
+        headtohead.export(run, Path("/proc/x"))

@@ -130,6 +130,13 @@ CASES = (
     entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.Options"),
     entry("options", "dictionary", "Options = dict", "TypeError: Options is <class 'dict'>; expected a subclass of*"),
     entry("options", "role defaults", "role_defaults = {'x': 3}", "TypeError: role_defaults is {'x': 3}; expected*"),
+    entry(
+        "options",
+        "unknown property",
+        "properties = frozenset({'relatve'})",
+        "TypeError: properties has the unknown name 'relatve'; did you mean 'relative'?*",
+    ),
+    entry("options", "text as properties", "properties = 'relative'", "TypeError: properties is 'relative'; expected*"),
     entry("options", "role defaults list", "role_defaults = ['x']", "AttributeError: 'list' object has no*"),
     entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
     entry("options", "config", "config = [1]", "TypeError: config is [1]; expected a mapping", "recipe"),

@@ -96,6 +96,14 @@ def test_a_missing_file_is_named(tmp_path):
         load_file(tmp_path / "nope.yaml")
 
 
+@pytest.mark.parametrize("typed", ["order", "order.yml"])
+def test_a_missing_file_suggests_a_file_with_another_ending(tmp_path, typed):
+    (tmp_path / "order.yaml").write_text("question: q")
+    with pytest.raises(HeadToHeadError) as error:
+        load_file(tmp_path / typed)
+    assert str(error.value).endswith(f"does not exist; did you mean '{tmp_path / 'order.yaml'}'?")
+
+
 def test_a_folder_is_not_read_as_a_file(tmp_path):
     with pytest.raises(HeadToHeadError, match="' is a folder; name an experiment file"):
         load_file(tmp_path)

@@ -134,11 +134,11 @@ def test_runs_do_not_depend_on_how_they_are_stacked(cut: list[int]) -> None:
 
 
 @pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 1)])
+@pytest.mark.parametrize(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 0)])
 def test_resume_points_that_are_dear_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
 ) -> None:
-    """Writing takes 0.25 s and a step 0.01 s; the last resume point is always written."""
+    """Writing takes 0.25 s and a step 0.01 s; trainings that are shorter than ``checkpoint_seconds`` write none."""
     clock, saves = [0.0], []
     monkeypatch.setattr("headtohead.training.loop.time.monotonic", lambda: clock[0])
     stack = training(tiny(checkpoint_seconds=seconds), ResumePoints(tmp_path))
@@ -154,7 +154,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     stack.on_progress = step
     stack.run()
     assert len(saves) == written
-    assert saves[-1] == 24
+    assert saves[-1:] == [24] * bool(written)
 
 
 @pytest.mark.slow

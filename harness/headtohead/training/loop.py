@@ -51,6 +51,8 @@ class Member:
         run_hash: Identifies the run in resume points of any stack.
         ended: None while the run trains, else why it stopped.
         ended_step: Step at which it stopped before the end of training.
+        finite: Whether all weights were finite at the last resume point. The weights of a run that is about to diverge
+            are not, although the loss of its last step is.
         best: Best value of the early-stopping metric; smaller is better.
         best_step: Step of the best value.
         evaluations_since_best: Evaluations without a better value.
@@ -60,6 +62,7 @@ class Member:
     run_hash: str
     ended: str | None = None
     ended_step: int | None = None
+    finite: bool = True
     best: float | None = None
     best_step: int | None = None
     evaluations_since_best: int = 0
@@ -469,6 +472,9 @@ class StackTraining:
             for name in self._tensors()
             if not name.startswith("best/") and (own := self._owner(name)) != (name, all_members)
         }
+        for index, member in enumerate(self.progress.members):
+            weights = self.model.member_state(index).values()
+            member.finite = all(bool(torch.isfinite(value).all()) for value in weights)
         return asdict(self.progress) | {"owners": owners}
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
@@ -560,6 +566,11 @@ class StackTraining:
                 expected = self.model.member_state(index)
                 best[index] = {name: _shaped(own[name], value, name) for name, value in expected.items()}
         sums = {name: stacked(f"sums/{name}", self.loss_sums) for name in ("losses", "tokens")}
+        for name in parameters:
+            for row, member in zip(weights[name], self.model.members_of(name), strict=True):
+                progress = state.members[indices[member]]
+                if progress.ended is None and progress.finite and not torch.isfinite(row).all():
+                    raise ValueError(f"{name} is not finite")
         return weights, optimizer, best, sums
 
 

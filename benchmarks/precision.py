@@ -1,6 +1,6 @@
 """Training steps in bfloat16 and float32 on real batches of all lengths.
 
-    python benchmarks/precision.py --file PAIRS [--members 1 6] [--steps 30] [--rounds 6]
+    python benchmarks/precision.py --file PAIRS [--members 1 6] [--steps 30] [--rounds 6] [--batch-tokens 2048]
 
 Stacks of the same runs train in both precisions on the same batches, in alternating rounds. The first round is not
 counted. Batches have equal lengths (`length_buckets: exact`) and therefore many shapes: oneDNN generates code for every
@@ -32,8 +32,9 @@ PRECISIONS = ("float32", "bfloat16")
 class Side:
     """A stack that trains in one precision."""
 
-    def __init__(self, size: Size, members: int, precision: str, steps: int) -> None:
-        train: dict[str, Any] = {**size.config["train"], "length_buckets": "exact", "precision": precision}
+    def __init__(self, size: Size, members: int, precision: str, steps: int, batch_tokens: int) -> None:
+        changes = {"length_buckets": "exact", "precision": precision, "batch_tokens": batch_tokens}
+        train: dict[str, Any] = {**size.config["train"], **changes}
         config = resolve({**size.config, "train": train}, current())
         self.training = StackTraining(config, range(1, members + 1), prepare(config.data, cache_root()), CPU)
         self.batches, self.steps = self.training._batches(), steps
@@ -47,9 +48,9 @@ class Side:
         return 1000 * seconds / self.steps, (float(self.training.loss_sums[0]) - before) / self.steps
 
 
-def row(size: Size, members: int, steps: int, rounds: int) -> str:
+def row(size: Size, members: int, steps: int, rounds: int, batch_tokens: int) -> str:
     """Return the row of a size and a number of members."""
-    sides = [Side(size, members, precision, steps) for precision in PRECISIONS]
+    sides = [Side(size, members, precision, steps, batch_tokens) for precision in PRECISIONS]
     results = [[side.round() for side in sides] for _ in range(rounds + 1)][1:]
     exact, rounded = ([each[index][0] for each in results] for index in (0, 1))
     ratios = [before / after for before, after in zip(exact, rounded, strict=True)]
@@ -67,6 +68,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30, help="steps of a round")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--batch-tokens", type=int, default=2048, help="tokens of a batch per run")
     options = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -75,7 +77,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for size in tatoeba(options.file, options.pairs, epochs=100):
         for members in options.members:
-            print(row(size, members, options.steps, options.rounds), flush=True)
+            print(row(size, members, options.steps, options.rounds, options.batch_tokens), flush=True)
 
 
 if __name__ == "__main__":

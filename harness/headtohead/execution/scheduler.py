@@ -173,7 +173,7 @@ def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
     paths = [inside(plan.directory, run.directory, tree=True) for run in runs]
     with layout_lock(plan.directory), refuse_busy():
         stacks = stacks_of(plan.directory, {run.run_hash for run in runs})
-        # Without resume points, all unfinished members of their stacks begin at step 0.
+        # Without resume points, all members of their stacks that are still open begin at step 0.
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
             for path in members:

@@ -252,8 +252,10 @@ def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, ref
             path = Path("/dev/zero")
         case _:
             path.symlink_to("/dev/zero")
-    reason = "Is a directory" if kind == "folder" else "not a regular file; save the experiment to a file"
-    assert refusal(h2h_here(tmp_path, "plan", str(path))) == f"cannot read '{path}': {reason}"
+    expected = f"cannot read '{path}': not a regular file; save the experiment to a file"
+    if kind == "folder":
+        expected = f"'{path}' is a folder; name an experiment file"
+    assert refusal(h2h_here(tmp_path, "plan", str(path))) == expected
 
 
 @pytest.mark.slow

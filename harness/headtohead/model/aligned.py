@@ -27,7 +27,7 @@ WIDE = 512
 
 
 FEW_ROWS = 256
-"""Number of rows up to which the row counts of bfloat16 products on a CPU are multiples of 16, beyond of 64."""
+"""Row counts of bfloat16 products on a CPU are multiples of 16 up to this number, and of 64 above."""
 
 
 def padded_rows(rows: int) -> int:

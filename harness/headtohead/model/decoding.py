@@ -45,9 +45,9 @@ def require_any_length(model: Transformer, how: str) -> None:
 def most_probable(logits: Tensor) -> Tensor:
     """Return the id of the largest logit at every position, the smallest id if several are equal.
 
-    It equals ``argmax``, which takes four times as long for large vocabularies on a CPU (benchmarks/kernels.py).
+    It equals ``argmax``, which takes 1.3 to 3 times as long for large vocabularies on a CPU (benchmarks/kernels.py).
     """
-    if on_cuda(logits) or logits.shape[-1] < LARGE_VOCABULARY:
+    if on_cuda(logits) or logits.dtype == torch.bfloat16 or logits.shape[-1] < LARGE_VOCABULARY:
         return logits.max(dim=-1).indices
     largest = torch.empty_like(logits, dtype=torch.float32)
     torch.eq(logits, logits.amax(-1, keepdim=True), out=largest)

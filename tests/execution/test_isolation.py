@@ -173,7 +173,7 @@ class Retried:
     second_curve: list[int]
     """The steps of the validation loss in the frames after the second attempt."""
     expected: dict[int, float]
-    """The validation loss of each step, as the corrected plugin gives it in a folder of its own."""
+    """The validation loss of each step, of the corrected plugin in a separate folder."""
 
     @property
     def run(self) -> TrackedRun:

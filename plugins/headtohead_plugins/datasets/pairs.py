@@ -91,7 +91,7 @@ class Pairs(Dataset):
 
     @classmethod
     def given_parts(cls, options: BaseOptions) -> frozenset[str]:
-        """Return the parts of separate files, or all parts of a dataset with splits of its own."""
+        """Return the parts of separate files, or all parts of a dataset with its own splits."""
         assert isinstance(options, Options)
         if options.saved or options.hub:
             return frozenset(PARTS.values())

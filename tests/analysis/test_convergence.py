@@ -198,6 +198,13 @@ def test_a_schedule_that_decays_to_zero_is_named(plant: Any) -> None:
     assert still_learning_line(analysis) is None
 
 
+def test_variants_still_learning_under_a_decaying_schedule_are_stated_once(plant: Any) -> None:
+    analysis = analysis_of(plant(falling(0.1), schedule="cosine"))
+    line = str(still_learning_line(analysis))
+    assert "over the last fifth of the steps, although the learning rate decays to zero (cosine)" in line
+    assert convergence_fact(analysis) is None
+
+
 def test_runs_that_levelled_off_add_no_line(plant: Any) -> None:
     analysis = analysis_of(plant(falling(0.0)))
     assert still_learning_line(analysis) is None

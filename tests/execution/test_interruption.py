@@ -110,6 +110,22 @@ def test_a_killed_parent_and_the_same_command_again(
     }, done.stdout + log
 
 
+@pytest.mark.slow
+def test_a_stack_resumed_on_another_device_records_that_device(study: Study) -> None:
+    parent = study.start("--no-tracking", *EVERY_STEP)
+    wait_for(lambda: step_of(study) >= 1)
+    kill(parent)
+    for path in study.experiment.glob(".stacks/*/stack.json"):
+        files.write_json(path, files.read_json(path) | {"device": "cuda"})
+    for path in study.experiment.glob("*/run.json"):
+        record = files.read_json(path)
+        record["execution"]["device"] = "cuda"
+        files.write_json(path, record)
+    study.run("--device", "cpu")
+    records = [files.read_json(path / "run.json") for path in study.directories()]
+    assert {record["execution"]["device"] for record in records} == {"cpu"}
+
+
 def runs_by_key(database: Path) -> dict[str, int]:
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(

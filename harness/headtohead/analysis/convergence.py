@@ -93,15 +93,20 @@ class StepGap:
 
 @dataclass(frozen=True)
 class Convergence:
-    """The trends of all variants with runs, the gaps of contrasts in steps, and the schedules that decay to zero.
+    """The trends of all variants with runs, the gaps of contrasts in steps, and the learning-rate schedules.
 
     ``gaps`` is empty unless the baseline is still learning. ``total_steps`` is the largest number of trained steps.
     """
 
     trends: Mapping[str, LossTrend]
     gaps: tuple[StepGap, ...]
-    decaying: tuple[str, ...]
+    schedules: tuple[str, ...]
     total_steps: int
+
+    @property
+    def decaying(self) -> tuple[str, ...]:
+        """The schedules that decay to zero."""
+        return tuple(schedule for schedule in self.schedules if schedule in DECAYS_TO_ZERO)
 
     @property
     def still_learning(self) -> tuple[str, ...]:
@@ -130,7 +135,7 @@ def convergence(analysis: Analysis) -> Convergence:
     return Convergence(
         trends,
         tuple(_gaps(analysis, trends)),
-        tuple(schedule for schedule in schedules if schedule in DECAYS_TO_ZERO),
+        tuple(schedules),
         int(frames.runs["step"].max()) if len(frames.runs) else 0,
     )
 

@@ -30,7 +30,7 @@ from headtohead.storage.existing import run_directories
 from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
-from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSentence
+from headtohead.storage.records import EXPERIMENT, RUN, ProbeSentence
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
@@ -219,7 +219,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
     with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         plan_directories(plan, missing, lease)
         for folder in folders:
-            _record_execution(folder, lease, {run.directory for run in missing})
+            folder.record_execution(lease, {paths[run.run_hash] for run in missing})
         return folders + [lay_out(plan.directory, record, lease, initial_weights(plan, record)) for record in records]
 
 
@@ -294,25 +294,8 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
         folder.path.mkdir(parents=True, exist_ok=True)
         files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
-    _record_execution(folder, lease, {member.directory for member in record.members})
+    folder.record_execution(lease, {run.path for run in folder.runs()})
     return folder
-
-
-def _record_execution(folder: StackFolder, lease: Lease, directories: Set[str]) -> None:
-    """Write the execution settings of a stack into the records of its runs in these directories."""
-    record = folder.record
-    for index, directory in enumerate(folder.runs()):
-        if record.members[index].directory not in directories:
-            continue
-        execution = ExecutionRecord(
-            stack=tuple(member.run_hash for member in record.members),
-            member=index,
-            threads=record.threads,
-            device=record.device,
-            dtype=record.config["train"]["precision"],
-        )
-        run = directory.record.model_copy(update={"execution": execution})
-        RunWriter(directory.path, lease).write_json(RUN, run.to_json())
 
 
 def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> list[StackFolder]:

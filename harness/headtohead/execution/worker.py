@@ -63,9 +63,12 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
         if not folder.exists:
             return exits.BUSY
         files.remove_leftovers(path)
-        if all(run.state in states.FINAL for run in folder.runs()):
+        if not folder.open_runs():
             folder.resume_points.clear()
         else:
+            if folder.record.device != device:  # the stack began on another device
+                folder.change(device=device)
+                folder.record_execution(lease, {run.path for run in folder.open_runs()})
             Worker(folder, device, plugins, lease).run()
     except LeaseLost as error:
         _log(str(error))

@@ -36,9 +36,12 @@ def still_learning_line(analysis: Analysis) -> str | None:
     of = f" of {len(names)} of {len(found.trends)} variants" if len(names) < len(found.trends) else ""
     if len(names) == 1 < len(found.trends):
         of = f" of {analysis.frames.by_slug[names[0]].title}"
+    decay = ""
+    if len(found.decaying) == len(found.schedules):
+        decay = f", although the learning rate decays to zero ({', '.join(found.decaying)})"
     text = (
         f"Still learning: the validation loss{of} fell by {low if low == high else f'{low} to {high}'} % over the last "
-        "fifth of the steps"
+        f"fifth of the steps{decay}"
     )
     if gap := found.smallest_gap:
         text += (
@@ -54,9 +57,7 @@ def convergence_fact(analysis: Analysis) -> str | None:
     if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
         reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
         return f"Whether the runs trained far enough cannot be judged: {reasons[0]}." if reasons else None
-    if found.still_learning and found.decaying:
-        return f"The loss still falls although the learning rate decays to zero ({', '.join(found.decaying)})."
-    if found.decaying:
+    if found.decaying and not found.still_learning:
         return (
             f"The learning rate decays to zero ({', '.join(found.decaying)}), which hides what the runs have left to "
             "learn: their loss levels off in any case."

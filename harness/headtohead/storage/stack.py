@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
@@ -16,10 +16,11 @@ from typing_extensions import TypedDict
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
+from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.records import Config, Count, NonNegative, Number, Seed, read_record
+from headtohead.storage.records import RUN, Config, Count, ExecutionRecord, NonNegative, Number, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
-from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.run_directory import RunDirectory, RunWriter
 
 STACKS = ".stacks"
 
@@ -200,6 +201,23 @@ class StackFolder:
         """
         experiment, members = self.experiment, self.record.members
         return [RunDirectory(inside(experiment, member.directory)) for member in members]
+
+    def record_execution(self, lease: Lease, paths: Set[Path]) -> None:
+        """Write the execution settings of the stack into the records of its runs in these directories."""
+        record = self.record
+        for index, run in enumerate(self.runs()):
+            if run.path not in paths:
+                continue
+            execution = ExecutionRecord(
+                stack=tuple(member.run_hash for member in record.members),
+                member=index,
+                threads=record.threads,
+                device=record.device,
+                dtype=record.config["train"]["precision"],
+            )
+            RunWriter(run.path, lease).write_json(
+                RUN, run.record.model_copy(update={"execution": execution}).to_json()
+            )
 
     def write_progress(self, **fields: Any) -> None:
         """Write the progress of the stack, without fsync, since only progress displays read it."""

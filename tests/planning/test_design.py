@@ -200,7 +200,7 @@ def test_variants_with_equal_short_names_get_unique_names(design):
     found = design(
         """
         design:
-          - one_at_a_time: {model.norm_eps: [1e-5, 0.00001], evaluate.buckets: [[1, 2], [1.2]]}
+          - one_at_a_time: {model.norm_eps: [0.00001], evaluate.buckets: [[1, 2], [1.2]]}
     """.replace("[1.2]", "[12]")
     )
     assert len(set(slugs(found))) == len(slugs(found)) == 3
@@ -308,6 +308,10 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         (
             "design: [{product: {positional: []}}]",
             "x.yaml:7: design[0].product.positional: axis 'positional' has no values; list at least one",
+        ),
+        (
+            "design: [{one_at_a_time: {positional: [rotary, none, rotary]}}]",
+            "x.yaml:7: design[0].one_at_a_time.positional[2]: axis 'positional' lists this value twice; remove one",
         ),
         (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",

@@ -287,6 +287,9 @@ class _AxesDesign:
             check_axis(axis, listed, block.location.child(axis))
             if axis not in self.axes:
                 self.axes.append(axis)
+            for number, value in enumerate(listed):
+                if block.kind != "zip" and value in listed[:number]:
+                    raise block.location.child(axis, number).error(f"axis '{axis}' lists this value twice; remove one")
         indices = _combinations(block.kind, values, block.location)
         cells = {index: self._add(values, index, block.location) for index in indices}
         if block.kind == "product":

@@ -28,6 +28,8 @@ FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jso
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
+COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation"}
+"""Words that are column names where both texts of a first line are among them."""
 MOST_LINES = 5
 """Maximum number of malformed lines that a note names."""
 MAX_FIELD = 1_000_000
@@ -179,6 +181,11 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             pairs.append((values[0], values[1]))
         elif row != [""]:
             wrong.append((line, _reason(row, columns, values)))
+    if options.header is None and form != "jsonl" and pairs and COLUMN_NAMES.issuperset(map(str.casefold, pairs[0])):
+        raise HeadToHeadError(
+            f"file '{name}': the first line, '{pairs[0][0]}' and '{pairs[0][1]}', looks like column names; set "
+            "data.header: true, or data.header: false if it is a pair"
+        )
     if wrong and not options.skip_malformed:
         others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
         advice = "correct the file or data.columns, or set data.skip_malformed: true"

@@ -115,6 +115,12 @@ MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, "line 2 is not JSON"),
     ("x.jsonl", '{"source": "a", "target": 3}\n', {}, "line 1 has no text in the field 'target'"),
     ("x.jsonl", "[" * 100_000 + "\n", {}, "line 1 is not JSON"),
+    (
+        "x.csv",
+        "Source,target\na,b\n",
+        {},
+        "the first line, 'Source' and 'target', looks like column names; set data.header: true, or data.header: false",
+    ),
     ("x.tsv", "en\tfr\na\tb\n", {"columns": ["en", "de"]}, "has no column 'de'; its first line has: en, fr"),
     ("x.data", TSV, {}, "unknown ending '.data'; rename it to .tsv, .txt, .csv, .jsonl, .ndjson, or set data.format"),
 ]

@@ -111,6 +111,19 @@ def test_a_killed_parent_and_the_same_command_again(
 
 
 @pytest.mark.slow
+def test_a_run_directory_deleted_during_training(study: Study, undisturbed: Study, same_results: Check) -> None:
+    parent = study.start("--no-tracking", *EVERY_STEP)
+    wait_for(lambda: step_of(study) >= 1)
+    deleted = study.directories()[0]
+    shutil.rmtree(deleted, ignore_errors=True)
+    output, _ = parent.communicate(timeout=120)
+    assert parent.returncode == 2, output
+    assert f"{deleted.name}' was moved or deleted during the run; the same command trains it again" in output
+    study.run()
+    same_results(study, undisturbed)
+
+
+@pytest.mark.slow
 def test_a_stack_resumed_on_another_device_records_that_device(study: Study) -> None:
     parent = study.start("--no-tracking", *EVERY_STEP)
     wait_for(lambda: step_of(study) >= 1)

@@ -538,6 +538,11 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if machine_limit(error):
             raise
+        if isinstance(error, FileNotFoundError):
+            raise HeadToHeadError(
+                f"'{Path(error.filename).parent}' was moved or deleted during the run; the same command trains it "
+                "again; finished runs are kept"
+            ) from error
         raise unwritable(folder, error.strerror or str(error)) from error
 
 

@@ -314,6 +314,11 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: design[0].one_at_a_time.positional[2]: axis 'positional' lists this value twice; remove one",
         ),
         (
+            "design: [{product: {model.encoder_layers: [1], model.decoder_layers: [2], model.layers: [1, 2]}}]",
+            "x.yaml:7: design[0].product.model.layers[0]: 'layers' changes nothing, because its fields are set "
+            "(encoder_layers, decoder_layers); change those instead",
+        ),
+        (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
             "x.yaml:7: design[0].zip: zip requires lists of equal length; model.d_model has 2, model.heads has 1",
         ),

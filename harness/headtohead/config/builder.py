@@ -18,7 +18,7 @@ from headtohead.config.validation_errors import section_of, suggest_field
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM, SECTIONS, DataInput
+from headtohead.schema.config_input import INIT_FROM, SECTIONS, SHORTHANDS, DataInput
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.roles import ROLES
 from headtohead.schema.sections import FilePath
@@ -83,6 +83,10 @@ class ConfigBuilder:
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field, a family, a role or an option, or merge a mapping into a section."""
         head, rest = path[0], path[1:]
+        fields = SHORTHANDS.get(path, ())
+        if fields and all(self.sections[head].get(name) is not None for name in fields):
+            names = ", ".join(fields)
+            raise location.error(f"'{path[1]}' changes nothing, because its fields are set ({names}); change those instead")
         if head in FAMILIES:
             self._assign_family(head, rest, value, location)
         elif head in SECTIONS:

@@ -55,7 +55,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
+    # An equal prefix such as "test/" does not make two names similar.
+    if close and difflib.get_close_matches(name.rpartition("/")[2], [close[0].rpartition("/")[2]], cutoff=0.5):
         return f"; did you mean '{close[0]}'?"
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return f"; known: {', '.join(names[:MOST_NAMES])}{more}" if names else ""

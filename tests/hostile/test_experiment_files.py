@@ -179,7 +179,7 @@ CASES = (
         'description: "\\ud800"\n',
         ":2: not valid YAML: found invalid Unicode character escape*",
     ),
-    text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: found a tab character that violates indentation"),
+    text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: a tab; indent with spaces"),
     text("encoding", "escape in key", 'base: {"a\\e[31m": 1}\n', f":2: base: {KEYS} 'a\\x1b[31m'"),
     text("encoding", "long key", f'base: {{"{"k" * 900}": 1}}\n', f":2: base: {KEYS} 'kkk*…"),
     text("encoding", "duplicate", "base: {a: 1, a: 2}\n", ":2: base: duplicate key 'a', first on line 2"),

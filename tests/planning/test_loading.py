@@ -77,7 +77,13 @@ def failure(load, text, *overrides, seeds=None):
         ("# only a comment\n", "x.yaml: the file is empty; it needs at least 'question'"),
         ("- a\n", "x.yaml:1: expected fields such as 'question: …', got ['a']"),
         ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: did not find expected node content"),
-        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: found a tab character that violates indentation"),
+        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: a tab; indent with spaces"),
+        ("question: q\nbase:\n\tmodel: {}\n", "x.yaml:3: not valid YAML: a tab; indent with spaces"),
+        ("question: q\nbase:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3\n", "x.yaml:5: not valid YAML: expected ': ' after a key"),
+        (
+            "question: does a: b?\n",
+            "x.yaml:1: not valid YAML: ': ' is not allowed here; correct the indentation, or quote the text",
+        ),
         ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: duplicate key 'model', first on line 3"),
         ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got '1'"),
         (

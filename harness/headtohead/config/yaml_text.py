@@ -78,6 +78,14 @@ def dump(value: Mapping[str, Any]) -> str:
     return text
 
 
+_REMEDIES = {
+    "could not find expected ':'": "expected ': ' after a key",
+    "mapping values are not allowed in this context": "': ' is not allowed here; correct the indentation, or quote the "
+    "text",
+}
+"""Plainer texts for errors of the YAML library."""
+
+
 def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
     """Return the plain value and the line of each field in it.
 
@@ -90,9 +98,13 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         _refuse_large(text, label)
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{label}:{mark.line + 1}" if mark else label
-        problem = " ".join(str(error.problem or error.context).split())
+        mark, problem = error.problem_mark or error.context_mark, " ".join(str(error.problem or error.context).split())
+        if problem == "could not find expected ':'":  # the scanner notices this on the next line
+            mark = error.context_mark or mark
+        where, line = (f"{label}:{mark.line + 1}", text.splitlines()[mark.line :]) if mark else (label, [])
+        if problem.startswith("found") and line and line[0].lstrip(" ").startswith("\t"):
+            problem = "a tab; indent with spaces"
+        problem = _REMEDIES.get(problem, problem)
         raise HeadToHeadError(f"{where}: not valid YAML: {problem}") from error
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1

@@ -39,7 +39,7 @@ from headtohead.execution.scheduler import Machine, execute
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
 from headtohead.storage import states
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.shipping import ShipReport, opened, ship_runs
 from headtohead.tracking.store import Store
 from headtohead.tracking.study import describe, open_study
@@ -166,7 +166,7 @@ def growth(before: tuple[int, Cost] | None, after: tuple[int, Cost]) -> str:
 def beside_bare_calls(folder: Path, sizes: Sequence[int], runs: int) -> str:
     """Ship runs, repeat the same MLflow calls alone, and return both costs and their ratio."""
     home = next(home for size in sorted(sizes) if size >= runs for home in folder.glob(f"*-{size}"))
-    study = read_study(home / "runs" / "large")
+    study = TrackedStudy.read(home / "runs" / "large")
     with tempfile.TemporaryDirectory(dir=home, prefix="stores-") as scratch:
         uris = [f"sqlite:///{scratch}/{side}/mlflow.db" for side in ("whole", "bare")]
         with opened(uris[0]) as whole, opened(uris[1]) as other:

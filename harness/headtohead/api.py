@@ -210,7 +210,7 @@ def run(
         # The file does not identify an experiment with a label.
         target=planned.name if name else experiment,
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
-        watcher=watcher or _Silent(),
+        watcher=watcher or Watcher(),
         command=command or "",
         trackers=(*([None] if tracking else []), *dict.fromkeys(loggers)),
         seconds_to_ship=seconds_to_ship,
@@ -503,20 +503,6 @@ def refuse_precision(planned: Plan, device: str) -> None:
                 f"{variant.slug}: train.precision 'bfloat16' is slower here: {precision.describe_bfloat16()} on this "
                 "processor; use --set train.precision=float32"
             )
-
-
-class _Silent:
-    def start(self, folders: object) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
-
-    def ended(self, folder: object, code: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:

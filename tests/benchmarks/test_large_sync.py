@@ -18,7 +18,7 @@ from mlflow.entities import Run
 
 from headtohead.storage.records import ResultsRecord
 from headtohead.tracking import store
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.shipping import ship
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_a_killed_sync_continues_with_the_missing_runs(
     experiment = client.get_experiment_by_name("large")
     assert experiment is not None
     found = {run.data.tags["h2h.run_hash"]: run for run in client.search_runs([experiment.experiment_id])}
-    study = read_study(folder)
+    study = TrackedStudy.read(folder)
     assert len(client.search_runs([experiment.experiment_id])) == len(found) == RUNS
     assert set(found) == {run.run_hash for run in study.runs()}
     assert len(client.search_logged_models([experiment.experiment_id], max_results=200)) == RUNS

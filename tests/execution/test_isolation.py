@@ -31,7 +31,7 @@ from headtohead.storage.leases import Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run_directory import leased
 from headtohead.storage.stack import stack_folders
-from headtohead.tracking.rundirs import TrackedRun, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Retried:
 
     @property
     def run(self) -> TrackedRun:
-        return read_study(self.experiment).runs()[0]
+        return TrackedStudy.read(self.experiment).runs()[0]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ import pytest
 
 from headtohead import api
 from headtohead.execution import shipper
+from headtohead.execution.scheduler import Watcher
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -87,7 +88,7 @@ def lines_of_a_run(
     return [(moment - watcher.ended_at, line) for moment, line in messages[report - 1 :]]
 
 
-class _Watcher(api._Silent):
+class _Watcher(Watcher):
     ended_at = 0.0
 
     def close(self) -> None:

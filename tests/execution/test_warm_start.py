@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from headtohead.execution import stack_archive
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking.description import parameters
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 
 KILL = """
 import os
@@ -92,7 +92,7 @@ def test_records_show_and_report_name_the_run_and_the_hash_of_its_weights(warm: 
     expected = {"run": f"tiny/{warm.source.name}", "weights": sha256}
     assert [warm.record(run)["config"]["init_from"] for run in warm.runs()] == [expected, expected]
     assert "init_from" not in warm.record(warm.source)["config"]
-    tracked = read_study(warm.experiment).runs()[0]
+    tracked = TrackedStudy.read(warm.experiment).runs()[0]
     logged = parameters(tracked, tracked.record)
     assert (logged["init_from.run"], logged["init_from.weights"]) == (expected["run"], sha256)
     assert warm.h2h("export", warm.runs()[0].name, "model").returncode == 0

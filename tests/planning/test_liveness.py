@@ -15,7 +15,7 @@ from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.records import StatusRecord
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 
 
 def ended_process():
@@ -58,7 +58,7 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state,
     assert [entry.directory for entry in again.remaining] == ([] if alive else [run.name])
     assert RunDirectory(run).observed_state == seen
     assert load_frames(run.parent).runs["state"].tolist() == [seen]
-    tracked = read_study(run.parent).runs()[0].observed(sweep=True)
+    tracked = TrackedStudy.read(run.parent).runs()[0].observed(sweep=True)
     assert tracked[1:] == ((state, None) if alive else ("KILLED", "process 17 on node3 is gone"))
     if alive:
         with pytest.raises(Busy):

@@ -79,7 +79,10 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: did not find expected node content"),
         ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: a tab; indent with spaces"),
         ("question: q\nbase:\n\tmodel: {}\n", "x.yaml:3: not valid YAML: a tab; indent with spaces"),
-        ("question: q\nbase:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3\n", "x.yaml:5: not valid YAML: expected ': ' after a key"),
+        (
+            "question: q\nbase:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3\n",
+            "x.yaml:5: not valid YAML: expected ': ' after a key",
+        ),
         (
             "question: does a: b?\n",
             "x.yaml:1: not valid YAML: ': ' is not allowed here; correct the indentation, or quote the text",

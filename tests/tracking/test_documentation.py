@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.tracking.replay import STATUS
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.view import views
 
 MakeExperiment = Callable[..., Path]
@@ -41,7 +41,7 @@ def test_the_python_sample_runs(
 
 
 def test_every_view_is_in_the_table(page: str, make_experiment: MakeExperiment) -> None:
-    study = read_study(make_experiment(seeds=1, axes={"positional": ["rotary"]}))
+    study = TrackedStudy.read(make_experiment(seeds=1, axes={"positional": ["rotary"]}))
     names = [json.loads(value)["name"].partition(":")[0] for value in views(study).values()]
     for name in names:
         assert f"| {name.replace('positional', '*axis*')} |" in page

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from headtohead.storage.leases import Lease
-from headtohead.tracking.rundirs import TrackedRun, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def run(self) -> TrackedRun:
-        return read_study(self.folder).runs()[0]
+        return TrackedStudy.read(self.folder).runs()[0]
 
     def shipped(self) -> Run:
         experiment = self.client.get_experiment_by_name("quickstart")
@@ -350,7 +350,7 @@ def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     make_experiment: MakeExperiment, store_uri: str, name: str
 ) -> None:
     folder = make_experiment(seeds=2, axes=ONE_VARIANT)
-    damaged = read_study(folder).runs()[0].path
+    damaged = TrackedStudy.read(folder).runs()[0].path
     (damaged / name).write_text("{")
     report = ship(folder, store_uri)
     assert report.shipped == 1

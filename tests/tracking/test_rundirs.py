@@ -11,14 +11,14 @@ import pytest
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
 from headtohead.storage.records import StatusRecord
-from headtohead.tracking.rundirs import TrackedRun, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 MakeExperiment = Callable[..., Path]
 
 
 @pytest.fixture
 def run(make_experiment: MakeExperiment) -> TrackedRun:
-    return read_study(make_experiment(seeds=1, axes={"positional": ["rotary"]})).runs()[0]
+    return TrackedStudy.read(make_experiment(seeds=1, axes={"positional": ["rotary"]})).runs()[0]
 
 
 def test_a_repeated_step_keeps_its_first_time_and_its_last_value(run: TrackedRun) -> None:
@@ -77,7 +77,7 @@ def test_a_run_of_a_dead_process_is_not_running(run: TrackedRun) -> None:
 
 def test_the_error_for_a_folder_without_a_plan_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(HeadToHeadError, match=r"has no experiment\.json; start with h2h run"):
-        read_study(tmp_path)
+        TrackedStudy.read(tmp_path)
 
 
 @pytest.mark.parametrize(

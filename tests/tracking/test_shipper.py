@@ -22,7 +22,7 @@ from mlflow.entities import Run
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import shipper as room
 from headtohead.tracking import store
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.shipper import StudyShipper
 from headtohead.tracking.shipping import ship
 
@@ -56,7 +56,7 @@ def test_finished_runs_are_shipped_while_others_train(
     shipper = StudyShipper(folder, store_uri)
     shipper.poll()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
-    running = read_study(folder).runs()[1]
+    running = TrackedStudy.read(folder).runs()[1]
     change_json(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     shipper.poll()
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
@@ -72,7 +72,7 @@ def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(
     shipper.poll()
     (run,) = _runs(store_uri)
     assert run.info.status == "RUNNING"
-    with (read_study(folder).runs()[0].path / "metrics.jsonl").open("a") as file:
+    with (TrackedStudy.read(folder).runs()[0].path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 155, "epoch": 1, "time": 1, "values": {"train/loss": 0.125}}\n')
     shipper.poll()
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125

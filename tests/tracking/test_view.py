@@ -15,7 +15,7 @@ import pytest
 
 from headtohead.storage.records import PathEnd, PathOrders, PathRecord
 from headtohead.tracking import view
-from headtohead.tracking.rundirs import TrackedStudy, read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.view import link, views
 
 MakeExperiment = Callable[..., Path]
@@ -24,7 +24,7 @@ TAG_VALUE_LIMIT = 20_000
 
 @pytest.fixture
 def study(make_experiment: MakeExperiment) -> TrackedStudy:
-    return read_study(make_experiment(seeds=1))
+    return TrackedStudy.read(make_experiment(seeds=1))
 
 
 @pytest.fixture

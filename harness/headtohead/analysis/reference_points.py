@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import Frames
-from headtohead.storage.records import ReferenceScores
 
 NAMES = {
     "vocabulary_bound": "vocabulary upper bound",
@@ -45,16 +44,27 @@ class NeighbourComparison:
 
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
-    return _of_variant(frames, slug, frames.reference_points)
+    hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
+    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
+    entries = [entry for entry in frames.reference_points if entry.data_hash in hashes and entry.test_limit == limit]
+    if not entries:
+        return None
+    scores = {
+        name: {
+            metric: sum(getattr(entry, name)[metric.rpartition("/")[2]] for entry in entries) / len(entries)
+            for metric in METRICS
+        }
+        for name in NAMES
+    }
+    return ReferencePoints(sum(entry.sentences for entry in entries), scores)
 
 
 def neighbour_comparisons(analysis: Analysis, metric: str) -> list[NeighbourComparison]:
     """Compare every ranked variant with the nearest neighbour on its data."""
     frames = analysis.frames
-    known = frames.reference_points
     found = []
     for slug in analysis.ranked:
-        points, summary = _of_variant(frames, slug, known), frames.summary(slug, metric)
+        points, summary = reference_points(frames, slug), frames.summary(slug, metric)
         if points is not None and not math.isnan(summary.mean) and frames.trained(slug) == slug:
             neighbour = points.scores["nearest_neighbour"][metric]
             found.append(NeighbourComparison(slug, metric, summary.mean, neighbour))
@@ -72,19 +82,3 @@ def translation_metrics(analysis: Analysis) -> tuple[str, str]:
 def decodes(frames: Frames) -> bool:
     """Return whether a variant of the experiment translates the test sentences."""
     return any(variant.config["evaluate"]["decode"] != "none" for variant in frames.record.variants)
-
-
-def _of_variant(frames: Frames, slug: str, known: tuple[ReferenceScores, ...]) -> ReferencePoints | None:
-    hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
-    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
-    entries = [entry for entry in known if entry.data_hash in hashes and entry.test_limit == limit]
-    if not entries:
-        return None
-    scores = {
-        name: {
-            metric: sum(getattr(entry, name)[metric.rpartition("/")[2]] for entry in entries) / len(entries)
-            for metric in METRICS
-        }
-        for name in NAMES
-    }
-    return ReferencePoints(sum(entry.sentences for entry in entries), scores)

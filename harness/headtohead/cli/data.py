@@ -40,8 +40,9 @@ def command() -> None:
 def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
     """Download DATASET into the cache and check that it can be read."""
     from headtohead.data import cache_root, read_corpus
+    from headtohead.plugins.registry import use_files
 
-    registry = _registry(plugin_files)
+    registry = use_files(plugin_files)
     folder = cache or cache_root()
     corpus = read_corpus(_dataset_data(dataset, overrides, registry), folder, registry=registry)
     source, target = corpus.languages
@@ -62,8 +63,9 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None, plugin_fi
     first seed is shown.
     """
     from headtohead.data import cache_root, prepare
+    from headtohead.plugins.registry import use_files
 
-    registry = _registry(plugin_files)
+    registry = use_files(plugin_files)
     read_config = _experiment_data if target.endswith((".yaml", ".yml")) else _dataset_data
     config = read_config(target, overrides, registry)
     for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
@@ -117,12 +119,6 @@ def lengths(texts: Sequence[str]) -> str:
     counts = np.array([len(text.split()) for text in texts])
     p50, p95, p99 = np.percentile(counts, [50, 95, 99], method="nearest")
     return f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
-
-
-def _registry(plugin_files: Sequence[Path]) -> Registry:
-    from headtohead.plugins.registry import use_files
-
-    return use_files(plugin_files)
 
 
 def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:

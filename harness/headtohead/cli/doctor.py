@@ -50,6 +50,8 @@ def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
 
 
 def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[], Iterator[Diagnosis]]]:
+    from headtohead.data import cache_root
+
     return [
         _python,
         _packages,
@@ -57,7 +59,7 @@ def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[]
         _backends,
         lambda: _plugins(plugin_files),
         lambda: _folder("runs folder", runs_root),
-        _cache,
+        lambda: _folder("data cache", cache_root()),
         lambda: _store(runs_root),
     ]
 
@@ -183,12 +185,6 @@ def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
     free = shutil.disk_usage(existing).free
     level = FAIL if free < NO_SPACE else WARN if free < LITTLE_SPACE else OK
     yield Diagnosis(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
-
-
-def _cache() -> Iterator[Diagnosis]:
-    from headtohead.data import cache_root
-
-    yield from _folder("data cache", cache_root())
 
 
 def _store(runs_root: Path) -> Iterator[Diagnosis]:

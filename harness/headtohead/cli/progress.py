@@ -55,7 +55,7 @@ def size(folders: Sequence[StackFolder]) -> str:
     return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
 
 
-class LineWatcher:
+class LineWatcher(Watcher):
     """Prints a line for every stack that ends, and every minute the step and the loss of the stacks in training."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
@@ -88,11 +88,8 @@ class LineWatcher:
         line = f"[{min(self.ends, self.total)}/{self.total}] {describe_end(folder, code)}"
         echo(f"{line} ({seconds:.0f} s)", err=True)
 
-    def close(self) -> None:
-        """Print nothing."""
 
-
-class ProgressBarWatcher:
+class ProgressBarWatcher(Watcher):
     """Draws a progress bar over all steps, with an estimate of the remaining time."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:

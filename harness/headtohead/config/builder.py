@@ -86,7 +86,9 @@ class ConfigBuilder:
         fields = SHORTHANDS.get(path, ())
         if fields and all(self.sections[head].get(name) is not None for name in fields):
             names = ", ".join(fields)
-            raise location.error(f"'{path[1]}' changes nothing, because its fields are set ({names}); change those instead")
+            raise location.error(
+                f"'{path[1]}' changes nothing, because its fields are set ({names}); change those instead"
+            )
         if head in FAMILIES:
             self._assign_family(head, rest, value, location)
         elif head in SECTIONS:

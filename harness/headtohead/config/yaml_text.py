@@ -101,8 +101,9 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         mark, problem = error.problem_mark or error.context_mark, " ".join(str(error.problem or error.context).split())
         if problem == "could not find expected ':'":  # the scanner notices this on the next line
             mark = error.context_mark or mark
-        where, line = (f"{label}:{mark.line + 1}", text.splitlines()[mark.line :]) if mark else (label, [])
-        if problem.startswith("found") and line and line[0].lstrip(" ").startswith("\t"):
+        where = f"{label}:{mark.line + 1}" if mark else label
+        rest = text.splitlines()[mark.line :] if mark else []
+        if problem.startswith("found") and rest and rest[0].lstrip(" ").startswith("\t"):
             problem = "a tab; indent with spaces"
         problem = _REMEDIES.get(problem, problem)
         raise HeadToHeadError(f"{where}: not valid YAML: {problem}") from error

@@ -19,14 +19,18 @@ Labels = NDArray[np.int64]
 
 def components(*keys: Sequence[str]) -> Labels:
     """Return the connected component of each row; rows that share a value of a key are connected."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     count = len(keys[0])
-    parent = list(range(count))
+    firsts: list[int] = []
     for column in keys:
         first: dict[str, int] = {}
-        for row, value in enumerate(column):
-            _join(parent, row, first.setdefault(value, row))
-    roots = np.array([_root(parent, row) for row in range(count)], dtype=np.int64)
-    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+        firsts += [first.setdefault(value, row) for row, value in enumerate(column)]
+    edges = np.tile(np.arange(count), len(keys)), np.array(firsts, dtype=np.int64)
+    graph = coo_array((np.ones(len(firsts), dtype=bool), edges), shape=(count, count))
+    labels: Labels = connected_components(graph, directed=False)[1].astype(np.int64)
+    return labels
 
 
 def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: float, seed: int) -> dict[str, Labels]:
@@ -69,18 +73,6 @@ def leak(train: Iterable[str], test: Sequence[str]) -> float:
     """Return the fraction of test sentences that are also in train."""
     seen = set(train)
     return sum(sentence in seen for sentence in test) / max(len(test), 1)
-
-
-def _root(parent: list[int], row: int) -> int:
-    while parent[row] != row:
-        parent[row] = parent[parent[row]]
-        row = parent[row]
-    return row
-
-
-def _join(parent: list[int], row: int, other: int) -> None:
-    roots = _root(parent, row), _root(parent, other)
-    parent[max(roots)] = min(roots)
 
 
 def _num_rows(part: str, size: float, rows: int) -> int:

@@ -324,7 +324,7 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
         model.double()
     if dtype is not None:
         model.to(dtype)
-    checkpoint.load_members(model, [tensors])
+    model.load_member(0, tensors)
     return LoadedRun(path, config, model.eval(), words, record)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
@@ -50,8 +50,8 @@ BUSY_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class Watcher(Protocol):
-    """Receives progress events, for display on a terminal."""
+class Watcher:
+    """Receives progress events, for display on a terminal; this class ignores them."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
         """Called before stacks start."""

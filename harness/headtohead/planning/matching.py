@@ -5,7 +5,7 @@ Both counts are linear in ``d_ff``, so two counts determine the required width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headtohead.model.counting import ModelCounts
@@ -65,8 +65,3 @@ def _matched(config: RunConfig, match: Match, target: float, count: CountFunctio
     current = measure(count(config), match)
     slope = measure(count(widened(config, d_ff + 1)), match) - current
     return widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope))))
-
-
-def widths(variants: Sequence[Variant]) -> Mapping[str, int]:
-    """Return the configured ``d_ff`` of each variant by slug."""
-    return {variant.slug: variant.config.model.d_ff for variant in variants}

@@ -33,7 +33,7 @@ from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
-from headtohead.planning.matching import match_variants, widths
+from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory_name
@@ -126,7 +126,7 @@ def _plan(
     registry = prepared.registry
     prepared = prepared.for_seeds(design.seeds)
     _check_draws(loaded, design, prepared)
-    configured_d_ff = widths(design.variants)
+    configured_d_ff = {variant.slug: variant.config.model.d_ff for variant in design.variants}
     _refuse_matched_width(design, loaded)
     available = largest_memory()
     for parameters in (least_parameters, prepared.estimate_parameters):

@@ -24,7 +24,6 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.cells import mean_cell
 from headtohead.report.convergence import number
-from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
 from headtohead.storage.records import ClaimRecord, PublishedRecord
@@ -117,7 +116,7 @@ def _claim(frames: Frames, number: int, result: ClaimResult) -> TableRow:
     sides = [("variant", result.variant), ("against", result.against)]
     names = [_name(frames, claim, side) for side, summary in sides if summary]
     values = [_plain(value) for value in (published.variant, published.against) if value is not None]
-    measured = [_score(summary, metric) for _, summary in sides if summary]
+    measured = [show(summary.mean, metric) for _, summary in sides if summary]
     return TableRow(
         (
             TableCell(f"{number}. {claim.statement}", (CellNote(" against ".join(names), "interval wrap"),)),
@@ -171,10 +170,6 @@ def _expected(claim: ClaimRecord) -> str:
         "equal": f"equal to within {_plain(claim.margin)}",
         "at-most": f"at most {_plain(claim.limit)}",
     }[claim.expect]
-
-
-def _score(summary: Summary, metric: str) -> str:
-    return show(summary.mean, metric)
 
 
 def _difference(result: ClaimResult, metric: str) -> TableCell:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from headtohead.analysis.sentences import SentenceTest, sentence_tests
-from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
     Column,
@@ -27,27 +25,9 @@ from headtohead.storage.translations import Translation, translations_of
 SAMPLES = 8
 
 
-@dataclass(frozen=True)
-class SampleOutput:
-    """A translation of a sentence and the slugs of the variants that produced it."""
-
-    hypothesis: str
-    exact: bool
-    slugs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SampleSentence:
-    """A sentence and its distinct translations, exact matches first."""
-
-    source: str
-    references: tuple[str, ...]
-    outputs: tuple[SampleOutput, ...]
-
-
 def translation_blocks(content: ReportContent) -> list[Block]:
     """Return the section; empty without saved translations."""
-    chosen = samples(content.analysis)
+    chosen = samples(content)
     if not chosen:
         return []
     one = len(content.analysis.frames.by_slug) == 1
@@ -60,17 +40,9 @@ def translation_blocks(content: ReportContent) -> list[Block]:
             "line.",
             "note",
         ),
-        *(_block(content, sample) for sample in chosen),
+        *chosen,
         *_sentence_tests(content, sentence_tests(content.analysis)),
     ]
-
-
-def _block(content: ReportContent, sample: SampleSentence) -> SentenceTranslations:
-    outputs = (
-        TranslationOutput(output.hypothesis or "(empty)", output.exact, tuple(map(content.title, output.slugs)))
-        for output in sample.outputs
-    )
-    return SentenceTranslations(sample.source, " / ".join(sample.references), tuple(outputs))
 
 
 def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> list[Block]:
@@ -102,12 +74,13 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
     return [Details("Sentence by sentence: single trained models", (Paragraph(note, "note"), table))]
 
 
-def samples(analysis: Analysis, count: int = SAMPLES) -> list[SampleSentence]:
+def samples(content: ReportContent) -> list[SentenceTranslations]:
     """Return the sentences for which exact and wrong translations are most evenly split, the same for all variants.
 
     Ties go to the sentence with more distinct outputs, then to the earlier sentence. The sentences are in
     the order of the test set, without repeated sources.
     """
+    analysis = content.analysis
     by_slug: dict[str, list[Translation]] = {}
     for slug in analysis.frames.by_slug:
         run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
@@ -123,10 +96,10 @@ def samples(analysis: Analysis, count: int = SAMPLES) -> list[SampleSentence]:
     chosen: dict[str, int] = {}
     first = next(iter(by_slug.values()))
     for index in indices:
-        if len(chosen) == count:
+        if len(chosen) == SAMPLES:
             break
         chosen.setdefault(first[index].source, index)
-    return [_sample(by_slug, index) for index in sorted(chosen.values())]
+    return [_sample(content, by_slug, index) for index in sorted(chosen.values())]
 
 
 def _same_sentence(by_slug: Mapping[str, Sequence[Translation]], index: int) -> bool:
@@ -139,11 +112,15 @@ def _sort_key(by_slug: Mapping[str, Sequence[Translation]], index: int) -> tuple
     return -min(exact, len(by_slug) - exact), -distinct
 
 
-def _sample(by_slug: Mapping[str, Sequence[Translation]], index: int) -> SampleSentence:
+def _sample(content: ReportContent, by_slug: Mapping[str, Sequence[Translation]], index: int) -> SentenceTranslations:
+    """Return a sentence and its distinct translations, exact matches first."""
     groups: dict[tuple[bool, str], list[str]] = {}
     for slug, rows in by_slug.items():
         groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(slug)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
     first = next(iter(by_slug.values()))[index]
-    outputs = tuple(SampleOutput(text, not wrong, tuple(slugs)) for (wrong, text), slugs in ordered)
-    return SampleSentence(first.source, first.references, outputs)
+    outputs = (
+        TranslationOutput(text or "(empty)", not wrong, tuple(map(content.title, slugs)))
+        for (wrong, text), slugs in ordered
+    )
+    return SentenceTranslations(first.source, " / ".join(first.references), tuple(outputs))

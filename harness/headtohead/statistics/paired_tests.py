@@ -140,19 +140,6 @@ class Difference(Protocol):
     def smallest_p(self) -> float: ...
 
 
-@dataclass(frozen=True)
-class Equivalence:
-    """Result of two one-sided tests of equivalence within ``margin``."""
-
-    n: int
-    margin: float
-    mean: float
-    low: float
-    high: float
-    p: float
-    equivalent: bool
-
-
 def summarise(values: ArrayLike, confidence: float = CONFIDENCE, span: tuple[float, float] = EVERYWHERE) -> Summary:
     """Return count, mean, sample sd and t-interval of the scores; NaN where undefined.
 
@@ -320,23 +307,6 @@ def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1, *, level: f
     if n < 2 or not math.isfinite(sd):
         return math.nan
     return _noncentrality(n, ALPHA / contrasts if level is None else level) * sd / math.sqrt(n)
-
-
-def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: float = ALPHA) -> Equivalence:
-    """Test whether two paired sides differ by less than ``margin`` (two one-sided t-tests).
-
-    The interval has the level ``1 - 2 alpha``: it lies within the margin if and only if the test
-    rejects. Where all differences are equal, the t-tests are undefined and the exact one-sided sign
-    test, with p ``1 / 2^n``, replaces them.
-
-    Raises:
-        ValueError: ``margin`` is not positive.
-    """
-    if not margin > 0:
-        raise ValueError(f"the equivalence margin must be positive, got {margin}")
-    result = paired(values, against, confidence=1 - 2 * alpha)
-    p = equivalence_p(result, margin)
-    return Equivalence(result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha))
 
 
 def equivalence_p(result: Difference, margin: float) -> float:

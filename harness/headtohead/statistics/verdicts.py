@@ -45,7 +45,6 @@ class Judgement:
         verdict: The first of these that applies: ``identical`` (equal scores in every seed), ``equivalent``,
             ``better`` or ``worse`` (``holm_p`` at most ``ALPHA``), ``inconclusive``; ``no verdict`` without a test.
         holm_p: Holm-adjusted p of the paired t-test.
-        sign_flip_holm_p: Holm-adjusted p of the sign-flip test.
         interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
             at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
         equivalence: The test of equivalence; None without a margin or a test.
@@ -53,7 +52,6 @@ class Judgement:
 
     verdict: Verdict = NO_VERDICT
     holm_p: float = math.nan
-    sign_flip_holm_p: float = math.nan
     interval: Interval | None = None
     equivalence: EquivalenceTest | None = None
 
@@ -91,7 +89,6 @@ def judge(
 
     p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
     adjusted, levels = holm(p_values), holm_levels(p_values)
-    flips = holm([found.sign_flip_p if found else math.nan for found in family])
     one_sided = [over_looks(equivalence_p(found, margin), 1) if found and margin else math.nan for found in family]
     equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
     judgements = []
@@ -107,7 +104,7 @@ def judge(
         verdict = _verdict(found, p, equivalence, higher_is_better)
         too_few = found.kind == "constant" and p > ALPHA
         step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
-        judgements.append(Judgement(verdict, p, flips[index], step, equivalence))
+        judgements.append(Judgement(verdict, p, step, equivalence))
     return judgements
 
 

@@ -92,21 +92,12 @@ class RunDirectory:
         """
         return self.results_of(self.status)
 
-    @property
-    def head_metrics(self) -> Mapping[str, float | None]:
-        """The metrics of heads.json; empty if there is no such file.
-
-        Raises:
-            HeadToHeadError: If the file is damaged.
-        """
-        return self.head_metrics_of(self.status)
-
     def results_of(self, status: StatusRecord) -> ResultsRecord | None:
         """Return `results` for a status that the caller has read."""
         return self.verified_record(ResultsRecord, RESULTS, status) if status.state == states.DONE else None
 
     def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
-        """Return `head_metrics` for a status that the caller has read."""
+        """Return the metrics of heads.json for a status that the caller has read; empty if there is no such file."""
         heads = self.heads_of(status)
         return heads["metrics"] if heads else {}
 

@@ -215,9 +215,7 @@ class StackFolder:
                 device=record.device,
                 dtype=record.config["train"]["precision"],
             )
-            RunWriter(run.path, lease).write_json(
-                RUN, run.record.model_copy(update={"execution": execution}).to_json()
-            )
+            RunWriter(run.path, lease).write_json(RUN, run.record.model_copy(update={"execution": execution}).to_json())
 
     def write_progress(self, **fields: Any) -> None:
         """Write the progress of the stack, without fsync, since only progress displays read it."""

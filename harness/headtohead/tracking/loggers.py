@@ -23,7 +23,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import read_record
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 FOLDER = ".loggers"
 LIVE_SECONDS = 2.0
@@ -85,7 +85,7 @@ class LoggerShipper:
         """
         self.failures = []
         try:
-            study = read_study(self.folder)
+            study = TrackedStudy.read(self.folder)
             complete = self._read()
         except HeadToHeadError as error:
             self._fail(str(error))

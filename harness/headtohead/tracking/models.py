@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headtohead.storage.records import CHECKPOINT
 from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.rundirs import TrackedRun
-from headtohead.tracking.staging import has_model, stage_model
+from headtohead.tracking.staging import stage_model
 from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def log_model(
     """
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-    if run.reused_from or not has_model(run):
+    if run.reused_from or not run.has(CHECKPOINT):
         return None
     client = store.client
     existing = _existing(store, experiment_id, run_id) if earlier else None

@@ -250,7 +250,7 @@ def _finals(
     results = run.results
     if results is None:
         return {}
-    finals = final_points({**results.metrics, **run.head_metrics}, histories, ended)
+    finals = final_points({**results.metrics, **run.head_metrics_of(run.status)}, histories, ended)
     linked = {metric.key for metric in model.metrics or ()} if model else set(finals)
     chosen = {}
     for key, point in finals.items():

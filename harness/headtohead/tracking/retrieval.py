@@ -17,7 +17,7 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import write_json
 from headtohead.storage.records import CHECKPOINT, EXPERIMENT, STATUS, stored_status
 from headtohead.tracking.description import RUN_HASH_TAG
-from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.staging import RAW
 from headtohead.tracking.store import Store, all_runs, database_of, one_line, open_store, readable
 from headtohead.tracking.study import INDEX, STUDY_TAG
@@ -63,7 +63,7 @@ def materialise(uri: str, experiment_name: str, into: Path) -> Path:
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' already exists; choose another folder")
     source.fetch(studies[experiment_name], EXPERIMENT, folder / EXPERIMENT)
-    study = read_study(folder)
+    study = TrackedStudy.read(folder)
     stored_runs = source.runs(experiment_name, RUN_HASH_TAG)
     for run in study.record.runs:
         if run.run_hash in stored_runs:

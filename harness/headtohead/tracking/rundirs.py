@@ -110,15 +110,6 @@ class TrackedRun(RunDirectory):
         return {name: [points[step] for step in sorted(points)] for name, points in histories.items()}
 
 
-def read_study(folder: Path) -> TrackedStudy:
-    """Read an experiment's plan.
-
-    Raises:
-        HeadToHeadError: If the plan is missing or damaged, or its name is not a valid folder name.
-    """
-    return TrackedStudy.read(folder)
-
-
 def milliseconds(moment: str | None) -> int | None:
     """Return an ISO time in milliseconds since 1970."""
     return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)

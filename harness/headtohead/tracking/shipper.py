@@ -27,7 +27,7 @@ from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking import environment
 from headtohead.tracking.loggers import LoggerShipper, locked
 from headtohead.tracking.replay import Destination
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.serving import server_of
 from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
 from headtohead.tracking.store import Store, readable
@@ -66,7 +66,7 @@ class StudyShipper:
             return
         began = time.process_time()
         try:
-            study = read_study(self.folder)
+            study = TrackedStudy.read(self.folder)
             due = [run for run in study.runs() if self._due(run)]
             self.poll_seconds = time.process_time() - began
             if due:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination, replay
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.store import Store, default_uri, locked, one_line, open_store
 from headtohead.tracking.study import close_study, describe, open_study
 from headtohead.tracking.view import TESTED, link, tested
@@ -23,8 +23,6 @@ RUNS_PER_ANALYZE = 500
 # Errors caused by damaged run directories. Errors of the store end the pass.
 DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
 REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -59,9 +57,7 @@ class ShipReport:
         return f"{self.experiment}: {counts}"
 
 
-def ship(
-    experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None, progress: Progress | None = None
-) -> ShipReport:
+def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None) -> ShipReport:
     """Log all runs of an experiment that are missing or outdated in the store.
 
     The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged.
@@ -69,7 +65,7 @@ def ship(
     Raises:
         HeadToHeadError: If mlflow is not installed or the store cannot be used.
     """
-    study = read_study(experiment_dir)
+    study = TrackedStudy.read(experiment_dir)
     uri = uri or default_uri(experiment_dir.parent)
     environment.require(str(experiment_dir.parent))
     files.remove_leftovers(experiment_dir)
@@ -77,7 +73,7 @@ def ship(
         destination = open_study(store, study)
         describe(destination, study)
         report = ShipReport(study.name, uri, destination.experiment_id)
-        ship_runs(destination, study, study.runs(), report, sweep=True, progress=progress)
+        ship_runs(destination, study, study.runs(), report, sweep=True)
         close_study(destination, study, reports_folder(experiment_dir.resolve().parent, reports_root))
         report.notes += _version_notes()
         store.analyze()
@@ -85,24 +81,16 @@ def ship(
 
 
 def ship_runs(
-    destination: Destination,
-    study: TrackedStudy,
-    runs: Sequence[TrackedRun],
-    report: ShipReport,
-    *,
-    sweep: bool,
-    progress: Progress | None = None,
+    destination: Destination, study: TrackedStudy, runs: Sequence[TrackedRun], report: ShipReport, *, sweep: bool
 ) -> None:
     """Replay the started runs and count the outcomes in ``report``."""
-    for number, run in enumerate(runs, start=1):
+    for run in runs:
         if not run.begun():
             report.waiting += 1
         elif _replayed(destination, study, run, report, sweep):
             report.shipped += 1
             if report.shipped % RUNS_PER_ANALYZE == 0:
                 destination.store.analyze()
-        if progress:
-            progress(number, len(runs))
 
 
 @contextmanager

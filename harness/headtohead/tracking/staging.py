@@ -62,11 +62,6 @@ def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
     return Staged(images, table)
 
 
-def has_model(run: TrackedRun) -> bool:
-    """Return whether the run has a checkpoint."""
-    return run.has(CHECKPOINT)
-
-
 def stage_model(run: TrackedRun, into: Path) -> None:
     """Copy the files of the run's model into a folder."""
     shutil.copyfile(run.path / RUN, into / RUN)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
@@ -68,19 +68,6 @@ def load_weights(path: Path, expected: Mapping[str, Tensor] | None = None) -> di
 
 def _damaged(path: Path, reason: object) -> HeadToHeadError:
     return HeadToHeadError(f"checkpoint '{path}' is damaged ({reason}); delete it and run the same command again")
-
-
-def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
-    """Set the weights of all members of a model, from a state dict per member.
-
-    Raises:
-        HeadToHeadError: If names or shapes differ from the model's. The message lists them.
-    """
-    expected = {name: value.shape[1:] for name, value in model.state_dict().items()}
-    for state in states:
-        _refuse_mismatch(expected, state)
-    stacked = {name: torch.stack([state[name] for state in states]) for name in expected}
-    model.load_state_dict(stacked)
 
 
 def _refuse_mismatch(expected: Mapping[str, Sequence[int]], state: Mapping[str, Tensor]) -> None:

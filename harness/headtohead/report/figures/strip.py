@@ -47,7 +47,7 @@ def drawn_variants(analysis: Analysis) -> list[str]:
 
 
 def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) -> None:
-    colour = analysis_colour(analysis, slug)
+    colour = Palette(analysis.frames).colour(slug)
     withheld = slug in analysis.withheld
     scores = analysis.frames.scores(slug, analysis.metric)
     title = analysis.frames.by_slug[slug].title
@@ -90,11 +90,6 @@ def _note(analysis: Analysis, slug: str) -> str:
     """Return the mean of a variant, or that it is not ranked."""
     summary = analysis.summaries[slug]
     return "not ranked" if slug in analysis.withheld or not summary.n else show(summary.mean, analysis.metric)
-
-
-def analysis_colour(analysis: Analysis, slug: str) -> str:
-    """Return a variant's colour in the figures of an experiment."""
-    return Palette(analysis.frames).colour(slug)
 
 
 def _baseline_band(axes: Axes, analysis: Analysis) -> None:

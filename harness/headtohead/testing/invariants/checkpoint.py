@@ -10,7 +10,6 @@ from headtohead.testing.extremum import Extremum, largest_logit_change, maximum_
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, forward
 from headtohead.testing.verdict import EXACT, Verdict, violated, within
-from headtohead.training.checkpoint import load_members
 
 
 @invariant("checkpoint")
@@ -21,7 +20,8 @@ def a_checkpoint_holds_the_whole_model(subject: Subject) -> Verdict:
         if value.dim() == 0 or len(value) != members:
             return violated(f"'{name}' is saved with shape {list(value.shape)}, without an axis of {members} members")
     other = subject.build([seed + 100 for seed in subject.seeds])
-    load_members(other, [subject.model.member_state(member) for member in range(members)])
+    for member in range(members):
+        other.load_member(member, subject.model.member_state(member))
     with torch.no_grad():
         difference = forward(other, subject.sentences) - subject.reference_logits
     change = largest_logit_change(difference, subject.sentences.target_nonpad, "saving and loading the weights")
@@ -40,7 +40,7 @@ def members_compute_the_same_alone(subject: Subject) -> Verdict:
 
 def _largest_change_alone(subject: Subject, member: int) -> Extremum:
     model = subject.build([subject.seeds[member]])
-    load_members(model, [subject.model.member_state(member)])
+    model.load_member(0, subject.model.member_state(member))
     only = slice(member, member + 1)
     sentences = SentenceBatch(*(getattr(subject.sentences, field.name)[only] for field in fields(SentenceBatch)))
     with torch.no_grad():

@@ -6,7 +6,13 @@ from headtohead.analysis import sentences
 from headtohead.analysis.sentences import compare, other_test_sentences, sentence_tests
 from headtohead.analysis.study import analyse
 from headtohead.storage.frames import load_frames
-from headtohead.storage.translations import Translation, median_seed, read_translations
+from headtohead.storage.translations import (
+    Translation,
+    joined_references,
+    median_seed,
+    read_translations,
+    split_references,
+)
 
 
 def rows(hypotheses, *references):
@@ -85,6 +91,11 @@ def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
     worst = next(test for test in found if test.slug == "none-split-heads-causal")
     assert worst.p < 0.01
     assert worst.bleu < worst.baseline_bleu
+
+
+@pytest.mark.parametrize("references", [("a ||| b", "c"), ("|||",), ("x\\y", "\\p", "z"), ("plain",)])
+def test_references_with_the_separator_are_split_as_joined(references):
+    assert split_references(joined_references(references)) == references
 
 
 def test_a_table_of_translations_is_read_as_written(quickstart):

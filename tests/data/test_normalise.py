@@ -26,6 +26,7 @@ CASES = {
     "Straße ŒUVRE": "straße œuvre",
     "snake_case 3.14 50%": "snake case 3 14 50",
     "''": "",
+    "I ❤\ufe0f it \u2708\ufe0f": "i it",
 }
 
 

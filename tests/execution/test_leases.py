@@ -246,7 +246,7 @@ def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypa
 def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
     try:
         for step in range(300):
-            StackFolder(stack).write_progress(step=step, steps=300, phase="training", seconds=1.0)
+            StackFolder(stack).write_progress(step=step, steps=300, seconds=1.0)
     except OSError as error:
         failures.put(repr(error))
 
@@ -261,7 +261,7 @@ def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) 
     for process in processes:
         process.join()
     assert failures.empty(), failures.get()
-    assert StackFolder(tmp_path).read_progress() == {"step": 299, "steps": 300, "phase": "training", "seconds": 1.0}
+    assert StackFolder(tmp_path).read_progress() == {"step": 299, "steps": 300, "seconds": 1.0}
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
 

@@ -375,7 +375,7 @@ def test_a_damaged_progress_is_no_progress(small_study: SmallStudy, tmp_path: Pa
     from headtohead.storage.stack import StackFolder
 
     folder = StackFolder(tmp_path)
-    for text in ("{}", "[1]", '{"step": -1, "steps": 2, "phase": "training", "seconds": 1}', "[" * 100_000):
+    for text in ("{}", "[1]", '{"step": -1, "steps": 2, "seconds": 1}', "[" * 100_000):
         (tmp_path / "progress.json").write_text(text)
         assert folder.read_progress() is None
 

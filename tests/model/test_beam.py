@@ -147,6 +147,17 @@ def test_a_beam_of_one_without_length_penalty_is_greedy_decoding(masking):
     assert torch.equal(search(subject, 1, 0.0).ids, expected)
 
 
+def test_a_beam_of_one_is_greedy_decoding_where_tokens_are_equally_likely():
+    subject = subject_of()
+    read = subject.sentences
+    with torch.no_grad():  # the logits of two tokens each are equal
+        for part in (subject.model.lm_head.weight, subject.model.lm_head.bias):
+            odd = part[..., 1::2]
+            odd.copy_(part[..., ::2][..., : odd.shape[-1]])
+    expected = greedy(subject.model, read.source, read.source_lengths, WORDS)
+    assert torch.equal(search(subject, 1, 0.0).ids, expected)
+
+
 @pytest.mark.default_cases(1)
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):

@@ -14,6 +14,7 @@ from headtohead.model.attention import is_short
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.loss import token_losses
 from headtohead.model.precision import bfloat16_speed, describe_bfloat16, products_of
+from headtohead.testing.subject import Subject, explicit_forward
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.backends import BatchShape, BatchSpec
 from headtohead.training.evaluate import stepwise_translator, teacher_forced, translate_rows
@@ -142,3 +143,19 @@ def test_an_evaluation_in_float64_has_the_losses_of_float64() -> None:
         logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     expected = token_losses(logits, batch.labels).sum(-1)
     torch.testing.assert_close(teacher_forced(model, split, [rows]).losses, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "sigmoid", "differential"])
+def test_the_weights_of_the_explicit_path_are_computed_in_float32(attention: str) -> None:
+    class Exponentials(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket in (torch.ops.aten._softmax, torch.ops.aten.sigmoid):
+                found.add(args[0].dtype)
+            return func(*args, **(kwargs or {}))
+
+    found: set[torch.dtype] = set()
+    subject = Subject(tiny_config(attention=attention, train={"precision": "bfloat16"}))
+    model = subject.model.float()
+    with Exponentials(), products_of(model), torch.no_grad():
+        explicit_forward(model, subject.sentences)
+    assert found == {torch.float32}

@@ -319,6 +319,10 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "(encoder_layers, decoder_layers); change those instead",
         ),
         (
+            "design: [{product: {evaluate.buckets: [[4, 8], [8, 4]]}}]",
+            "x.yaml:7: design[0].product.evaluate.buckets[1]: expected rising upper bounds, such as [5, 8, 11]",
+        ),
+        (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
             "x.yaml:7: design[0].zip: zip requires lists of equal length; model.d_model has 2, model.heads has 1",
         ),

@@ -280,16 +280,7 @@ def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast
 def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
     pairs, axis, value, against = declared.pairs, declared.axis, declared.value, declared.against
     within = ", ".join(f"{name} {label(fixed)}" for name, fixed in declared.given.items())
-    contrast = Contrast(
-        "factor",
-        f"{axis}: {label(value)} − {label(against)}" + (f" ({within})" if within else ""),
-        label(value),
-        label(against),
-        metric,
-        axis,
-        within,
-        pairs=pairs,
-    )
+    contrast = Contrast("factor", declared.name, label(value), label(against), metric, axis, within, pairs=pairs)
     if not pairs:
         return replace(contrast, reason="no two variants differ only in this axis")
     different = distinct(frames, pairs)

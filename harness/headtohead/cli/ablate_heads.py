@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headtohead.cli.options import format_option, plugin_option, runs_option
-from headtohead.cli.output import echo, echo_json
+from headtohead.cli.output import echo, echo_json, optional_number
 
 
 @click.command("ablate-heads")
@@ -86,14 +86,10 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
             str(head["head"]),
             *(f"{head['without-one'][name]:+.4f}" for name in names),
             *(f"{head['only-one'][name]:+.4f}" for name in names),
-            _number(head.get("entropy")),
-            _number(head.get("distance")),
+            optional_number(head.get("entropy")),
+            optional_number(head.get("distance")),
         ]
         for head in record["heads"]
     ]
     print_table(columns, rows, right=set(range(1, len(columns))))
     echo()
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, run_argument, runs_option
-from headtohead.cli.output import echo, echo_text
+from headtohead.cli.output import echo, echo_text, optional_number
 from headtohead.escaping import single_line
 from headtohead.schema.roles import ROLES
 
@@ -52,6 +52,7 @@ def command(
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.plugins.registry import use_files
+    from headtohead.storage.attention_maps import map_tokens
     from headtohead.training.maps import write_maps
 
     use_files(plugin_files)
@@ -64,10 +65,7 @@ def command(
     for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
         if chosen is not None and chosen >= count:
             raise HeadToHeadError(f"{name} {chosen} does not exist; {role} has 0 to {count - 1}")
-    rows = maps.record["source_tokens" if role == "encoder" else "target_tokens"]
-    columns = maps.record["target_tokens" if role == "decoder" else "source_tokens"]
-    if role == "cross":
-        columns = maps.record.get("cross_tokens", columns)
+    rows, columns = map_tokens(maps.record, role)
     note = maps.record.get("map_notes", {}).get(role)
     if note:
         echo(f"{role}: {note}", "")
@@ -77,8 +75,8 @@ def command(
                 statistics = maps.record["heads"][role][layer_index][head_index]
                 echo(
                     f"{role}, layer {layer_index}, head {head_index}: entropy "
-                    f"{_number(statistics['entropy'])} nats, mean distance "
-                    f"{_number(statistics['distance'])} tokens"
+                    f"{optional_number(statistics['entropy'])} nats, mean distance "
+                    f"{optional_number(statistics['distance'])} tokens"
                 )
                 echo_text(table(matrix.tolist(), rows, columns))
                 echo()
@@ -98,7 +96,3 @@ def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str
 
 def _shade(value: float) -> str:
     return SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -14,12 +14,7 @@ KINDS = ("archived", "superseded", "failed", "cache")
 
 
 @click.command("clean")
-@click.option(
-    "--only",
-    type=click.Choice(["archived", "superseded", "failed", "cache"]),
-    multiple=True,
-    help="Remove this kind only; repeatable.",
-)
+@click.option("--only", type=click.Choice(KINDS), multiple=True, help="Remove this kind only; repeatable.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @runs_option
 @cache_option

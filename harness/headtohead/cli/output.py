@@ -39,3 +39,8 @@ def output_file(option: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise HeadToHeadError(f"{option} {path}: {error.strerror}; choose another file") from error
+
+
+def optional_number(value: float | None) -> str:
+    """Return a number with two decimals, or a hyphen for a missing number."""
+    return "-" if value is None else f"{value:.2f}"

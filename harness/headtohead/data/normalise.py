@@ -21,7 +21,8 @@ def unicode_words(text: str) -> str:
 
     All other characters become a space: punctuation, symbols, every kind of space, the zero-width
     space. Apostrophes inside words stay (typographic apostrophes become ``'``), and so do the
-    joiners that some scripts need inside words. Soft hyphens and byte order marks are removed.
+    joiners that some scripts need inside words. Soft hyphens, byte order marks and variation
+    selectors are removed.
     """
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
     stripped = (word.strip(_IN_WORDS) for word in text.translate(_CHARACTERS).split())
@@ -54,7 +55,8 @@ def normaliser(name: str) -> Normaliser:
 
 _IN_WORDS = "'\u200c\u200d"
 _APOSTROPHES = "'’ʼ＇"
-_REMOVED = "\u00ad\ufeff\u2060"
+_REMOVED = "\u00ad\ufeff\u2060" + "".join(map(chr, range(0xFE00, 0xFE10)))
+"""Soft hyphen, byte order mark, word joiner, and selectors of the variant of the character before."""
 _PLAIN = dict(zip("áéíóú", "aeiou", strict=True))
 _ACCENTED = re.compile("á+|é+|í+|ó+|ú+")
 _OUTSIDE_A_Z = re.compile("[^a-z]+")

@@ -12,7 +12,8 @@ from typing import Any
 from headtohead import files
 from headtohead.data.subwords import load_tokenizer
 from headtohead.data.vocabulary import EOS_WORD, PAD_WORD, SOS_WORD, UNK_WORD, Vocabulary
-from headtohead.errors import HeadToHeadError, UndefinedError, nearest, shown_path
+from headtohead.data.wordlists import refuse_counting_fields
+from headtohead.errors import HeadToHeadError, nearest, shown_path
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 
 USUAL_NAMES = {
@@ -35,7 +36,12 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
         UndefinedError: If other fields contradict the file.
     """
     vocabulary = config.vocabulary
-    _check_fields(config)
+    refuse_counting_fields(
+        config,
+        "data.vocabulary.file has its own tokens and ids",
+        "data.vocabulary.ids",
+        config.vocabulary.ids != "standard",
+    )
     text, path = _read(vocabulary), shown_path(str(vocabulary.file))
     try:
         tokenizer = load_tokenizer(text)
@@ -115,17 +121,3 @@ def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, path: str
                 f"data.vocabulary.special_tokens: {name} and {same[0]} are both '{token}'; each needs its own token"
             )
     return found
-
-
-def _check_fields(config: DataConfig) -> None:
-    """Raise an error for fields that apply to counted vocabularies only."""
-    vocabulary = config.vocabulary
-    fields = {
-        "data.vocabulary.min_count": vocabulary.min_count > 1,
-        "data.vocabulary.max_size": vocabulary.max_size is not None,
-        "data.vocabulary.ids": vocabulary.ids != "standard",
-        "data.tokens: subword": config.tokens != "word",
-    }
-    for name, is_set in fields.items():
-        if is_set:
-            raise UndefinedError(f"data.vocabulary.file has its own tokens and ids; leave out {name}")

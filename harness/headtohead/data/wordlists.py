@@ -37,7 +37,12 @@ def vocabularies_of(
     """
     vocabulary = config.vocabulary
     if vocabulary.ids in ("printed", "position"):
-        _check_not_counted(config)
+        refuse_counting_fields(
+            config,
+            f"data.vocabulary.ids: {config.vocabulary.ids} does not count words",
+            "data.vocabulary.shared",
+            config.vocabulary.shared,
+        )
     if vocabulary.ids == "printed":
         if printed is None:
             raise UndefinedError(
@@ -66,15 +71,14 @@ def _counted(sentences: list[list[str]], tokeniser: Tokeniser, config: DataConfi
     return build(sentences, pieces=inventory(tokeniser.subwords), unknown=vocabulary.unknown)
 
 
-def _check_not_counted(config: DataConfig) -> None:
-    """Raise an error for fields that apply to counted vocabularies only."""
-    vocabulary = config.vocabulary
+def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is_set: bool) -> None:
+    """Raise an error for fields that apply to counted vocabularies only, and for the field ``other`` if it is set."""
     fields = {
-        "data.vocabulary.shared": vocabulary.shared,
-        "data.vocabulary.min_count": vocabulary.min_count > 1,
-        "data.vocabulary.max_size": vocabulary.max_size is not None,
+        other: other_is_set,
+        "data.vocabulary.min_count": config.vocabulary.min_count > 1,
+        "data.vocabulary.max_size": config.vocabulary.max_size is not None,
         "data.tokens: subword": config.tokens != "word",
     }
     for name, is_set in fields.items():
         if is_set:
-            raise UndefinedError(f"data.vocabulary.ids: {vocabulary.ids} does not count words; leave out {name}")
+            raise UndefinedError(f"{reason}; leave out {name}")

@@ -245,14 +245,13 @@ class Worker:
             self._write_progress()
 
     def _write_progress(self) -> None:
-        """Write step and phase, and the mean training loss of the members at the last evaluation."""
+        """Write the step, and the mean training loss of the members at the last evaluation."""
         progress, steps = self.training.progress, self.training.steps
         losses = [metrics["train/loss"] for metrics in self.last_metrics.values() if "train/loss" in metrics]
         with self._writing():
             self.folder.write_progress(
                 step=progress.step,
                 steps=steps,
-                phase="training" if progress.step < steps else "scoring",
                 seconds=progress.train_seconds,
                 loss=sum(losses) / len(losses) if losses else None,
             )

@@ -365,6 +365,7 @@ class MultiHeadAttention(nn.Module):
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
+        products = products.to(torch.promote_types(products.dtype, torch.float32))
         added = self.positional.score(q, *positions, layer)
         bias = self._bias(ctx)
         if bias is not None:
@@ -385,7 +386,7 @@ class MultiHeadAttention(nn.Module):
         """Return the outputs of the heads for scores that contain the mask value."""
         unmixed = self.style.normalise(filled, ctx.mask)
         weights = self.style.mix(unmixed)
-        dropped = self.dropout.transposed(weights)
+        dropped = self.dropout.transposed(weights).to(v.dtype)
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         values = self.positional.values(dropped, *positions, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import active_indices, greedy, longest_target, require_any_length
+from headtohead.model.decoding import active_indices, greedy, longest_target, most_probable, require_any_length
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.transformer import BatchRows, Transformer
@@ -160,7 +160,7 @@ class _Search:
                 torch.nn.functional.pad(x, (0, missing), value=value)
                 for x, value in ((active, -torch.inf), (last_tokens, self.fill), (parents, 0))
             )
-        self.log_probs, chosen = active.topk(size, dim=-1)
+        self.log_probs, chosen = (part[..., :size] for part in active.sort(dim=-1, descending=True, stable=True))
         last_tokens, parents = last_tokens.gather(-1, chosen), parents.gather(-1, chosen)
         last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.fill)
         self.written = torch.cat([self._parents(parents), last_tokens.unsqueeze(-1)], dim=-1)
@@ -180,14 +180,20 @@ class _Search:
             torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3]) for parts in zip(*pieces, strict=True)
         )
         log_probs = (more + self.log_probs.unsqueeze(-1)).flatten(2)
-        order = log_probs.argsort(dim=-1, descending=True)
+        order = log_probs.argsort(dim=-1, descending=True, stable=True)
         parents = order // last_tokens.shape[-1]
         return log_probs.gather(-1, order), last_tokens.flatten(2).gather(-1, order), parents
 
     def _best_tokens(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and ids of the best next tokens of each row, sorted."""
         logits = self.decoding_state.project(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         best, last_tokens = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
+        # Of equal logits, the first token has the smallest id, as in greedy decoding.
+        first = most_probable(logits).unsqueeze(-1)
+        index = (last_tokens == first).to(torch.int8).argmax(dim=-1, keepdim=True)
+        last_tokens = last_tokens.scatter(-1, index, last_tokens[..., :1])
+        last_tokens = last_tokens.scatter(-1, torch.zeros_like(index), first)
         return best - logits.logsumexp(dim=-1, keepdim=True), last_tokens
 
     def _parents(self, parents: Tensor) -> Tensor:

@@ -93,12 +93,12 @@ def _check(claim: Claim, location: SourceLocation, config: RunConfig, primary: s
 def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], location: SourceLocation) -> None:
     if lengths is None:
         return
-    starts = [1, *(bound + 1 for bound in sorted(buckets))]
+    starts = [1, *(bound + 1 for bound in buckets)]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:
         raise location.error(
             f"lengths must be whole buckets of evaluate.buckets: start at {_listed(starts)} and end at "
-            f"{_listed(sorted(buckets))}; got {low} to {high}"
+            f"{_listed(buckets)}; got {low} to {high}"
         )
 
 

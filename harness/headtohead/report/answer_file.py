@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import json_text
 from headtohead.report.content import ReportContent
-from headtohead.report.convergence import convergence_record, number
+from headtohead.report.convergence import convergence_record
+from headtohead.report.json_values import interval_record, number
 from headtohead.report.looks import looks_record
 from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 from headtohead.report.setup import setup_line
 from headtohead.report.targets import target_record
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval, interval
+from headtohead.statistics.paired_tests import CONFIDENCE, interval
 
 FORMAT = "headtohead-answer/1"
 """Name and version of the format."""
@@ -56,14 +56,8 @@ def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
         "verdict": contrast.verdict_name,
         "reason": contrast.reason,
         "difference": difference and number(difference.mean),
-        "interval": difference and _interval(interval(difference, CONFIDENCE)),
-        "holm_interval": _interval(judgement.interval),
+        "interval": difference and interval_record(interval(difference, CONFIDENCE)),
+        "holm_interval": interval_record(judgement.interval),
         "holm_p": number(judgement.holm_p),
         "seeds": list(contrast.seeds),
     }
-
-
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    if interval is None or not math.isfinite(interval.low):
-        return None
-    return {"level": interval.level, "low": interval.low, "high": interval.high}

@@ -7,6 +7,7 @@ import math
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import CellNote, Column, TableCell, VerdictLabel
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Paired, Summary
+from headtohead.statistics.shapley import SampledDifference
 from headtohead.storage.metrics import show, show_p
 
 
@@ -25,8 +26,8 @@ def score_cell(summary: Summary, metric: str) -> TableCell:
     return mean_cell(show(summary.mean, metric), summary.low, summary.high, metric)
 
 
-def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -> TableCell:
-    """Return a paired difference with its interval, or ``reason`` as the tooltip of a blank cell."""
+def paired_cell(paired: Paired | SampledDifference | None, metric: str, reason: str | None = None) -> TableCell:
+    """Return a difference with its interval, or ``reason`` as the tooltip of a blank cell."""
     if paired is None:
         return blank(reason or "")
     return mean_cell(show(paired.mean, metric, signed=True), paired.low, paired.high, metric)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from headtohead.analysis.convergence import (
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, BulletList, Column, DataTable, Details, TableCell, TableRow
 from headtohead.report.cells import blank
+from headtohead.report.json_values import number
 from headtohead.storage.metrics import show
 
 
@@ -178,8 +178,3 @@ def convergence_record(analysis: Analysis) -> dict[str, Any]:
             for gap in found.gaps
         ],
     }
-
-
-def number(value: float) -> float | None:
-    """Return the value, or None if it is not finite."""
-    return value if math.isfinite(value) else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from headtohead.analysis.judge import Judged, JudgedVariant
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, TableCell, TableRow
+from headtohead.report.json_values import interval_record, number
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
 from headtohead.statistics.verdicts import EQUIVALENT
 from headtohead.storage.metrics import counted, show_p
@@ -127,7 +128,7 @@ def _differs(interval: Interval | None) -> bool:
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
-    return {"seeds": summary.n, "mean": _number(summary.mean), "standard_deviation": _number(summary.sd)}
+    return {"seeds": summary.n, "mean": number(summary.mean), "standard_deviation": number(summary.sd)}
 
 
 def _contrast(found: JudgedVariant) -> dict[str, Any]:
@@ -137,21 +138,11 @@ def _contrast(found: JudgedVariant) -> dict[str, Any]:
         "variant": found.variant,
         **_summary(found.summary),
         "verdict": judgement.verdict,
-        "difference": _number(difference.mean),
-        "interval": _ends(Interval(CONFIDENCE, difference.low, difference.high)),
-        "holm_interval": _ends(judgement.interval),
-        "p": _number(difference.p),
-        "holm_p": _number(judgement.holm_p),
-        "sign_flip_p": _number(difference.sign_flip_p),
-        "equivalence": {"holm_p": _number(test.holm_p), "interval": _ends(test.interval)} if test else None,
+        "difference": number(difference.mean),
+        "interval": interval_record(Interval(CONFIDENCE, difference.low, difference.high)),
+        "holm_interval": interval_record(judgement.interval),
+        "p": number(difference.p),
+        "holm_p": number(judgement.holm_p),
+        "sign_flip_p": number(difference.sign_flip_p),
+        "equivalence": {"holm_p": number(test.holm_p), "interval": interval_record(test.interval)} if test else None,
     }
-
-
-def _ends(interval: Interval | None) -> dict[str, float | None] | None:
-    if interval is None:
-        return None
-    return {"level": interval.level, "low": _number(interval.low), "high": _number(interval.high)}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

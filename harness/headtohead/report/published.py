@@ -23,7 +23,8 @@ from headtohead.report.blocks import (
     VerdictLabel,
 )
 from headtohead.report.cells import mean_cell
-from headtohead.report.convergence import number
+from headtohead.report.json_values import interval_record, number
+from headtohead.statistics.paired_tests import Interval
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
 from headtohead.storage.records import ClaimRecord, PublishedRecord
@@ -227,13 +228,8 @@ def published_record(analysis: Analysis) -> list[dict[str, Any]]:
             "verdict": result.label,
             "reason": result.reason,
             "difference": None if result.difference is None else number(result.difference.mean),
-            "interval": None
-            if result.difference is None
-            else {
-                "level": result.confidence,
-                "low": number(result.difference.low),
-                "high": number(result.difference.high),
-            },
+            "interval": result.difference
+            and interval_record(Interval(result.confidence, result.difference.low, result.difference.high)),
             "published_difference": result.published_difference,
             "includes_published": result.includes_published,
         }

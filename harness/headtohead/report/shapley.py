@@ -22,7 +22,7 @@ from headtohead.report.blocks import (
     TableCell,
     TableRow,
 )
-from headtohead.report.cells import blank, mean_cell, paired_cell, verdict_cells, verdict_columns
+from headtohead.report.cells import paired_cell, verdict_cells, verdict_columns
 from headtohead.statistics.paired_tests import Paired
 from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE
@@ -248,8 +248,7 @@ def choice_table(path: PathAnalysis) -> DataTable:
 
 def _group_row(group: ChoiceGroup, metric: str) -> TableRow:
     """Return the row of a group, with its joint effect; it is a sum of rows above and not tested."""
-    sampled = group.sampled
-    joint = mean_cell(show(sampled.mean, metric, signed=True), sampled.low, sampled.high, metric)
+    joint = paired_cell(group.sampled, metric)
     return TableRow((TableCell(group.name, (CellNote("together, sum of the rows above", "interval wrap"),)), joint))
 
 
@@ -310,7 +309,7 @@ def _choice(value: ShapleyValue) -> TableRow:
             TableCell(value.name, (CellNote(f"{value.before} → {value.after}", "interval wrap"),)),
             TableCell("0", tooltip=contrast.reason or "")
             if value.equal_by_construction
-            else _value_cell(sampled, metric, contrast.reason),
+            else paired_cell(sampled, metric, contrast.reason),
             verdict,
             TableCell(" to ".join(spread) or "–", (CellNote(f"± {show(_sampling_error(sampled), metric)}"),)),
             paired_cell(value.alone.paired, metric, value.alone.reason),
@@ -318,12 +317,6 @@ def _choice(value: ShapleyValue) -> TableRow:
             *tests,
         )
     )
-
-
-def _value_cell(sampled: SampledDifference | None, metric: str, reason: str | None) -> TableCell:
-    if sampled is None:
-        return blank(reason or "")
-    return mean_cell(show(sampled.mean, metric, signed=True), sampled.low, sampled.high, metric)
 
 
 def _sampling_error(sampled: SampledDifference | None) -> float:

@@ -10,9 +10,10 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from headtohead.schema.sections import FilePath, HashIfChanged, NotHashed, Section
 
@@ -305,6 +306,13 @@ class EvaluateConfig(Section):
         "teacher-forced: the most likely tokens of the pass that reads the reference",
     )
     beam: BeamConfig | None = Field(None, description="beam size and length penalty, with decode: beam")
+
+    @field_validator("buckets")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(low >= high for low, high in itertools.pairwise(value)):
+            raise ValueError("expected rising upper bounds, such as [5, 8, 11]")
+        return value
 
 
 ModelPart = Literal[

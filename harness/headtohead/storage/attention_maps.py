@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -132,10 +133,14 @@ class ProbeMaps:
 
     def tokens(self, role: str) -> tuple[list[str], list[str]]:
         """Return the query tokens and the key tokens of ``role``."""
-        source, target = list(self.probe["source_tokens"]), list(self.probe["target_tokens"])
-        queries = source if role == "encoder" else target
-        keys = target if role == "decoder" else source
-        return queries, list(self.probe.get("cross_tokens", keys)) if role == "cross" else keys
+        return map_tokens(self.probe, role)
+
+
+def map_tokens(record: Mapping[str, Any], role: str) -> tuple[list[str], list[str]]:
+    """Return the query tokens and the key tokens of a role of a sentence's maps."""
+    source, target = list(record["source_tokens"]), list(record["target_tokens"])
+    keys = {"encoder": source, "decoder": target, "cross": list(record.get("cross_tokens", source))}
+    return source if role == "encoder" else target, keys[role]
 
 
 def load_maps(run: Path) -> list[ProbeMaps]:

@@ -51,7 +51,6 @@ class StackProgress(TypedDict):
 
     step: Count
     steps: Count
-    phase: str
     seconds: NonNegative
     loss: NotRequired[Number | None]
 

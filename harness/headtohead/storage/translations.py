@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headtohead.storage.frames import Frames
 
 COLUMNS = ("source", "references", "hypothesis", "exact")
-REFERENCE_SEPARATOR = " ||| "
+_SEPARATOR = "|||"
 """Separates the references of a sentence in ``translations.tsv``."""
 
 
@@ -47,8 +48,7 @@ def read_translations(run: Path) -> list[Translation]:
         if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
             expected = f"line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs"
             raise HeadToHeadError(files.unreadable(path, expected))
-        references = tuple(cells[1].split(REFERENCE_SEPARATOR))
-        translations.append(Translation(cells[0], references, cells[2], cells[3] == "1"))
+        translations.append(Translation(cells[0], split_references(cells[1]), cells[2], cells[3] == "1"))
     return translations
 
 
@@ -56,9 +56,23 @@ def translations_text(translations: Iterable[Translation]) -> str:
     """Return the content of ``translations.tsv``, with white space in a cell reduced to single spaces."""
     lines = ["\t".join(COLUMNS)]
     for row in translations:
-        cells = (row.source, REFERENCE_SEPARATOR.join(row.references), row.hypothesis, str(int(row.exact)))
+        cells = (row.source, joined_references(row.references), row.hypothesis, str(int(row.exact)))
         lines.append("\t".join(" ".join(cell.split()) for cell in cells))
     return "\n".join(lines) + "\n"
+
+
+def joined_references(references: Iterable[str]) -> str:
+    """Return references as one text; a backslash and the separator are escaped in each of them."""
+    escaped = (reference.replace("\\", "\\\\").replace(_SEPARATOR, "\\p") for reference in references)
+    return f" {_SEPARATOR} ".join(escaped)
+
+
+def split_references(joined: str) -> tuple[str, ...]:
+    """Return the references that ``joined_references`` joined."""
+    references = joined.split(f" {_SEPARATOR} ")
+    return tuple(
+        re.sub(r"\\(.)", lambda escape: {"p": _SEPARATOR}.get(escape[1], escape[1]), text) for text in references
+    )
 
 
 def median_seed(frames: Frames, slug: str, metric: str) -> int | None:

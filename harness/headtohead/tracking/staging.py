@@ -22,7 +22,7 @@ from headtohead.escaping import visible
 from headtohead.schema.roles import Role
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
 from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY
-from headtohead.storage.translations import COLUMNS, REFERENCE_SEPARATOR, read_translations
+from headtohead.storage.translations import COLUMNS, joined_references, read_translations
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
 
@@ -119,9 +119,7 @@ def _write_table(run: Path, into: Path) -> bool:
     translations = read_translations(run)
     if not translations:
         return False
-    rows = [
-        [row.source, REFERENCE_SEPARATOR.join(row.references), row.hypothesis, int(row.exact)] for row in translations
-    ]
+    rows = [[row.source, joined_references(row.references), row.hypothesis, int(row.exact)] for row in translations]
     content = {"columns": COLUMNS, "data": rows}
     into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return True

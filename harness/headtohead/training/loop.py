@@ -161,7 +161,6 @@ class StackTraining:
         norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
         self.clip_norm = same_or_each(norms)
         self.smoothing = same_or_each([train.label_smoothing for train in trains])
-        self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()

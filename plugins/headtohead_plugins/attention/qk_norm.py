@@ -35,7 +35,7 @@ def unit(x: Tensor) -> Tensor:
     >>> unit(torch.tensor([3.0, 4.0]))
     tensor([0.6000, 0.8000])
     """
-    return torch.nn.functional.normalize(x, dim=-1)
+    return torch.nn.functional.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1).to(x.dtype)
 
 
 class QkNorm(Attention):

@@ -177,7 +177,7 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     pairs, wrong = [], []
     for line, row in rows:
         values = [_value(row, column) for column in found]
-        if isinstance(values[0], str) and isinstance(values[1], str):
+        if all(map(_is_text, values)):
             pairs.append((values[0], values[1]))
         elif row != [""]:
             wrong.append((line, _reason(row, columns, values)))
@@ -261,10 +261,17 @@ def _value(row: Any, column: Column) -> Any:
     return row
 
 
+def _is_text(value: Any) -> bool:
+    """Return whether a value is a text that can be written as UTF-8; JSON can contain half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def _reason(row: Any, columns: Sequence[Column], values: Sequence[Any]) -> str:
     if row is None:
         return "is not JSON"
-    missing = next(column for column, value in zip(columns, values, strict=True) if not isinstance(value, str))
+    missing, value = next(item for item in zip(columns, values, strict=True) if not _is_text(item[1]))
+    if isinstance(value, str):
+        return f"has half of a surrogate pair in the field '{missing}'"
     if isinstance(row, list):
         found = "1 column" if len(row) == 1 else f"{len(row)} columns"
         return f"has {found}, column {missing} is missing"
@@ -296,7 +303,7 @@ def _from_hugging_face(options: Options) -> list[Pair]:
         part = PARTS[split] if len(splits) > 1 else None
         for number, row in enumerate(rows, 1):
             values = [_value(row, column) for column in columns]
-            if not all(isinstance(value, str) for value in values):
+            if not all(map(_is_text, values)):
                 raise HeadToHeadError(
                     f"dataset '{name}', split {split}: row {number} {_reason(row, columns, values)}; set data.columns "
                     f"to two of: {', '.join(row)}"

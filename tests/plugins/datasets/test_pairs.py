@@ -114,6 +114,12 @@ MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
     ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, "line 2 is not JSON"),
     ("x.jsonl", '{"source": "a", "target": 3}\n', {}, "line 1 has no text in the field 'target'"),
+    (
+        "x.jsonl",
+        '{"source": "a", "target": "\\ud83d"}\n',
+        {},
+        "line 1 has half of a surrogate pair in the field 'target'",
+    ),
     ("x.jsonl", "[" * 100_000 + "\n", {}, "line 1 is not JSON"),
     (
         "x.csv",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.figures.style import to_svg
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span, Text
 from headtohead.report.html import html_blocks
+from headtohead.storage.attention_maps import map_tokens
 
 HEADINGS = {
     "cross": "where the decoder attends to in the source",
@@ -40,7 +41,7 @@ def maps_html(record: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> s
         remaining -= len(drawn_layers) * heads * queries * keys
         blocks.append(Paragraph((Span(role, "strong"), f": {heading}")))
         if drawn_layers:
-            rows, columns = tokens(record, role)
+            rows, columns = map_tokens(record, role)
             heat_maps = [
                 HeatMap(maps[layer, head], rows, columns, _head(record, role, layer, head))
                 for layer in drawn_layers
@@ -51,13 +52,6 @@ def maps_html(record: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> s
         if len(drawn_layers) < layers:
             blocks.append(Paragraph(_omitted_layers(role, layers - len(drawn_layers))))
     return html_blocks(blocks, figures, inline=True)
-
-
-def tokens(record: Mapping[str, Any], role: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the labels of queries and keys in ``role``."""
-    source, target = record["source_tokens"], record["target_tokens"]
-    keys = {"encoder": source, "decoder": target, "cross": record.get("cross_tokens", source)}
-    return source if role == "encoder" else target, keys[role]
 
 
 def _caption(record: Mapping[str, Any]) -> Text:

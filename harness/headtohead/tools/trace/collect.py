@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.special
 import torch
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from headtohead.tools.trace import examples, formulas
 from headtohead.tools.trace.examples import CellExample
 from headtohead.tools.trace.formulas import AttentionFormulas, Description
 from headtohead.tools.trace.inputs import TraceInputs
-from headtohead.tools.trace.steps import Array, TraceStep, softmax
+from headtohead.tools.trace.steps import Array, TraceStep
 
 HEAD_STEPS = (
     "plain_queries",
@@ -112,7 +113,7 @@ class _Collector:
     def add_output(self, logits: Array) -> None:
         """Add logits, probabilities and predicted words."""
         words, rows = self.inputs.labels(logits.shape[1]), self.inputs.target_tokens
-        probabilities = softmax(logits.astype(np.float64))
+        probabilities = scipy.special.softmax(logits.astype(np.float64), axis=-1)
         prominent = tuple(sorted(np.argsort(-probabilities.max(axis=0))[:SHOWN_WORDS].tolist()))
         predicted = logits.argmax(axis=-1)
         remarks = tuple(

@@ -132,13 +132,6 @@ def enclosing_paths(name: str) -> list[str]:
     return [".".join(components[:length]) for length in range(1, len(components) + 1)]
 
 
-def softmax(values: Array) -> Array:
-    """Return the softmax over the last axis, in double precision."""
-    exponentials: Array = np.exp(values - values.max(axis=-1, keepdims=True))
-    probabilities: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return probabilities
-
-
 def _first_and_last(count: int, limit: int) -> Indices:
     if count <= limit:
         return list(range(count))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
+
+from rich.cells import cell_len
 
 from headtohead.tools.trace.examples import number
 from headtohead.tools.trace.steps import Trace, TraceStep
@@ -64,18 +65,10 @@ def _cell(step: TraceStep, row: int, column: int) -> str:
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
     """Pad columns to equal widths, labels to the left and numbers to the right."""
     count = max(len(row) for row in cells)
-    widths = [max(_width(row[column]) for row in cells if column < len(row)) for column in range(count)]
+    widths = [max(cell_len(row[column]) for row in cells if column < len(row)) for column in range(count)]
     lines = []
     for row in cells:
-        spaces = [" " * (width - _width(text)) for text, width in zip(row, widths, strict=False)]
+        spaces = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=False)]
         padded = [text + spaces[0] if not column else spaces[column] + text for column, text in enumerate(row)]
         lines.append("  ".join(padded).rstrip())
     return lines
-
-
-def _width(text: str) -> int:
-    """Return the width of a text in terminal columns."""
-    return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        for letter in text
-    )

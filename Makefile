@@ -56,8 +56,6 @@ wheel: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.cli.reference
-	$(BIN)/python -m headtohead.config.reference
-	$(BIN)/python -m headtohead.config.json_schema
 	$(BIN)/python -m headtohead.tools.catalogue
 
 # Not --quiet: it hides warnings from --strict too.

@@ -55,6 +55,10 @@ def test_an_outdated_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixt
     assert make_pages([str(tmp_path)]) == 0
     assert make_pages([str(tmp_path), "--check"]) == 0
     page = tmp_path / "plugins.md"
-    page.write_text(page.read_text("utf-8").replace("alibi", "alibbi"), encoding="utf-8")
+    page.write_text(page.read_text("utf-8").replace("scratch-en-fr", "scratch-en-de"), encoding="utf-8")
+    tables = tmp_path / "experiment-file.md"
+    tables.write_text((DOCS / "experiment-file.md").read_text("utf-8").replace("| `d_model` |", "| `width` |"), "utf-8")
     assert make_pages([str(tmp_path), "--check"]) == 1
-    assert capsys.readouterr().err == f"{page} is not current; run make docs\n"
+    assert capsys.readouterr().err == "".join(f"{path} is not current; run make docs\n" for path in (page, tables))
+    assert make_pages([str(tmp_path)]) == 0
+    assert tables.read_text("utf-8") == (DOCS / "experiment-file.md").read_text("utf-8")

@@ -1,16 +1,12 @@
-"""Generate the JSON Schema of experiment files, which editors use for completion.
+"""The JSON Schema of experiment files, which editors use for completion.
 
-``python -m headtohead.config.json_schema FILE`` writes it; ``--check`` exits with 1 if the file
-is not current. The schema describes names and types of fields. It allows dotted keys, plugins and
+The schema describes names and types of fields. It allows dotted keys, plugins and
 plugin options that are not built in, because the planner checks those.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,14 +19,17 @@ from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
 
 NAMED = (*FAMILIES, "dataset", "recipe")
-_DEFAULT_PATH = "docs/reference/experiment.schema.json"
 
 Schema = dict[str, Any]
 
 
-def experiment_schema(registry: Registry | None = None) -> Schema:
-    """Return the JSON Schema of an experiment file; plugin names come from ``registry``."""
-    registry = registry or load_registry()
+def experiment_schema_text() -> str:
+    """Return the JSON Schema of an experiment file as text."""
+    return json.dumps(_experiment_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _experiment_schema() -> Schema:
+    registry = load_registry()
     models: list[type[BaseModel]] = [experiment_file.ExperimentFile, *SECTIONS.values()]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = without_titles(made["$defs"])
@@ -132,18 +131,3 @@ def without_titles(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write the schema, or with ``--check`` return 1 if it is not current."""
-    names = [name for name in arguments if name != "--check"]
-    path = Path(names[0] if names else _DEFAULT_PATH)
-    made = json.dumps(experiment_schema(), indent=2, ensure_ascii=False) + "\n"
-    if "--check" in arguments:
-        return int(not path.is_file() or path.read_text(encoding="utf-8") != made)
-    path.write_text(made, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,18 +1,12 @@
-"""Generate the tables of ``docs/reference/experiment-file.md`` from the schema.
-
-``python -m headtohead.config.reference FILE`` rewrites the tables between the markers of that
-file; ``--check`` exits with 1 if they are not current.
-"""
+"""The tables of ``docs/reference/experiment-file.md``, made from the schema."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import types
 import typing
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -120,19 +114,3 @@ def _default(info: FieldInfo) -> str:
     if isinstance(value, BaseModel):
         return "its defaults"
     return "–" if value is None else f"`{json.dumps(value)}`"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Rewrite the page, or with ``--check`` return 1 if it is not current."""
-    names = [name for name in arguments if name != "--check"]
-    path = Path(names[0] if names else "docs/reference/experiment-file.md")
-    text = path.read_text(encoding="utf-8")
-    made = filled(text)
-    if "--check" in arguments:
-        return int(made != text)
-    path.write_text(made, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

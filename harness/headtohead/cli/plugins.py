@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +61,8 @@ def _find(registry: Registry, name: str) -> list[Registered]:
 
 def _print_entry(entry: Registered) -> None:
     from headtohead.cli.tables import print_table
+    from headtohead.config.reference import option_rows, recipe_rows
+    from headtohead.plugins.registry import current
 
     echo(f"{entry.name} ({entry.family})")
     for line in _documentation(entry):
@@ -71,8 +71,8 @@ def _print_entry(entry: Registered) -> None:
     echo(f"source sha256: {entry.source_sha256}")
     for role, default in entry.entry.role_defaults.items():
         echo(f"default in {role}: '{default}'")
-    values = list(_values(entry))
-    rows = list(_options(entry))
+    values = list(recipe_rows(current().recipe(entry.name).values())) if entry.family == "recipe" else []
+    rows = list(option_rows(entry.entry.Options))
     if values:
         echo()
         print_table(["field", "value"], values)
@@ -91,25 +91,6 @@ def _documentation(entry: Registered) -> list[str]:
     module = sys.modules.get(entry.entry.__module__)
     text = inspect.getdoc(module) or entry.entry.summary()
     return text.strip().splitlines()
-
-
-def _options(entry: Registered) -> Iterator[list[str]]:
-    from headtohead.config.reference import type_words
-
-    for name, info in entry.entry.Options.model_fields.items():
-        default = (
-            "required" if info.is_required() else json.dumps(info.get_default(call_default_factory=True), default=str)
-        )
-        yield [name, type_words(info), default, info.description or ""]
-
-
-def _values(entry: Registered) -> Iterator[list[str]]:
-    """Yield the fields that a recipe sets."""
-    from headtohead.plugins.registry import current
-
-    if entry.family == "recipe":
-        for name, value in current().recipe(entry.name).values().items():
-            yield [name, json.dumps(value, ensure_ascii=False)]
 
 
 def _origin(entry: Registered) -> str:

@@ -7,7 +7,6 @@ are outdated.
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ import click
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.json_schema import experiment_schema_text
-from headtohead.config.reference import filled
+from headtohead.config.reference import filled, option_rows, recipe_rows
 from headtohead.report.answer_schema import AnswerFile, JudgeFile, answer_page, schema_text
 
 WIDTH = 92
@@ -107,17 +106,13 @@ def _description(entry: type) -> Iterator[str]:
 
 
 def _options(entry: type) -> Iterator[str]:
-    from headtohead.config.reference import type_words
-
-    fields = entry.Options.model_fields  # type: ignore[attr-defined]
-    if not fields:
+    rows = list(option_rows(entry.Options))  # type: ignore[attr-defined]
+    if not rows:
         yield "No options."
         return
     yield from ("| option | type | default | meaning |", "|---|---|---|---|")
-    for name, info in fields.items():
-        value = info.get_default(call_default_factory=True)
-        default = "required" if info.is_required() else f"`{json.dumps(value, default=str)}`"
-        cells = [type_words(info), default, info.description or ""]
+    for name, words, default, meaning in rows:
+        cells = [words, default if default == "required" else f"`{default}`", meaning]
         yield f"| `{name}` | {' | '.join(_escaped(cell) for cell in cells)} |"
 
 
@@ -125,8 +120,8 @@ def _values(recipe: str) -> Iterator[str]:
     from headtohead.plugins.registry import current
 
     yield from ("| field | value |", "|---|---|")
-    for name, value in current().recipe(recipe).values().items():
-        yield f"| `{name}` | `{json.dumps(value, ensure_ascii=False)}` |"
+    for name, value in recipe_rows(current().recipe(recipe).values()):
+        yield f"| `{name}` | `{value}` |"
 
 
 def _escaped(cell: str) -> str:

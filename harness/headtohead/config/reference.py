@@ -6,7 +6,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -114,3 +114,21 @@ def _default(info: FieldInfo) -> str:
     if isinstance(value, BaseModel):
         return "its defaults"
     return "–" if value is None else f"`{json.dumps(value)}`"
+
+
+def option_rows(options: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, type, default as JSON, and meaning of the options of a plugin entry."""
+    for name, info in options.model_fields.items():
+        default = "required" if info.is_required() else json_default(info)
+        yield name, type_words(info), default, info.description or ""
+
+
+def json_default(info: FieldInfo) -> str:
+    """Return the default of an option as JSON."""
+    return json.dumps(info.get_default(call_default_factory=True), default=str)
+
+
+def recipe_rows(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a recipe sets, with their values as JSON."""
+    for name, value in values.items():
+        yield name, json.dumps(value, ensure_ascii=False)

@@ -77,13 +77,7 @@ class PlannedRun:
     @property
     def record(self) -> PlannedRunRecord:
         """The run's entry in ``experiment.json``."""
-        return PlannedRunRecord(
-            variant=self.variant,
-            seed=self.seed,
-            run_hash=self.run_hash,
-            directory=self.directory,
-            reused_from=self.reused_from,
-        )
+        return PlannedRunRecord.model_validate(self, from_attributes=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,17 +346,7 @@ def parameter_counts(counts: ModelCounts) -> ParameterCounts:
 
 def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses."""
-    return tuple(
-        PluginRecord(
-            family=entry.family,
-            name=entry.name,
-            module=entry.module,
-            distribution=entry.distribution,
-            version=entry.version,
-            source_sha256=entry.source_sha256,
-        )
-        for entry in plugins_of(config, registry)
-    )
+    return tuple(PluginRecord.model_validate(entry, from_attributes=True) for entry in plugins_of(config, registry))
 
 
 def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:

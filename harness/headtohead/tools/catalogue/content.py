@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headtohead.config.reference import type_words
+from headtohead.config.reference import json_default, option_rows
 from headtohead.config.resolve import resolve
 from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
@@ -104,7 +103,7 @@ def _entry(registered: Registered, registry: Registry, table: CompatibilityTable
         list(_facts(registered, roles, costs)),
         list(describe_properties(entry)),
         [] if family == "dataset" else list(table.describe((family, name))),
-        list(_options(registered)),
+        list(option_rows(registered.entry.Options)),
         {f"{family}-{name}-{number}.png": picture for number, picture in enumerate(pictures, 1)},
         [f"{note.title}: {note.text}" for note in notes],
         list(_example_pairs(entry)) if issubclass(entry, Dataset) else [],
@@ -157,27 +156,17 @@ def _facts(registered: Registered, roles: Sequence[str], costs: dict[str, str]) 
         yield f"FLOPs over n tokens{'' if is_attention else ' added to one attention'}", costs["flops"]
 
 
-def _options(registered: Registered) -> Iterator[tuple[str, str, str, str]]:
-    for name, info in registered.entry.Options.model_fields.items():
-        default = "required" if info.is_required() else _json_default(info.get_default(call_default_factory=True))
-        yield name, type_words(info), default, info.description or ""
-
-
 def _usage(registered: Registered) -> str:
     """Return the YAML that selects an entry with its default options."""
     if registered.family == "dataset":
         return f"data: {{dataset: {registered.name}}}"
     defaults = [
-        f"{name}: {_json_default(info.get_default(call_default_factory=True))}"
+        f"{name}: {json_default(info)}"
         for name, info in registered.entry.Options.model_fields.items()
         if not info.is_required() and info.default is not None
     ]
     name = f"{{name: {registered.name}, {', '.join(defaults)}}}" if defaults else registered.name
     return f"{registered.family}: {name}"
-
-
-def _json_default(value: object) -> str:
-    return json.dumps(value, default=str)
 
 
 def _example_pairs(dataset: type[Dataset]) -> Iterator[tuple[str, str, str, str]]:

@@ -49,7 +49,7 @@ def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
         ("model.mask_value: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
         ("model.mask_value: [-1e9]", ["-1e9"]),
         ("train.clip_norm: [2, null, 1.0]", [2.0, None, 1.0]),
-        ("train.lr: [1.0e-3, 0.01, 0.001]", [0.001, 0.01]),
+        ("train.lr: [1.0e-3, 0.01]", [0.001, 0.01]),
     ],
 )
 def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(plan, tune, expected):
@@ -159,6 +159,10 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
     [
         ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]: expected a number, got 'fast'"),
         ("tune: {train.steps: [1]}", "tune.train.steps: 'train.steps' cannot be tuned; use one of "),
+        (
+            "tune: {train.lr: [1.0e-3, 0.01, 0.001]}",
+            "tune.train.lr[2]: axis 'train.lr' lists this value twice; remove one",
+        ),
         ("tune: {train.lr: []}", "tune.train.lr: axis 'train.lr' has no values; list at least one"),
         ("tune: {}", "tune: tune has no field; add one, such as train.lr: [0.001, 0.003]"),
         (

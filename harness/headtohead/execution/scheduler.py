@@ -538,7 +538,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if machine_limit(error):
             raise
-        if isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) and folder.exists():
             raise HeadToHeadError(
                 f"'{Path(error.filename).parent}' was moved or deleted during the run; the same command trains it "
                 "again; finished runs are kept"

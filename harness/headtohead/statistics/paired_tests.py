@@ -202,7 +202,7 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None, co
         low=mean - half,
         high=mean + half,
         effect=_hedges(mean, sd, n),
-        p=_paired_t_p(mean, sd, n) if kind == "varied" else flips,
+        p=t_test_p(mean, sd / math.sqrt(n), n - 1) if kind == "varied" else flips,
         sign_flip_p=flips,
     )
 
@@ -343,8 +343,18 @@ def interval(result: Difference, confidence: float) -> Interval:
     """Return the t-interval of a difference at another level; NaN for a single seed."""
     if result.n < 2:
         return Interval(confidence, math.nan, math.nan)
-    half = float(stdtrit(result.degrees, (1 + confidence) / 2)) * result.error
+    half = t_quantile(result.degrees, confidence) * result.error
     return Interval(confidence, result.mean - half, result.mean + half)
+
+
+def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """Return the half width of a t-interval in standard errors."""
+    return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def t_test_p(mean: float, error: float, degrees: float) -> float:
+    """Return the two-sided p of the t-test that a mean is 0."""
+    return 2 * float(stdtr(degrees, -abs(mean) / error))
 
 
 def _kind(d: Floats, scale: float) -> Kind:
@@ -371,11 +381,7 @@ def _finite(values: ArrayLike) -> Floats:
 def _half_width(sd: float, n: int, confidence: float) -> float:
     if n < 2:
         return math.nan
-    return float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
-
-
-def _paired_t_p(mean: float, sd: float, n: int) -> float:
-    return 2 * float(stdtr(n - 1, -abs(mean) / (sd / math.sqrt(n))))
+    return t_quantile(n - 1, confidence) * sd / math.sqrt(n)
 
 
 def _hedges(mean: float, sd: float, n: int) -> float:
@@ -401,7 +407,7 @@ def _noncentrality(n: int, level: float) -> float:
     trapezoidal rule. ``scipy.special.nctdtr`` returns NaN for a large d.
     """
     degrees = n - 1
-    critical = float(stdtrit(degrees, 1 - level / 2))
+    critical = t_quantile(degrees, 1 - level)
     noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
         power = gammainc(degrees / 2, degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, ROUNDING, Kind, Paired, paired_differences
+from headtohead.statistics.paired_tests import ALPHA, ROUNDING, Kind, Paired, paired_differences, t_quantile, t_test_p
 from headtohead.statistics.variance import CrossedEstimate, crossed
 
 Floats = NDArray[np.float64]
@@ -49,12 +48,12 @@ class SampledDifference:
             half_width: Half the width of the 95 % interval.
             possible: The number of possible draws, an upper limit.
         """
-        rest = half_width**2 - (_quantile(self.n - 1) ** 2 * self.seed_variance)
+        rest = half_width**2 - (t_quantile(self.n - 1) ** 2 * self.seed_variance)
         if not rest > 0:
             return None
         variance = self.draws * max(0.0, self.sampling_variance)
         count = 2
-        while count < possible and _quantile(count - 1) ** 2 * variance / count > rest:
+        while count < possible and t_quantile(count - 1) ** 2 * variance / count > rest:
             count += max(1, count // 50)
         return min(count, possible)
 
@@ -116,7 +115,7 @@ def _test(
     seeds = over_seeds.n
     estimate = CrossedEstimate(over_seeds.mean, seeds, draws, seeds * seed_variance, sampling)
     interval = estimate.interval()
-    p = 2 * float(stdtr(estimate.degrees, -abs(estimate.mean) / estimate.error))
+    p = t_test_p(estimate.mean, estimate.error, estimate.degrees)
     return "varied", estimate.error, estimate.degrees, interval.low, interval.high, p
 
 
@@ -131,10 +130,6 @@ def _by_draw(permutations: Sequence[Sequence[str]], changes: Floats) -> Floats:
     mean = changes.mean(axis=0)
     weight = len(members) / len(changes)
     return np.array([mean + weight * (changes[numbers] - mean).sum(axis=0) for numbers in members.values()])
-
-
-def _quantile(degrees: float) -> float:
-    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 @dataclass(frozen=True)
@@ -224,5 +219,5 @@ def _pair_effect(pair: tuple[str, str], basis: Floats, column: Floats, y: Floats
         p = 0.0 if abs(estimate.mean) > ROUNDING * float(np.abs(y).max()) else 1.0
         return PairEffect(pair, estimate.mean, estimate.mean, estimate.mean, p)
     interval = estimate.interval()
-    p = 2 * float(stdtr(estimate.degrees, -abs(estimate.mean) / estimate.error))
+    p = t_test_p(estimate.mean, estimate.error, estimate.degrees)
     return PairEffect(pair, estimate.mean, interval.low, interval.high, p)

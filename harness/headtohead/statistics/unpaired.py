@@ -8,9 +8,8 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
-from headtohead.statistics.paired_tests import CONFIDENCE, DRAWS, MAX_SIGNS, ROUNDING, Kind
+from headtohead.statistics.paired_tests import CONFIDENCE, DRAWS, MAX_SIGNS, ROUNDING, Kind, t_quantile, t_test_p
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
 """Largest number of permutations that are all counted."""
@@ -65,7 +64,7 @@ def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFI
         return Unpaired(kind, min(numbers), mean, 0.0, sum(numbers) - 2, mean, mean, nan, permuted, permuted, smallest)
     error = math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / sum(part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True))
-    half = float(stdtrit(degrees, (1 + confidence) / 2)) * error
+    half = t_quantile(degrees, confidence) * error
     return Unpaired(
         kind="varied",
         n=min(numbers),
@@ -75,7 +74,7 @@ def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFI
         low=mean - half,
         high=mean + half,
         effect=mean / math.sqrt(sum(spreads) / 2),
-        p=2 * float(stdtr(degrees, -abs(mean) / error)),
+        p=t_test_p(mean, error, degrees),
         sign_flip_p=permuted,
         smallest_p=smallest,
     )

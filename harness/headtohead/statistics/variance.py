@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval, t_quantile
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class MeanEstimate:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the t-interval."""
-        half = float(stdtrit(self.degrees, (1 + confidence) / 2)) * self.error
+        half = t_quantile(self.degrees, confidence) * self.error
         return Interval(confidence, self.mean - half, self.mean + half)
 
 
@@ -46,15 +45,11 @@ class CrossedEstimate:
         Each variance has its own t-quantile. With few seeds, Satterthwaite's degrees of freedom give intervals that
         cover too rarely.
         """
-        variance = self._quantile(self.seeds, confidence) ** 2 * self.seed_variance / self.seeds
+        variance = t_quantile(self.seeds - 1, confidence) ** 2 * self.seed_variance / self.seeds
         if self.sentence_variance > 0:  # without it, a single sample has no quantile
-            variance += self._quantile(self.sentences, confidence) ** 2 * self.sentence_variance
+            variance += t_quantile(self.sentences - 1, confidence) ** 2 * self.sentence_variance
         half = math.sqrt(variance)
         return Interval(confidence, self.mean - half, self.mean + half)
-
-    @staticmethod
-    def _quantile(n: int, confidence: float) -> float:
-        return float(stdtrit(n - 1, (1 + confidence) / 2))
 
     @property
     def error(self) -> float:
@@ -70,7 +65,7 @@ class CrossedEstimate:
         low, high = 0.0, math.log(1e9)  # the quantile decreases with the degrees of freedom, at least 1
         for _ in range(60):
             middle = (low + high) / 2
-            too_few = float(stdtrit(math.exp(middle), (1 + CONFIDENCE) / 2)) > quantile
+            too_few = t_quantile(math.exp(middle)) > quantile
             low, high = (middle, high) if too_few else (low, middle)
         return math.exp((low + high) / 2)
 

@@ -176,7 +176,7 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
         return LossTrend(NOT_JUDGED, NO_LOSS)
     trends = [trend for trend in found if isinstance(trend, RunTrend)]
     if not trends:
-        return LossTrend(NOT_JUDGED, next(trend for trend in found if isinstance(trend, str)))
+        return LossTrend(NOT_JUDGED, next(trend for trend in found if isinstance(trend, str)), len(found))
     n = len(trends)
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
     error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan

@@ -36,7 +36,7 @@ def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | Non
         return
     rows = [[found.kind, show_size(found.size), str(found.path), found.reason] for found in leftovers]
     print_table(["kind", "size", "path", "reason"], rows, right=(1,))
-    total = f"{len(leftovers)} folders, {show_size(sum(found.size for found in leftovers))}"
+    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(found.size for found in leftovers))}"
     if not yes and not sys.stdin.isatty():
         echo("", f"{total}; nothing was removed: add --yes")
         return

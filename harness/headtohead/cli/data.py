@@ -12,6 +12,7 @@ import click
 
 from headtohead.cli.options import cache_option, plugin_option
 from headtohead.cli.output import echo
+from headtohead.escaping import single_line
 
 if TYPE_CHECKING:
     from headtohead.data import PreparedData
@@ -87,8 +88,9 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
         ("upper bound", f"{bound:.3f} exact match on test for a model without word order"),
-        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} ({_specials(data)} special tokens in)"),
+        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} (with {_specials(data)} special tokens)"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
+        ("example", _example(data)),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
         ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
         ("data_hash", data.data_hash),
@@ -102,6 +104,12 @@ def _pairs(record: Mapping[str, Any]) -> int:
     """Return the number of distinct pairs: with ``nothing-held-out`` all splits contain the same pairs."""
     counts = record["counts"].values()
     return max(counts) if record["split"] == "nothing-held-out" else sum(counts)
+
+
+def _example(data: PreparedData) -> str:
+    """Return the first training pair, which shows exchanged columns and wrong encodings."""
+    train = data.splits["train"]
+    return f"{single_line(train.source_text[0])} → {single_line(train.target_text[0])}"
 
 
 def _specials(data: PreparedData) -> str:

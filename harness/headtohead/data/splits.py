@@ -95,6 +95,11 @@ def _check_not_empty(parts: dict[str, list[int]], labels: Labels) -> None:
     for part in PARTS:
         if not parts[part]:
             largest = int(np.bincount(labels).max()) if len(labels) else 0
+            if len(labels) < len(PARTS):
+                raise HeadToHeadError(
+                    f"the data have {len(labels)} pair{'s' * (len(labels) != 1)}; train, valid and test need at least "
+                    "one each"
+                )
             raise HeadToHeadError(
                 f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group "
                 f"has {largest}, and groups are not split; change data.valid and data.test, or use "

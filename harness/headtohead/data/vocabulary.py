@@ -136,7 +136,7 @@ class Vocabulary:
     def _refuse(word: str) -> int:
         raise UndefinedError(
             f"the vocabulary has no word '{word}', and data.vocabulary.unknown is refuse; "
-            "use other words, unknown: drop, or unknown: token if there is an <unk>"
+            "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
         )
 
 

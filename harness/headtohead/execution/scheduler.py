@@ -441,8 +441,8 @@ class _Execution:
     def _disk(self, folder: StackFolder) -> None:
         # On a full disk, the reason in the log may be missing or incomplete.
         last = files.last_line(folder.path / "worker.log")
-        complete = re.search(r"\[Errno \d+\]|\(os error \d+\)", last)
-        raise unwritable(self.experiment, last if complete else "the disk is full")
+        found = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
+        raise unwritable(self.experiment, found[1].strip() if found else "the disk is full")
 
     @staticmethod
     def _input(folder: StackFolder) -> None:

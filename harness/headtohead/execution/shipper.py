@@ -75,7 +75,11 @@ class ShipperProcess:
             pass
         if self.process.poll() == 0:
             return None
-        reason = files.last_line(self.experiment / log_file(self.logger)).rpartition(" WARNING ")[2]
+        reason = (
+            files.last_line(self.experiment / log_file(self.logger))
+            .rpartition(" WARNING ")[2]
+            .partition("; no run is lost")[0]
+        )
         if self.process.poll() is None:
             reason = "stopped early"
             self.stop()

@@ -55,20 +55,25 @@ def peak_flops(device: str, precision: str) -> float:
 
 
 def _product_flops(dtype: torch.dtype, device: str, seconds: float) -> float:
-    """Return the FLOP/s of a product, at the best of the repetitions that fit into the time limit."""
+    """Return the FLOP/s of a product, at the best of the repetitions that fit into the time limit, at least ten.
+
+    On a busy machine, the process may be paused in some of them.
+    """
     size = _SIZE[device]
     left, right = (torch.ones(1, size, size, dtype=dtype, device=device) for _ in range(2))
-    best, end = float("inf"), time.perf_counter() + seconds
+    best, end = float("inf"), float("inf")
     for repetition in range(1000):
         started = time.perf_counter()
         torch.bmm(left, right)
         if device == "cuda":
             torch.cuda.synchronize()
         stopped = time.perf_counter()
-        if repetition:  # the first includes the preparation of the kernel
-            best = min(best, stopped - started)
-            if stopped > end:
-                break
+        if not repetition:  # it includes the preparation of the kernel
+            end = stopped + seconds
+            continue
+        best = min(best, stopped - started)
+        if stopped > end and repetition >= 10:
+            break
     return 2 * size**3 / best
 
 

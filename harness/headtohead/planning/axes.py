@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
 from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
@@ -38,7 +39,7 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
     path = tuple(axis.split("."))
     if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
         known = [*FAMILIES, *SECTIONS, INIT_FROM, *WHOLE_AXES]
-        raise location.error(f"unknown axis '{axis}'{nearest(axis, known)}")
+        raise location.error(f"unknown axis '{axis}'{suggest_field(axis, known, 'base')}")
     if path[0] in SECTIONS and len(path) == 1 and axis != DATA_AXIS:
         raise location.error(
             f"'{axis}' is a section, not an axis; name a field of it, "

@@ -43,7 +43,7 @@ def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
     lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), *_looks_lines(plan)]
     lines += [_runs_line(plan), _steps_line(plan)]
-    if plan.remaining:
+    if plan.remaining or (plan.tuning and not plan.tuning.is_done):
         lines.append(f"time: {plan.estimate.summary}")
         if plan.estimate.seconds > LONG:
             lines.append(f"precision: {describe_bfloat16()} on this processor")
@@ -203,6 +203,8 @@ def _ends(numbers: Sequence[int]) -> str:
 
 
 def _remaining(plan: Plan) -> str:
+    if plan.tuning and not plan.tuning.is_done:
+        return "the tuning chooses their settings"
     if not plan.remaining:
         if any(run.state in states.RETRYABLE for run in plan.runs):
             return "nothing to run without --retry"

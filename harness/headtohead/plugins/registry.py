@@ -151,6 +151,8 @@ class Registry:
     entries: dict[str, dict[str, Registered]] = field(default_factory=dict)
     files: dict[Path, bytes] = field(default_factory=dict)
     """Source of each plugin file that was loaded, by its resolved path."""
+    installed: set[Path] = field(default_factory=set)
+    """Files of installed plugins; such a file is not loaded a second time."""
     modules: list[str] = field(default_factory=list)
     """Import names of the plugins that an experiment file selected."""
     objects: list[object] = field(default_factory=list)
@@ -219,7 +221,9 @@ class Registry:
         self._add(plugin, label, label, distribution, version)
 
     def add_file(self, path: Path, source: bytes) -> None:
-        """Execute the source of a plugin file and register its entries."""
+        """Execute the source of a plugin file and register its entries, unless it is an installed plugin."""
+        if path.resolve() in self.installed:
+            return
         self.add(_load_source(path, source), str(path), "file", "-")
         log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
         self.files[path.resolve()] = source
@@ -421,6 +425,8 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
         with _importing(point.value, distribution, point.value.partition(":")[0]):
             plugin = point.load()
         registry.add(plugin, point.value, distribution, version)
+        if file := getattr(plugin, "__file__", None):
+            registry.installed.add(Path(file).resolve())
     for path in files:
         registry.add_file(path, _read(path))
     for plugin in objects:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -44,8 +45,10 @@ def still_learning_line(analysis: Analysis) -> str | None:
         f"fifth of the steps{decay}"
     )
     if gap := found.smallest_gap:
+        which = "The difference" if gap.contrast.detected else "The largest difference"
+        note = "" if gap.contrast.detected else " (its contrast is not detected)"
         text += (
-            f". The difference in validation loss of {gap_name(gap)}, {show(gap.difference, LOSS, signed=True)}, is "
+            f". {which} in validation loss, {show(gap.difference, LOSS, signed=True)} of {gap_name(gap)}{note}, is "
             f"what the baseline learns in {gap_steps(gap, found)} at this rate"
         )
     return text + "."
@@ -141,8 +144,8 @@ def _summary(found: Convergence) -> str:
 
 def _row(title: str, trend: LossTrend) -> TableRow:
     verdict = TableCell(f"{trend.verdict}: {trend.reason}" if trend.reason else trend.verdict)
-    if not trend.n:
-        return TableRow((TableCell(title), TableCell("0"), blank(), blank(), blank(), verdict))
+    if math.isnan(trend.loss):
+        return TableRow((TableCell(title), TableCell(str(trend.n)), blank(), blank(), blank(), verdict))
     return TableRow(
         (
             TableCell(title),

@@ -52,6 +52,7 @@ def warnings(analysis: Analysis) -> list[str]:
     """Return sentences that question the results: scores, leaks and changed code."""
     return [
         *_worst_score_warnings(analysis),
+        *_wide_margin_warnings(analysis),
         *_upper_bound_warnings(analysis),
         *_leak_warnings(analysis),
         *_code_warnings(analysis.frames),
@@ -160,6 +161,22 @@ def _worst_score_warnings(analysis: Analysis) -> list[str]:
         f"Every run has the worst possible {metrics.readable(analysis.metric)}, "
         f"{metrics.show(worst, analysis.metric)}, so this metric cannot compare the variants. "
         f"Train longer, or set metrics.primary to another metric."
+    ]
+
+
+def _wide_margin_warnings(analysis: Analysis) -> list[str]:
+    """Return a warning if the margin is wider than the distance of every score from the worst possible score."""
+    metric, frames = analysis.metric, analysis.frames
+    margin = frames.record.margins.get(metric)
+    means = [mean for slug in analysis.ranked if not math.isnan(mean := analysis.summaries[slug].mean)]
+    least, largest = metrics.span(metric)
+    worst, best = (least, max) if metrics.higher_is_better(metric) else (largest, min)
+    if margin is None or not means or not math.isfinite(worst) or abs(best(means) - worst) > margin.value:
+        return []
+    return [
+        f"The margin, {metrics.show(margin.value, metric)}, is wider than the distance of every score from the worst "
+        f"possible {metrics.readable(metric)} (best mean {metrics.show(best(means), metric)}), so equivalence shows "
+        "nothing. Train longer, or set metrics.primary to another metric."
     ]
 
 

@@ -57,13 +57,13 @@ def path_answer(path: PathAnalysis) -> str:
     if inconclusive and not detected and not unknown and not mixed:
         sentences.append("No choice has a detected effect")
     elif len(inconclusive) + len(mixed) > MOST_NAMES:
-        depends = f", {len(mixed)} of them with an effect that depends on the other choices" if mixed else ""
+        depends = f", {len(mixed)} of them with a detected change in single permutations" if mixed else ""
         sentences.append(f"{len(inconclusive) + len(mixed)} other choices are inconclusive{depends}")
     else:
         if inconclusive:
             sentences.append(f"Inconclusive: {_names(inconclusive)}")
         if mixed:
-            sentences.append(f"Inconclusive, with an effect that depends on the other choices: {_names(mixed)}")
+            sentences.append(f"Inconclusive on average, with a detected change in single permutations: {_names(mixed)}")
     unchanged = [value for value in single if value.equal_by_construction or (_identical(value) and not value.mixed)]
     if unchanged:
         sentences.append(f"Without any effect: {_names(unchanged)}")
@@ -343,7 +343,7 @@ def _permutations(path: PathAnalysis) -> list[str]:
 def _more_permutations(path: PathAnalysis) -> list[str]:
     """Return how many permutations wide intervals need, or that the evaluated permutations suffice."""
     total, metric = path.total.paired, path.total.metric
-    if total is None or not abs(total.mean) > 0 or total.n < 2:
+    if total is None or not path.total.detected or total.n < 2:
         return []
     width = USEFUL * abs(total.mean)
     grouped = {name for group in path.groups for name in group.choices}

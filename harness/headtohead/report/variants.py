@@ -31,11 +31,11 @@ from headtohead.storage.records import PitfallRecord
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
 
-INNER_WIDTH = Column("inner\nwidth")
+ATTENTION_WIDTH = Column("attention\nwidth")
 COST_COLUMNS = (
     Column("parameters"),
     Column("FLOPs\nper token"),
-    INNER_WIDTH,
+    ATTENTION_WIDTH,
     Column("tokens/s"),
     Column("memory,\nMB"),
     Column("time,\ns"),
@@ -246,7 +246,7 @@ def _further_metrics(content: ReportContent) -> list[Block]:
     names = [name for name in content.record.metrics.report if name in runs and name != metric]
     if not names:
         return []
-    costs = [index for index, column in enumerate(COST_COLUMNS) if column is not INNER_WIDTH]
+    costs = [index for index, column in enumerate(COST_COLUMNS) if column is not ATTENTION_WIDTH]
     rows = tuple(
         TableRow(
             (

@@ -97,7 +97,7 @@ def decimals(metric: str) -> int:
     leaf = metric.rsplit("/", 1)[-1]
     if leaf in ("bleu", "chrf"):
         return 1
-    return 1 if metric.startswith("system/") else 3
+    return 1 if metric.startswith("system/") and leaf != "mfu" else 3
 
 
 def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0) -> str:

@@ -351,5 +351,7 @@ def find_run(run: Path | str, runs: Path) -> Path:
             f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
             "it"
         )
-    without_hash = (other.rpartition("-")[0] for other in names)
-    raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(name, [*names, *without_hash])}")
+    hint = nearest(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    if not hint.startswith("; did"):
+        hint = "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
+    raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

@@ -187,7 +187,8 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             "data.header: true, or data.header: false if it is a pair"
         )
     if wrong and not options.skip_malformed:
-        others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
+        more = len(wrong) - 1
+        others = f", and {more} more line{'s are' if more > 1 else ' is'} wrong" if more else ""
         advice = "correct the file or data.columns, or set data.skip_malformed: true"
         if not pairs:  # perhaps no line is wrong
             first, read_as = lines[wrong[0][0] - 1], {"tsv": "\t", "csv": ","}.get(form)

@@ -56,7 +56,9 @@ LANGUAGES = {
 class Options(BaseOptions):
     """Languages and files; without files the weekly exports are downloaded."""
 
-    pair: str = Field("eng-spa", description="language codes of Tatoeba, source first")
+    pair: str = Field(
+        "eng-spa", description="language codes of Tatoeba, source first; it does not exchange the columns of file"
+    )
     file: Annotated[str | None, FilePath()] = Field(
         None, description="sentence pairs in two, three or four columns; compressed or plain"
     )

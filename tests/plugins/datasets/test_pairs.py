@@ -103,7 +103,7 @@ def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path
 
 
 MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("x.tsv", "a\tb\nc\nd\n", {}, "line 2 has 1 column, column 2 is missing, and 1 more lines are wrong; correct the"),
+    ("x.tsv", "a\tb\nc\nd\n", {}, "line 2 has 1 column, column 2 is missing, and 1 more line is wrong; correct the"),
     (
         "x.csv",
         "a;b\n",

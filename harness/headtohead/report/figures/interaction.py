@@ -15,7 +15,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.palette import Palette
 from headtohead.statistics.paired_tests import summarise
-from headtohead.storage.metrics import label, readable
+from headtohead.storage.metrics import label, readable, span
 
 MOST_PANELS = 6
 MOST_NAMES = 2
@@ -60,7 +60,7 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
     for line, value in enumerate(rows):
         shift = (line - (len(rows) - 1) / 2) * 0.06
         # The mean of a missing cell is NaN, which interrupts the line.
-        cells = [summarise(panel.scores.get((other, value), [])) for other in columns]
+        cells = [summarise(panel.scores.get((other, value), []), span=span(analysis.metric)) for other in columns]
         axes.errorbar(
             [x + shift for x in range(len(columns))],
             [summary.mean for summary in cells],

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import readable, show
+from headtohead.storage.metrics import higher_is_better, readable, show
 
-RISE, FALL = style.PALETTE[0], style.PALETTE[1]
+BETTER, WORSE = style.PALETTE[0], style.PALETTE[1]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def _end(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
 def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
     value = bar.value
     detected = value is not None and value.contrast.detected
-    colour = (RISE if bar.end >= bar.start else FALL) if detected else style.MUTED
+    improves = (bar.end >= bar.start) == higher_is_better(metric)
+    colour = (BETTER if improves else WORSE) if detected else style.MUTED
     (patch,) = axes.barh(
         row, bar.end - bar.start, left=bar.start, height=0.56, color=colour, alpha=0.85 if detected else 0.45, zorder=2
     )

@@ -267,7 +267,13 @@ CASES = [
         content(ROWS + b"a\tb\tc\n" * 3),
         "line 41 has 3 columns, expected 2 as in the lines before, and 2 more lines",
     ),
-    Case("rows", "header", "x.tsv", content(b"English\tSpanish\n"), "the split leaves no pair for "),
+    Case(
+        "rows",
+        "header",
+        "x.tsv",
+        content(b"English\tSpanish\n"),
+        "the data have 1 pair; train, valid and test need at least one each",
+    ),
 ]
 
 

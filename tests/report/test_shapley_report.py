@@ -162,7 +162,7 @@ def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
-    assert "Inconclusive, with an effect that depends on the other choices: train.lr." in text
+    assert "Inconclusive on average, with a detected change in single permutations: train.lr." in text
     assert not re.search(r"Inconclusive: [^.]*train\.lr", text)
     assert "train.lr" not in (inconclusive_choices(analysis.path) or "")
 

@@ -45,12 +45,17 @@ def still_learning_line(analysis: Analysis) -> str | None:
         f"fifth of the steps{decay}"
     )
     if gap := found.smallest_gap:
-        which = "The difference" if gap.contrast.detected else "The largest difference"
-        note = "" if gap.contrast.detected else " (its contrast is not detected)"
-        text += (
-            f". {which} in validation loss, {show(gap.difference, LOSS, signed=True)} of {gap_name(gap)}{note}, is "
-            f"what the baseline learns in {gap_steps(gap, found)} at this rate"
-        )
+        difference, steps = show(gap.difference, LOSS, signed=True), gap_steps(gap, found)
+        if gap.contrast.detected:
+            text += (
+                f". The difference in validation loss of {gap_name(gap)}, {difference}, is what the baseline learns in "
+                f"{steps} at this rate"
+            )
+        else:
+            text += (
+                f". No contrast is detected; the largest difference in validation loss, {difference} of "
+                f"{gap_name(gap)}, is as much as the baseline learns in {steps} at this rate"
+            )
     return text + "."
 
 

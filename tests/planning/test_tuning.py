@@ -3,6 +3,7 @@
 import pytest
 
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.overview import overview
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -58,6 +59,13 @@ def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(pl
     assert [setting.values[f"{section}.{name}"] for setting in found.settings] == expected
     configs = [variant.config for variant in found.plan.variants]
     assert [getattr(getattr(config, section), name) for config in configs] == expected
+
+
+def test_a_plan_before_its_tuning_states_the_time_and_not_that_nothing_remains(plan, finish):
+    finish(plan(SWEEP.partition("tune:")[0], seeds=3), lambda name, lr, dropout, seed: 1.0)
+    lines = overview(plan(SWEEP, seeds=3)).lines
+    assert any(line.startswith("time: ") for line in lines)
+    assert any("the tuning chooses their settings" in line for line in lines)
 
 
 def test_all_runs_of_a_sweep_have_one_shape(plan):

@@ -219,6 +219,8 @@ def test_an_installed_package_is_loaded_by_its_entry_point(folder: Path, site: s
     (folder / "h2h_tisa.py").unlink()
     listed = h2h(folder, "plugins", PYTHONPATH=site)
     assert "h2h_tisa (h2h-tisa 0.1)" in listed.stdout, listed.stderr
+    again = h2h(folder, "plugins", "tisa", "--plugin", str(Path(site) / "h2h_tisa.py"), PYTHONPATH=site)
+    assert again.returncode == 0, again.stderr
     done = h2h(folder, "run", "tisa.yaml", "--no-tracking", PYTHONPATH=site)
     assert done.returncode == 0, done.stderr
     assert origin(trained_run(folder)) == ("h2h_tisa", "h2h-tisa")

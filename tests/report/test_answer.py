@@ -287,6 +287,16 @@ def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated)
     assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")
 
 
+@pytest.mark.parametrize(("score", "is_stated"), [(0.02, True), (0.05, False)])
+def test_a_margin_wider_than_every_score_is_a_warning(tmp_path, made, score, is_stated):
+    folder = made.write_study(tmp_path, made.Study(score=lambda axes, seed: score, maps=False))
+    record = json.loads((folder / "experiment.json").read_text())
+    record["margins"] = {"test/exact_match": {"value": 0.03, "since": "2026-01-01T00:00:00Z"}}
+    (folder / "experiment.json").write_text(json.dumps(record))
+    found = [text for text in warnings(analyse(load_frames(folder))) if "so equivalence shows nothing" in text]
+    assert bool(found) is is_stated
+
+
 def test_changed_code_and_pitfalls_are_warned_of_beside_the_answer(tmp_path, made):
     folder = made.write_study(tmp_path)
     record = json.loads((folder / "experiment.json").read_text())

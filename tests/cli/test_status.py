@@ -53,3 +53,9 @@ def test_an_unknown_experiment_is_bad_input(study):
     result = CliRunner().invoke(main, ["status", "studdy"])
     assert result.exit_code == 2
     assert result.output == "h2h: no runs of 'studdy' in 'runs'; did you mean 'study'?\n"
+
+
+def test_a_missing_folder_of_runs_is_bad_input(tmp_path):
+    shown = CliRunner().invoke(main, ["list", "--runs", str(tmp_path / "nope")])
+    assert shown.exit_code == 2
+    assert f"folder '{tmp_path / 'nope'}' does not exist" in shown.stderr

@@ -55,6 +55,8 @@ def _runs_root(context: click.Context, parameter: click.Parameter, value: Path |
     """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
+    if value is not None and not value.exists() and context.info_name in {"list", "ui"}:
+        raise click.BadParameter(f"folder '{value}' does not exist")
     # click calls this after it has parsed the arguments, unless --runs precedes them.
     target = context.params.get("experiment") or context.params.get("target")
     return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)

@@ -386,7 +386,9 @@ class MultiHeadAttention(nn.Module):
         """Return the outputs of the heads for scores that contain the mask value."""
         unmixed = self.style.normalise(filled, ctx.mask)
         weights = self.style.mix(unmixed)
-        dropped = self.dropout.transposed(weights).to(v.dtype)
+        dropped = self.dropout.transposed(weights)
+        if v.dtype == torch.bfloat16:
+            dropped = dropped.to(v.dtype)
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         values = self.positional.values(dropped, *positions, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values

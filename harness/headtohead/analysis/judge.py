@@ -269,9 +269,11 @@ def _scores(
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         row = int(wrong[0])
+        value = table[column].iloc[row]
+        problem = "has no number" if value != value else f"is not a finite number: {str(value)!r}"
         raise HeadToHeadError(
-            f"row {_rows(table)[row]}: '{metric}' of variant '{variants[row]}', seed {seeds[row]} is not a finite "
-            f"number: {str(table[column].iloc[row])!r}; give every run a score, or remove the variant"
+            f"row {_rows(table)[row]}: '{metric}' of variant '{variants[row]}', seed {seeds[row]} {problem}; give "
+            "every run a score, or remove the variant"
         )
     step_column = next((name for name in STEPS if name in table.columns), None)
     steps = table[step_column].to_numpy() if step_column else None

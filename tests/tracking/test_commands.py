@@ -101,6 +101,7 @@ def test_ui_prints_the_link_of_every_study(
 
 
 def test_ui_without_a_store_names_the_command_that_creates_a_store(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
     result = _call("ui", "--runs", str(tmp_path / "runs"), "--no-browser")
     assert "there is no MLflow store" in result.output
 

@@ -287,6 +287,10 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: design[0].product.model.d_modle[0]: unknown field 'd_modle'; did you mean 'd_model'?",
         ),
         (
+            "design: [{product: {d_model: [8, 16]}}]",
+            "x.yaml:7: design[0].product.d_model: unknown axis 'd_model'; did you mean 'model.d_model'?",
+        ),
+        (
             "design: [{product: {model.d_model: [8, x]}}]",
             "x.yaml:7: design[0].product.model.d_model[1]: expected a whole number, got 'x'",
         ),

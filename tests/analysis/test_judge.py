@@ -165,7 +165,11 @@ def copied() -> pd.DataFrame:
         ),
         (copied(), {}, "variant 'better': seeds 1 and 6 have the same values at all 2 steps; a copied run is no"),
         (wide(base=BASE, new=[*BETTER[:5], math.inf]), {}, "row 12: 'accuracy' of variant 'new', seed 6 is not a fin"),
-        (wide(base=BASE, new=BETTER).replace(0.8, math.nan), {}, "row 1: 'accuracy' of variant 'base', seed 1 has no number"),
+        (
+            wide(base=BASE, new=BETTER).replace(0.8, math.nan),
+            {},
+            "row 1: 'accuracy' of variant 'base', seed 1 has no number",
+        ),
         (wide(base=BASE, new=BETTER).astype({"accuracy": str}).replace("0.8", "n/a"), {}, "row 1: 'accuracy' of var"),
         (wide(base=BASE, new=BETTER).drop(columns="seed"), {}, "the table has no column 'seed'; columns: variant, acc"),
         (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),

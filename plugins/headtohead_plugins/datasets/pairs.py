@@ -57,6 +57,9 @@ class Options(BaseOptions):
     hub: str | None = Field(None, description="name of a dataset on the Hugging Face hub")
     configuration: str | None = Field(None, description="configuration of the dataset on the hub")
     revision: str | None = Field(None, description="commit of the dataset on the hub, for equal data in every run")
+    join_targets: bool = Field(
+        False, description="split grouped: pairs with a common target, too, are in the same part, as for translations"
+    )
     skip_malformed: bool = Field(False, description="skip and count malformed rows instead of refusing the file")
     languages: tuple[str, str] = Field(("source", "target"), description="names of the languages, for reports")
     licence: str = Field("not stated", description="licence of the data, for reports")
@@ -90,6 +93,7 @@ class Pairs(Dataset):
     """
 
     Options: ClassVar[type[BaseOptions]] = Options
+    normalise: ClassVar[str] = "none"
 
     @classmethod
     def given_parts(cls, options: BaseOptions) -> frozenset[str]:
@@ -125,6 +129,7 @@ class Pairs(Dataset):
             citation=options.citation,
             languages=options.languages,
             notes=tuple(notes),
+            targets_join=options.join_targets,
         )
 
 

@@ -142,6 +142,28 @@ def test_malformed_rows_name_the_line(
     assert "\n" not in str(error.value)
 
 
+def sums(path: Path) -> str:
+    return write(path, "".join(f"{a} + {b} - 30\t{a + b - 30}\n" for a in range(9) for b in range(9)))
+
+
+def test_no_symbol_of_the_data_is_lost(prepared: Read, tmp_path: Path) -> None:
+    data = prepared("pairs", split=None, normalise=None, options={"file": sums(tmp_path / "sums.tsv")})
+    pairs = {pair for split in data.splits.values() for pair in zip(split.source_text, split.target_text, strict=True)}
+    assert ("1 + 2 - 30", "-27") in pairs
+    assert "+" in data.source_vocabulary.words
+
+
+def test_only_sources_are_grouped_unless_targets_are_asked_for(prepared: Read, tmp_path: Path) -> None:
+    def unseen(**options: Any) -> float:
+        file = sums(tmp_path / "sums.tsv")
+        data = prepared("pairs", split=None, valid=10, test=10, options={"file": file, **options})
+        train = set(data.splits["train"].target_text)
+        return sum(text not in train for text in data.splits["test"].target_text) / 10
+
+    assert unseen() < 0.5
+    assert unseen(join_targets=True) == 1
+
+
 def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
     file = write(tmp_path / "x.tsv", TSV + "no tab\n" * 7)
     corpus = read("pairs", file=file, skip_malformed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.data.child import call_in_child
 from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.data.normalise import normaliser, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
@@ -20,8 +22,8 @@ from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import Boundaries, Vocabulary
 from headtohead.data.wordlists import Sentences, vocabularies_of
-from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Corpus
+from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
@@ -79,9 +81,36 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
     if data is None:
-        data = prepare_corpus(corpus, config)
-        store.save(key, data)
+        if config.vocabulary.file:
+            data = _prepared_in_child(corpus, config, store, source, key)
+        else:
+            data = prepare_corpus(corpus, config)
+            store.save(key, data)
     return data, store.path(key)
+
+
+def _prepared_in_child(corpus: Corpus, config: DataConfig, store: PreparedStore, source: str, key: str) -> PreparedData:
+    """Return the prepared data of a tokenizer file, prepared in a child process: its regular expressions can run long.
+
+    The cache file passes the data from the child to this process.
+    """
+    name = f"data.vocabulary.file '{shown_path(str(config.vocabulary.file))}'"
+    plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
+    arguments = plain, config.model_dump(mode="json"), str(store.folder), source, key
+    call_in_child(name, f"{__name__}:prepare_and_save", *arguments)
+    data = store.load(key)
+    if data is None:
+        raise HeadToHeadError(f"{name} cannot be read: its prepared data are damaged; run the command again")
+    return data
+
+
+def prepare_and_save(corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, source: str, key: str) -> None:
+    """Prepare a corpus and write it to the cache; the arguments are those of `_prepared_in_child` as JSON values."""
+    pairs = [Pair(*values) for values in corpus["pairs"]]
+    checked = DataConfig.model_validate_json(json.dumps(config))
+    PreparedStore(Path(folder), checked, source).save(
+        key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked)
+    )
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:

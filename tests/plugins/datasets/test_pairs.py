@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -187,7 +186,7 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str, 
         read("pairs", **options)
 
 
-def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Read, tmp_path: Path) -> None:
+def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path: Path) -> None:
     library = pytest.importorskip("datasets")
     parts = {
         name: library.Dataset.from_list(
@@ -201,7 +200,13 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Rea
     assert [sorted(data.splits[part].source_text)[0] for part in ("train", "valid", "test")] == [
         "train 0", "validation 0", "test 0",
     ]  # fmt: skip
-    parts["train"].save_to_disk(str(tmp_path / "single"))
+
+
+@pytest.mark.slow
+def test_a_saved_hugging_face_dataset_without_splits(read: Read, tmp_path: Path) -> None:
+    library = pytest.importorskip("datasets")
+    rows = [{"translation": {"en": f"{n}", "fr": f"{n} x"}} for n in range(9)]
+    library.Dataset.from_list(rows).save_to_disk(str(tmp_path / "single"))
     corpus = read("pairs", saved=str(tmp_path / "single"), columns=["translation.en", "translation.fr"])
     assert {pair.split for pair in corpus.pairs} == {None}
     with pytest.raises(
@@ -210,11 +215,3 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Rea
         read("pairs", saved=str(tmp_path / "single"))
     with pytest.raises(HeadToHeadError, match="cannot be loaded"):
         read("pairs", saved=str(tmp_path / "missing"))
-
-
-def test_without_the_package_the_error_names_the_extra(
-    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(HeadToHeadError, match=r"pip install 'headtohead\[hf\]'"):
-        read("pairs", saved=str(tmp_path))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetInvariant, DatasetSubject
 
@@ -37,7 +38,7 @@ class DatasetContract:
     def subject(self, name: str, options: Mapping[str, Any]) -> DatasetSubject:
         """Return the subject that the invariants check; subjects are cached."""
         dataset = current().dataset(name)
-        return _shared_subject(name, dataset.Options.model_validate(dict(options)).model_dump_json())
+        return _shared_subject(name, dataset, dataset.Options.model_validate(dict(options)).model_dump_json())
 
     @pytest.mark.parametrize("invariant", DATASET_INVARIANTS, ids=lambda invariant: invariant.name)
     def test_invariant_holds(self, invariant: DatasetInvariant, subject: DatasetSubject) -> None:
@@ -47,6 +48,5 @@ class DatasetContract:
 
 
 @lru_cache(maxsize=16)
-def _shared_subject(name: str, options_json: str) -> DatasetSubject:
-    dataset = current().dataset(name)
+def _shared_subject(name: str, dataset: type[Dataset], options_json: str) -> DatasetSubject:
     return DatasetSubject.load(name, dataset, dataset.Options.model_validate_json(options_json))

@@ -213,10 +213,10 @@ class MultiHeadAttention(nn.Module):
         queries = _sentences(x, ctx.query_positions)
         keys = queries if memory is None else _sentences(memory, ctx.key_positions)
         filled, values = self._pair("read", self.style.read(queries, keys, ctx.mask))
-        heads = self.context.geometry.output_heads
-        lead = {"member": x.shape[0], "batch": queries.shape[1], "head": heads}
+        geometry = self.context.geometry
+        lead = {"member": x.shape[0], "batch": queries.shape[1], "head": geometry.output_heads}
         require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=keys.shape[2])
-        require_shape(self.style, "read", values, **lead, key=keys.shape[2], width=self.context.geometry.value_width)
+        require_shape(self.style, "read", values, **lead, key=keys.shape[2], width=geometry.value_width)
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)

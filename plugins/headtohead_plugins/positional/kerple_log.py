@@ -46,7 +46,7 @@ class KerpleLog(Positional):
         """Sample ``[member, layer or 1, head]`` uniformly from (0, most)."""
 
         def init(out: Tensor, generator: torch.Generator) -> Tensor:
-            share = torch.special.ndtr(out.normal_(generator=generator))
+            share: Tensor = torch.special.ndtr(out.normal_(generator=generator))
             return (most * share).clamp(min=0.01).expm1().log()
 
         return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, init=init)

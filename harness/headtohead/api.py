@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.config.loading import MAX_RUNS, load_file, read_override
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
+from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
@@ -21,7 +22,16 @@ from headtohead.execution.imported_run import check_name, refuse_existing, write
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs, move_stale_runs
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, final_states, reset_failed
+from headtohead.execution.scheduler import (
+    Machine,
+    Outcome,
+    Watcher,
+    archive_runs,
+    execute,
+    final_states,
+    pending,
+    reset_failed,
+)
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
 from headtohead.planning.pitfalls import find_pitfalls
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
+    from headtohead.schema.run_config import RunConfig
 
 __all__ = [
     "LoadedRun",
@@ -192,6 +203,11 @@ def run(
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
+    to_train = list(_to_train(planned, every=retry or stale))
+    if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
+        from headtohead.tools.pitfalls.quick import check_plugins
+
+        check_plugins(to_train, registry, cache_root(), log)
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
 
@@ -254,6 +270,15 @@ def run(
     session.log_end(planned, session.target, outcome)
     session.finish_shipping(planned.name)
     return Result(planned.directory, outcome.states, written, written.answer if written else None)
+
+
+def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
+    """Yield the variants that have runs to train, or every variant, those of the tuning first."""
+    if planned.tuning is not None and not planned.tuning.is_done:
+        yield from _to_train(planned.tuning.plan, every)
+    runs = planned.selected if every else pending(planned)
+    for slug in dict.fromkeys(run.variant for run in runs):
+        yield planned.by_slug[slug].variant.config
 
 
 @dataclass

@@ -53,20 +53,21 @@ def on_evaluation(run, step, metrics):
 """
 
 POISON = """
+import multiprocessing
+
 import headtohead as h2h
-import torch
 
 class Poison(h2h.Positional):
-    '''One member of the stack starts from numbers that are none.'''
+    '''One member of a worker's stack has numbers that are none.'''
 
     def build(self):
         self.table = self.parameter(64, self.context.d_model)
-        if self.context.role == "decoder":
-            with torch.no_grad():
-                self.table[0] = float("nan")
 
     def embed(self, positions, role):
-        return self.table[:, positions]
+        rows = self.table[:, positions].clone()
+        if role == "decoder" and len(rows) == 2 and multiprocessing.parent_process() is not None:
+            rows[0] = float("nan")
+        return rows
 
 @h2h.hookimpl
 def register_positionals():
@@ -74,6 +75,8 @@ def register_positionals():
 """
 
 GREEDY = """
+import multiprocessing
+
 import headtohead as h2h
 import torch
 
@@ -81,7 +84,7 @@ class Greedy(h2h.Positional):
     '''Runs out of memory where a batch has many rows.'''
 
     def rotate(self, x, positions, role):
-        if self.training and x.shape[1] > 6:
+        if self.training and x.shape[1] > 6 and multiprocessing.parent_process() is not None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return x
 
@@ -91,13 +94,15 @@ def register_positionals():
 """
 
 BROKEN = """
+import multiprocessing
+
 import headtohead as h2h
 
 class Broken(h2h.Positional):
-    '''Fails whenever it is trained.'''
+    '''Fails whenever a worker trains it.'''
 
     def rotate(self, x, positions, role):
-        if x.requires_grad:
+        if x.requires_grad and multiprocessing.parent_process() is not None:
             raise RuntimeError("the same fault")
         return x
 
@@ -252,6 +257,8 @@ def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: St
 
 
 CROWDED = """
+import multiprocessing
+
 import headtohead as h2h
 
 class Crowded(h2h.Positional):
@@ -260,7 +267,7 @@ class Crowded(h2h.Positional):
     calls = 0
 
     def rotate(self, x, positions, role):
-        Crowded.calls += self.training
+        Crowded.calls += self.training and multiprocessing.parent_process() is not None
         if CONDITION:
             raise RuntimeError("CUDA error: out of memory")
         return x
@@ -360,7 +367,7 @@ def test_out_of_memory_halves_the_microbatches_and_keeps_the_batch_size(study: S
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
     done = study.run(*plugin(study, GREEDY))
     assert "out of memory; retrying with 2 micro-batches" in done.stderr
-    plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
+    plain = GREEDY.replace("if self.training", "if False")
     small = study.scores()
     study.run(*plugin(study, plain), "--fresh")
     for name, scores in study.scores().items():

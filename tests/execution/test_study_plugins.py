@@ -108,7 +108,7 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     assert (other.returncode, other.stdout.splitlines()[0]) == (0, "no run is STALE")
     again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
     assert again.returncode == 0, again.stderr
-    assert again.stdout.splitlines()[0] == "1 finished run is STALE; retraining"
+    assert "1 finished run is STALE; retraining" in again.stdout.splitlines()
     kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     assert {name for name in results if kept[name] != results[name]} == {near}
     assert [path.parent.name for path in folder.glob("study/runs/near/.archived/*/*/results.json")] == [near]

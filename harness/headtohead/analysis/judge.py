@@ -269,16 +269,16 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     column = next((name for name in table.columns if name.lower() in STATES), None)
     if column is None:
         return table, []
-    states = pd.Series(_texts(table[column]), table.index)
-    lower = states.str.lower()
-    others = states[~lower.isin(FINISHED)]
-    if lower.isin(NOT_FINISHED).all() and len(table):
-        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(set(lower)))}")
-    if others.empty or len(others) == len(table):  # a column with other words is not a state of runs
+    states = _texts(table[column])
+    lower = {state.lower() for state in states}
+    others = [row for row, state in enumerate(states) if state.lower() not in FINISHED]
+    if lower and lower <= NOT_FINISHED:
+        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(lower))}")
+    if not others or len(others) == len(table):  # a column with other words is not a state of runs
         return table, []
     rows = "row" if len(others) == 1 else "rows"
-    listed = _listed([f"{row + 1} ({state})" for row, state in others.items()])
-    return table.drop(others.index), [f"left out, as their {column} is not finished: {rows} {listed}"]
+    listed = _listed([f"{row + 1} ({states[row]})" for row in others])
+    return table.drop(others), [f"left out, as their {column} is not finished: {rows} {listed}"]
 
 
 def _scores(

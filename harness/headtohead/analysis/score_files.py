@@ -44,7 +44,7 @@ def read_score_file(path: Path) -> pd.DataFrame:
         raise HeadToHeadError(f"{path}: not a {FORMATS[ending]} table ({reason})") from error
     if not rows:
         raise HeadToHeadError(f"{path}: the table has no rows")
-    return pd.DataFrame(rows, columns=names, dtype=object)
+    return pd.DataFrame([*rows], columns=[*names], dtype="object")
 
 
 def _parsed(content: bytes, ending: str) -> Table:
@@ -66,7 +66,7 @@ def _delimited(text: str, separator: str) -> Table:
 
 
 def _json_lines(text: str) -> Table:
-    records = []
+    records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
         number = len(records) + 1
         try:

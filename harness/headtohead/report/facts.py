@@ -7,6 +7,7 @@ from collections import Counter
 from statistics import fmean
 
 from headtohead.analysis.contrasts import is_late, same_data_set
+from headtohead.analysis.reference_points import METRICS, reference_points, scoring_metrics
 from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
@@ -157,10 +158,17 @@ def _worst_score_warnings(analysis: Analysis) -> list[str]:
     values = [score for by_seed in scores for score in by_seed.values()]
     if not values or any(score != worst for score in values):
         return []
+    found = (
+        f"Every run has the worst possible {metrics.readable(analysis.metric)}, {metrics.show(worst, analysis.metric)}"
+    )
+    points = reference_points(frames, frames.baseline)
+    if points and analysis.metric in METRICS and analysis.metric not in scoring_metrics(points):
+        return [
+            f"{found}, as has the vocabulary upper bound: no model can score on this data. Set metrics.primary to "
+            "another metric."
+        ]
     return [
-        f"Every run has the worst possible {metrics.readable(analysis.metric)}, "
-        f"{metrics.show(worst, analysis.metric)}, so this metric cannot compare the variants. "
-        f"Train longer, or set metrics.primary to another metric."
+        f"{found}, so this metric cannot compare the variants. Train longer, or set metrics.primary to another metric."
     ]
 
 

@@ -394,11 +394,11 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.analysis.looks import looks_status
+    from headtohead.analysis.study import analyse
     from headtohead.report.looks import looks_line
     from headtohead.storage.frames import load_frames
 
-    status = looks_status(load_frames(planned.directory))
+    status = analyse(load_frames(planned.directory)).looks
     assert status is not None
     log(looks_line(status))
     return status.next

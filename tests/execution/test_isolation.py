@@ -590,3 +590,19 @@ def test_the_answer_of_the_report_is_printed_before_its_path(study: Study) -> No
     answer = json.loads((study.folder / "reports" / "tiny" / "answer.json").read_text())
     assert lines[report - 1 - len(answer["cautions"]) : report] == [answer["answer"], *answer["cautions"]]
     assert "sinusoidal" in answer["answer"]
+
+
+@pytest.mark.slow
+def test_a_loss_worse_than_a_uniform_guess_at_the_end_is_a_divergence(study: Study) -> None:
+    study.write(base={"train": {"steps": 120, "batch_tokens": 128, "lr": 50.0}}, seeds=1)
+    study.run()
+    (run,) = study.directories()
+    status = files.read_json(run / "status.json")
+    assert status["state"] == "DIVERGED"
+    assert re.fullmatch(
+        r"the validation loss, [\d,.]+, is worse than that of a uniform guess, [\d.]+; lower train.lr", status["reason"]
+    )
+    study.write(base={"train": {"steps": 20, "batch_tokens": 128, "lr": 50.0}}, seeds=1)
+    study.run("--name", "short")
+    (status_file,) = study.runs.glob("tiny-short/*-s1-*/status.json")
+    assert files.read_json(status_file)["state"] == "DONE"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
 from headtohead.analysis.looks import LooksStatus, looks_status
@@ -84,7 +84,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
 
     tested = families(frames, metric, allow_partial=allow_partial)
     path = analyse_path(frames, metric, tested, allow_partial=allow_partial)
-    return Analysis(
+    analysis = Analysis(
         frames=frames,
         metric=metric,
         allow_partial=allow_partial,
@@ -99,8 +99,8 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=_upper_bound(frames, metric),
         path=path,
-        looks=looks_status(frames, tested),
     )
+    return replace(analysis, looks=looks_status(frames, main_contrasts(analysis)))
 
 
 def _path_order(path: PathAnalysis, frames: Frames) -> tuple[str, ...]:

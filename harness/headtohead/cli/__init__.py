@@ -114,6 +114,8 @@ class LazyGroup(click.Group):
                     err=True,
                 )
                 sys.exit(2)
+            if isinstance(error, EOFError):  # click would exit with 1
+                raise RuntimeError(f"EOFError: {error}") from error
             if not is_disk_error(error):
                 raise
             echo(

@@ -8,7 +8,13 @@ import os
 import sys
 import threading
 
+from headtohead import logs
 from headtohead.cli import main
+from headtohead.cli.output import echo
+from headtohead.errors import describe
+
+INTERNAL_ERROR = 70
+"""Exit code of an unexpected error (EX_SOFTWARE of sysexits.h); no command returns it otherwise."""
 
 
 def entry() -> None:
@@ -25,6 +31,11 @@ def entry() -> None:
         main(prog_name="h2h")
     except SystemExit as error:
         code = error.code
+    except Exception as error:
+        code = INTERNAL_ERROR
+        file = logs.traceback_file(error)
+        where = f"the traceback is in '{file}'" if file else "--log-file FILE keeps the traceback"
+        echo(f"h2h: internal error: {describe(error)}; {where}", err=True)
     main_thread = threading.main_thread()
     running = any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
     if running or not isinstance(code, int):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import sys
 import time
 import traceback
@@ -266,9 +267,13 @@ class Worker:
             log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
             self.last_metrics[index] = finite
             if self.training.progress.members[index].ended == "diverged":
-                run.set_state(
-                    states.DIVERGED, step=evaluation.step, reason=f"the loss is not finite at step {evaluation.step}"
-                )
+                reason = f"the loss is not finite at step {evaluation.step}"
+                if all(map(math.isfinite, evaluation.metrics.values())):
+                    reason = (
+                        f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
+                        f"{self.training.uniform_loss:,.2f}; lower train.lr"
+                    )
+                run.set_state(states.DIVERGED, step=evaluation.step, reason=reason)
                 self._announce_end(index, states.DIVERGED)
                 return
             self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)

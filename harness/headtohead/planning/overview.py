@@ -121,7 +121,7 @@ def _looks_lines(plan: Plan) -> list[str]:
     trained = sum(variant.equal is None for variant in plan.variants)
     level = 100 * plan.looks.level(ALPHA)
     return [
-        f"seeds: {first}, then up to {last} until every contrast is decided; judged at {seeds} seeds, "
+        f"seeds: {first}, then up to {last} until every main contrast is decided; judged at {seeds} seeds, "
         f"each look at a level of {level:.2g} % for {100 * ALPHA:.2g} % over all looks; at most {trained * last} runs"
     ]
 

@@ -46,7 +46,6 @@ from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
@@ -456,8 +455,9 @@ def _power(
     metric: str,
     looks: Looks | None,
 ) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts.
+    """Return the power of each family of contrasts, without the choices of a Shapley path.
 
+    The effect of a choice also varies over permutations, of which the power of a paired t-test takes no account.
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
     scores = defaultdict(dict, results.scores(metric))
@@ -466,7 +466,7 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     powers = []
-    for family in ("variant", "factor", "interaction", "declared", "choice"):
+    for family in ("variant", "factor", "interaction", "declared"):
         tested = []
         of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
         for sides in dict.fromkeys(
@@ -474,8 +474,8 @@ def _power(
         ):
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
-                # Pairs of equal variants enter an interaction and a Shapley value as zeros.
-                averaged = distinct if family in ("variant", "factor", "declared") else sides
+                # Pairs of equal variants enter an interaction as zeros.
+                averaged = sides if family == "interaction" else distinct
                 _, differences = pair_differences(scores, averaged)
                 if family == "interaction":
                     differences = interaction_differences(differences)
@@ -517,9 +517,6 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
                 f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
             )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
-    seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-    if 1 < seeds < SIGN_FLIP_SEEDS and plan.power:
-        notes.append(few_seeds(seeds))
     return tuple(notes)
 
 

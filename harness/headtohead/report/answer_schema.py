@@ -53,10 +53,10 @@ class AnswerLooks(BaseModel):
     taken: list[int] = Field(description="Number of seeds of each look that was taken.")
     level: float = Field(gt=0, lt=1, description="Level of the tests at each look.")
     stopped: Literal["decided", "at_most", "not_ranked"] | None = Field(
-        description="Why no seeds are added: no contrast is inconclusive, the maximum is reached, or contrasts cannot "
-        "be tested, for example because runs failed; null if seeds are added."
+        description="Why no seeds are added: no main contrast is inconclusive, the maximum is reached, or contrasts "
+        "cannot be tested, for example because runs failed; null if seeds are added."
     )
-    undecided: list[str] = Field(description="Names of the inconclusive contrasts.")
+    undecided: list[str] = Field(description="Names of the inconclusive main contrasts.")
     set_after_results: bool = Field(description="Whether the looks were set or changed after results existed.")
 
 

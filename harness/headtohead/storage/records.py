@@ -766,6 +766,7 @@ class ReferenceScores(Record):
     nearest_neighbour: TranslationScores
     vocabulary_bound: TranslationScores
     source_copy: TranslationScores
+    majority: TranslationScores | None = None
 
 
 class ReferencePointsRecord(Record):

@@ -42,6 +42,10 @@ training time is spent on resume points.
 """
 
 
+MIN_JUDGED_STEPS = 100
+"""Fewest steps of a run that can diverge with finite losses: the loss of shorter training may be that of its start."""
+
+
 @dataclass
 class Member:
     """Progress of a run of a stack.
@@ -164,6 +168,7 @@ class StackTraining:
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()
+        self.uniform_loss = math.log(len(data.target_vocabulary))
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
@@ -389,12 +394,22 @@ class StackTraining:
         if train_loss is not None:
             rate = self.optimizer.rate(index, step)
             metrics = {"train/loss": train_loss, "train/lr": rate} | metrics
-        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)):
+        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)) or self._is_worse_than_uniform(
+            metrics
+        ):
             self.retire(index, "diverged")
         epoch = step / self.plan.steps_per_epoch
         self.on_evaluation(Evaluation(index, step, epoch, metrics))
         if self.progress.members[index].ended is None:
             self._watch(index, metrics)
+
+    def _is_worse_than_uniform(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether both losses at the end of training exceed the loss of a uniform guess.
+
+        Training that is too short has not diverged, and early stopping returns to the best weights.
+        """
+        is_judged = self.progress.step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
+        return is_judged and min(metrics["valid/loss"], metrics["train/loss"]) > self.uniform_loss
 
     def _watch(self, index: int, metrics: dict[str, float]) -> None:
         """Apply early stopping: store the best weights, and end a member that no longer improves."""

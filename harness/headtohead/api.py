@@ -209,6 +209,7 @@ def run(
         root=root,
         # The file does not identify an experiment with a label.
         target=planned.name if name else experiment,
+        reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
         watcher=watcher or Watcher(),
         command=command or "",
@@ -233,21 +234,22 @@ def run(
         planned = with_failed_reset(planned)
     for note in planned.notes:
         log(f"note: {note}")
+    written = None
+    # The shipper's last pass logs the report, so the report is written before the shipper is closed.
     with session.shipped(planned):
         outcome = session.train(planned)
         while (look := _next_look(planned, outcome, log)) is not None:
             planned = plan_again(look)
             outcome = session.train(planned)
-    written = None
-    complete = set(outcome.states) <= states.RESULTS
-    if report and (complete or allow_partial):
-        save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
-        written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        for line in (written.answer, *written.cautions):
-            log(line)
-        log(f"report: {written.html}")
-    elif not report:
-        log(f"no report was written; {next_command('report', session.target, root)} writes it")
+        complete = set(outcome.states) <= states.RESULTS
+        if report and (complete or allow_partial):
+            save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
+            written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
+            for line in (written.answer, *written.cautions):
+                log(line)
+            log(f"report: {written.html}")
+        elif not report:
+            log(f"no report was written; {next_command('report', session.target, root)} writes it")
     if only and not complete:
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
@@ -266,6 +268,7 @@ class _Session:
 
     root: Path
     target: Path | str
+    reports: Path
     machine: Machine
     watcher: Watcher
     command: str
@@ -282,7 +285,7 @@ class _Session:
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the trackers while they train."""
         started = [
-            start_shipper(plan.directory, self.root) if name is None else start_logger(plan.directory, name)
+            start_shipper(plan.directory, self.reports) if name is None else start_logger(plan.directory, name)
             for name in self.trackers
         ]
         self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]

@@ -19,6 +19,7 @@ from headtohead.storage.histories import parse_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
+from headtohead.storage.run_directory import RunDirectory
 
 _TAIL = 16_384
 """Number of bytes at the end of metrics.jsonl from which the pace is computed."""
@@ -76,7 +77,8 @@ def read_progress(folder: Path) -> ExperimentProgress:
     """Return the state of every run of an experiment's folder.
 
     Raises:
-        HeadToHeadError: If the folder is not an experiment, or a record is damaged.
+        HeadToHeadError: If the folder is not an experiment, a record is damaged, or the history of a finished run has
+            changed.
     """
     experiment = ExperimentDirectory.read(folder)
     runs = tuple(_run(experiment.run_path(planned), planned) for planned in experiment.record.runs)
@@ -86,6 +88,8 @@ def read_progress(folder: Path) -> ExperimentProgress:
 
 def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
     status, state = observe(directory)
+    if METRICS in status.files:
+        RunDirectory(directory).verified(METRICS, status)
     trained = state == states.RUNNING or state in states.ABNORMAL
     step, pace = _pace(directory / METRICS) if trained else (0, None)
     step = max(step, status.step)

@@ -32,7 +32,7 @@ from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.progress import find_experiment
+from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
@@ -160,7 +160,7 @@ def run(
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
-        stale: Retrain STALE runs: finished runs whose code or plugins have changed.
+        stale: Retrain STALE runs: finished runs with changed code or plugins.
         only: Slugs of the variants to train; default: all. The report is written when all variants have results.
         report: Write the report.
         tracking: Log to MLflow while training.
@@ -171,8 +171,8 @@ def run(
         log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
-            seeds would replace results of the experiment.
+        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
+            seeds would replace results of the experiment, or a plugin of finished runs has changed.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
@@ -191,7 +191,7 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, registry)
+    refuse_replacing(planned, registry, stale=stale)
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
 
@@ -393,7 +393,9 @@ def write_report(
     from headtohead.report import writing
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return writing.write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
+    return writing.write_report(
+        folder, reports_folder(folder.parent, reports), allow_partial=allow_partial, file=experiment_file(experiment)
+    )
 
 
 def import_checkpoint(

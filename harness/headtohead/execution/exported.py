@@ -173,9 +173,7 @@ def _verify(folder: Path) -> None:
         if name != CARD and not path.is_file():
             raise HeadToHeadError(f"'{path}' is missing; export the run again")
         if name != CARD and files.sha256(path) != recorded:
-            raise HeadToHeadError(
-                f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again"
-            )
+            raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
 
 
 def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) -> PreparedData:

@@ -570,7 +570,11 @@ class ExperimentRecord(Record):
 
 
 class PluginRecord(Record):
-    """A plugin entry that a run uses."""
+    """A plugin entry that a run uses.
+
+    ``source`` names the file with the sha256 ``source_sha256``: an import name, ``./`` and a path in the project, or an
+    absolute path; None for a notebook cell.
+    """
 
     family: str
     name: str
@@ -578,6 +582,7 @@ class PluginRecord(Record):
     distribution: str
     version: str
     source_sha256: str
+    source: str | None = None
 
 
 class ExecutionRecord(Record):

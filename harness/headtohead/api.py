@@ -42,7 +42,7 @@ from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.progress import find_experiment
+from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
@@ -171,7 +171,7 @@ def run(
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
-        stale: Retrain STALE runs: finished runs whose code or plugins have changed.
+        stale: Retrain STALE runs: finished runs with changed code or plugins.
         only: Slugs of the variants to train; default: all. The report is written when all variants have results.
         report: Write the report.
         tracking: Log to MLflow while training.
@@ -182,8 +182,8 @@ def run(
         log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
-            seeds would replace results of the experiment.
+        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
+            seeds would replace results of the experiment, or a plugin of finished runs has changed.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
@@ -202,7 +202,7 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, registry)
+    refuse_replacing(planned, registry, stale=stale)
     to_train = list(_to_train(planned, every=retry or stale))
     if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
         from headtohead.tools.pitfalls.quick import check_plugins
@@ -225,6 +225,7 @@ def run(
         root=root,
         # The file does not identify an experiment with a label.
         target=planned.name if name else experiment,
+        reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
         watcher=watcher or Watcher(),
         command=command or "",
@@ -249,21 +250,22 @@ def run(
         planned = with_failed_reset(planned)
     for note in planned.notes:
         log(f"note: {note}")
+    written = None
+    # The shipper's last pass logs the report, so the report is written before the shipper is closed.
     with session.shipped(planned):
         outcome = session.train(planned)
         while (look := _next_look(planned, outcome, log)) is not None:
             planned = plan_again(look)
             outcome = session.train(planned)
-    written = None
-    complete = set(outcome.states) <= states.RESULTS
-    if report and (complete or allow_partial):
-        save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
-        written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        for line in (written.answer, *written.cautions):
-            log(line)
-        log(f"report: {written.html}")
-    elif not report:
-        log(f"no report was written; {next_command('report', session.target, root)} writes it")
+        complete = set(outcome.states) <= states.RESULTS
+        if report and (complete or allow_partial):
+            save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
+            written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
+            for line in (written.answer, *written.cautions):
+                log(line)
+            log(f"report: {written.html}")
+        elif not report:
+            log(f"no report was written; {next_command('report', session.target, root)} writes it")
     if only and not complete:
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
@@ -291,6 +293,7 @@ class _Session:
 
     root: Path
     target: Path | str
+    reports: Path
     machine: Machine
     watcher: Watcher
     command: str
@@ -307,7 +310,7 @@ class _Session:
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the trackers while they train."""
         started = [
-            start_shipper(plan.directory, self.root) if name is None else start_logger(plan.directory, name)
+            start_shipper(plan.directory, self.reports) if name is None else start_logger(plan.directory, name)
             for name in self.trackers
         ]
         self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]
@@ -415,7 +418,9 @@ def write_report(
     from headtohead.report import writing
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return writing.write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
+    return writing.write_report(
+        folder, reports_folder(folder.parent, reports), allow_partial=allow_partial, file=experiment_file(experiment)
+    )
 
 
 def import_checkpoint(

@@ -49,7 +49,7 @@ TRAINING_ONLY = (
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
-@click.option("--stale", is_flag=True, help="Retrain finished runs whose plugin code has changed.")
+@click.option("--stale", is_flag=True, help="Retrain finished runs with changed plugin code.")
 @click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
 @click.option("--try", "trial", is_flag=True, help="Train a few steps in this process, in a folder of its own.")
 @click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")

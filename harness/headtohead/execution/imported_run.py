@@ -120,7 +120,8 @@ def _scratch(study: Path, name: str) -> Iterator[Path]:
 
 
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
-    record = _record(imported, name, registry)
+    # The run is in .importing of the study's folder.
+    record = _record(imported, name, registry, run.path.resolve().parents[3])
     run.plan(record)
     checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
     vocabularies = imported.vocabulary.vocabularies
@@ -135,7 +136,7 @@ def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> 
     )
 
 
-def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
+def _record(imported: Imported, name: str, registry: Registry, project: Path) -> RunRecord:
     config, sizes = imported.config, imported.vocabulary.sizes
     data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
     identity = run_identity(config, data["data_hash"], registry)
@@ -168,7 +169,7 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
         order_invariant=is_order_invariant(config, registry),
         pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
         config=config.model_dump(mode="json"),
-        plugins=plugin_records(config, registry),
+        plugins=plugin_records(config, registry, project),
         data=data,
         execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),
         versions=versions(),

@@ -294,7 +294,8 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
         folder.path.mkdir(parents=True, exist_ok=True)
         files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
-    folder.record_execution(lease, {run.path for run in folder.runs()})
+    # A finished run keeps the settings that it was trained with.
+    folder.record_execution(lease, {run.path for run in folder.runs() if run.state not in states.RESULTS})
     return folder
 
 

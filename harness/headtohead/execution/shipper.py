@@ -101,12 +101,17 @@ class ShipperProcess:
         return True
 
 
-def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
-    """Start the shipper to MLflow; return None if MLflow is not installed or the folder cannot be written."""
+def start_shipper(experiment: Path, reports: Path) -> ShipperProcess | None:
+    """Start the shipper to MLflow; return None if MLflow is not installed or the folder cannot be written.
+
+    Args:
+        experiment: The experiment's folder.
+        reports: The folder of all reports.
+    """
     if importlib.util.find_spec("mlflow") is None:
         return None
-    uri = default_uri(runs_root)
-    process = _start(experiment, log_file(None), "--uri", uri)
+    uri = default_uri(experiment.parent)
+    process = _start(experiment, log_file(None), "--uri", uri, "--reports", str(reports))
     return ShipperProcess(experiment, uri, process) if process else None
 
 

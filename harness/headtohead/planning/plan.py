@@ -25,6 +25,7 @@ from headtohead.planning.stacking import arrange, load_stack_sizes, processors
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.sources import source_name
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
@@ -61,7 +62,7 @@ class PlannedRun:
 
     ``directory`` is relative to the experiment's folder. ``reused_from`` is the run of another experiment,
     ``<experiment>/<directory>``, that provides the result. ``stale`` lists the code and plugin versions that
-    changed after a finished run was recorded.
+    changed after a finished run was recorded, ``changed_plugins`` only the plugins.
     """
 
     variant: str
@@ -72,6 +73,7 @@ class PlannedRun:
     reason: str | None = None
     reused_from: str | None = None
     stale: tuple[str, ...] = ()
+    changed_plugins: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -289,7 +291,7 @@ class Plan:
             notes=self.notes,
             data=self.data.record,
             runs=tuple(run.record for run in self.runs),
-            versions=versions(),
+            versions=versions(self.loaded.path),
         )
 
     def _margins(self) -> dict[str, MarginRecord]:
@@ -349,9 +351,9 @@ class Plan:
             experiment=self.name,
             variant=run.variant,
             seed=run.seed,
-            plugins=plugin_records(variant.config, current()),
+            plugins=plugin_records(variant.config, current(), self.runs_root.resolve().parent),
             data=self.data_of(run).record,
-            versions=versions(),
+            versions=versions(self.loaded.path),
             created=now(),
             **dict(variant.resolved),
         )
@@ -365,9 +367,14 @@ def parameter_counts(counts: ModelCounts) -> ParameterCounts:
     return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
 
 
-def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord, ...]:
-    """Return the records of the plugin entries that a configuration uses."""
-    return tuple(PluginRecord.model_validate(entry, from_attributes=True) for entry in plugins_of(config, registry))
+def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tuple[PluginRecord, ...]:
+    """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
+    return tuple(
+        PluginRecord.model_validate(entry, from_attributes=True).model_copy(
+            update={"source": source_name(entry.entry, project)}
+        )
+        for entry in plugins_of(config, registry)
+    )
 
 
 def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:

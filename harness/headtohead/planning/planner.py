@@ -21,7 +21,7 @@ from headtohead import data
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.config.versions import drift, plugins_of
+from headtohead.config.versions import changed_plugins, drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
@@ -384,12 +384,17 @@ def _with_states(
 
 
 def _run(planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]) -> PlannedRun:
-    state, own = existing.state, existing.experiment == experiment
+    """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
+    state, own, record = existing.state, existing.experiment == experiment, existing.record
+    changed = changed_plugins(record.sources, plugins) if state in states.RESULTS else ()
+    if changed and not own:
+        return planned
     return replace(
         planned,
         state=state,
         reason=existing.status.reason,
-        stale=drift(existing.record.versions, existing.record.sources, plugins) if state in states.RESULTS else (),
+        stale=drift(record.versions, record.sources, plugins) if state in states.RESULTS else (),
+        changed_plugins=changed,
         directory=existing.directory if own else planned.directory,
         reused_from=None if own else existing.reference,
     )

@@ -142,6 +142,11 @@ class AnswerFile(BaseModel):
     experiment: str = Field(description="Name of the experiment.")
     question: str = Field(description="Question of the experiment file.")
     answer: str = Field(description="Answer in sentences.")
+    stale: list[str] = Field(
+        default=[],
+        description="What has changed in the experiment file and in plugins since the runs were trained. If this is "
+        "not empty, `answer` begins with STALE.",
+    )
     cautions: list[str] = Field(description="Warnings beside the answer, a sentence each.")
     setup: str = Field(description="Data, sizes, steps, learning rate and number of seeds in a line.")
     facts: list[str] = Field(description="Facts that qualify the answer, a sentence each.")

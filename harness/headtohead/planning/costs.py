@@ -95,7 +95,7 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
     except Exception as error:
         used = [current().find(family, entry.name) for family, entry in entries_of(config)]
         own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
-        if not own or is_disk_error(error) or machine_limit(error):
+        if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
         traceback = "" if isinstance(error, HeadToHeadError) else " (h2h run --try prints the traceback)"

@@ -324,6 +324,42 @@ def register_positionals():
 """
 
 
+FAULTY_DEVICE = """
+import multiprocessing
+from pathlib import Path
+
+import headtohead as h2h
+
+FAILED = Path(__file__).with_suffix(".failed")
+
+class Faulty(h2h.Positional):
+    calls = 0
+
+    def rotate(self, x, positions, role):
+        Faulty.calls += self.training and multiprocessing.parent_process() is not None
+        if Faulty.calls > 100 and not FAILED.exists():
+            FAILED.touch()
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"faulty": Faulty}
+"""
+
+
+def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 60, "checkpoint_seconds": 0}}, baseline={"positional": "faulty"}, seeds=2)
+    study.run(*plugin(study, FAULTY_DEVICE))
+    assert list(study.folder.glob("*.failed"))
+    assert set(study.states().values()) == {"DONE"}
+    (folder,) = stack_folders(study.experiment)
+    assert folder.record.deaths == 1
+    assert "CUDA error: an illegal memory access" in (folder.path / "worker.log").read_text()
+    lines = (study.directories()[0] / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], "no step is trained twice"
+
+
 STACKED = """
 from headtohead.planning import stacking
 

@@ -139,7 +139,8 @@ class StackTraining:
     ) -> None:
         self.config = config
         self.train = config.train
-        trains = [config.train for config in configs or [config] * len(seeds)]
+        self.configs = list(configs or [config] * len(seeds))
+        trains = [own.train for own in self.configs]
         self.device = device
         if device.type == "cuda":
             configure()

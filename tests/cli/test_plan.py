@@ -67,8 +67,8 @@ def test_a_schedule_that_makes_the_mean_rate_much_lower_is_noted(h2h, experiment
     code, output = h2h("plan", experiment, *slow)
     assert code == 0
     note = (
-        r"learning rate: its mean over the steps of \S+ is 4\.4% of train\.lr; set train\.warmup_steps to a few percent "
-        r"of the steps, or train\.schedule to cosine"
+        r"learning rate: its mean over the steps of \S+ is 4\.4% of train\.lr; set train\.warmup_steps to a few "
+        r"percent of the steps, or train\.schedule to cosine"
     )
     assert re.search(note, " ".join(output.split()))
     assert "learning rate:" not in h2h("plan", experiment)[1]

@@ -204,6 +204,8 @@ def test_the_training_time_of_a_resume_point_includes_the_steps_on_the_device(
         clock[0] += 0.1  # launching is not part of the time that is measured here
 
     def save(step: int, write: Any) -> None:
+        wait(stack.device)  # a copy to the host waits for the device
+        assert stack.progress.train_seconds == pytest.approx(0.1 * step)
         clock[0] += 0.01
         pauses.append(clock[0])
 

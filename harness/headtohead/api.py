@@ -504,8 +504,14 @@ def find_device(requested: str, launcher: Launcher) -> str:
     """Return cpu or cuda.
 
     Raises:
-        HeadToHeadError: If cuda is requested and the launcher has no GPU.
+        HeadToHeadError: If the device is not auto, cpu or cuda, or cuda is requested and the launcher has no GPU.
     """
+    if requested not in ("auto", "cpu", "cuda"):
+        kind, _, number = requested.partition(":")
+        use = "auto, cpu or cuda"
+        if kind in ("cuda", "gpu"):
+            use = f"cuda, with CUDA_VISIBLE_DEVICES={number} for this GPU alone" if number.isdigit() else "cuda"
+        raise HeadToHeadError(f"unknown device '{requested}'; use --device {use}")
     if requested == "cpu":
         return requested
     gpus = launcher.gpus()

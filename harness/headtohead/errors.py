@@ -9,10 +9,8 @@ import traceback
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-_DISK = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
-    | {errno.ETIMEDOUT}
-)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
 
 _LIMITS = {
     "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
@@ -34,6 +32,10 @@ class HeadToHeadError(Exception):
     The message is a single line: what is wrong with the value, then what to do. The command line prints it without
     a traceback and exits with code 2.
     """
+
+
+class DiskError(OSError):
+    """The disk is full or not writable; raised by `files.disk_errors` around writes of headtohead itself."""
 
 
 class UndefinedError(HeadToHeadError):
@@ -86,6 +88,17 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
     return " ".join(text.split())
 
 
+def first_line(error: Exception) -> str:
+    """Return the type of an error and the first line of its message.
+
+    >>> first_line(RuntimeError("kernel raised:\\nno C compiler\\nat line 3"))
+    'RuntimeError: kernel raised: no C compiler'
+    """
+    lines = str(error).strip().splitlines()
+    first = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
+    return ": ".join([type(error).__name__, " ".join(first)]) if first else type(error).__name__
+
+
 def shown_path(path: Path | str) -> str:
     """Return a path for messages: relative if it is inside the working directory."""
     try:
@@ -94,17 +107,33 @@ def shown_path(path: Path | str) -> str:
         return str(path)
 
 
-def is_disk_error(error: BaseException | None) -> bool:
+def is_disk_error(error: BaseException | None, *, of_plugin: bool = False) -> bool:
     """Return whether an error or one of its causes is a full or unwritable disk.
 
-    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, or a folder in
-    the place of a file or a file in the place of a folder.
+    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, a timeout, or a
+    folder in the place of a file or a file in the place of a folder.
+
+    Args:
+        error: The error.
+        of_plugin: Whether the code of a plugin may have raised it. Unwritable then requires a `DiskError`, since a
+            plugin's timeout or missing permission, such as that of a download, is an error of the plugin.
     """
     while error is not None:
-        if _errno(error) in _DISK:
+        number = disk_errno(error)
+        if number in _FULL or isinstance(error, DiskError) or (number is not None and not of_plugin):
             return True
         error = error.__cause__
     return False
+
+
+def disk_errno(error: BaseException) -> int | None:
+    """Return the number of an error of a full or unwritable disk, None for other errors."""
+    number = error.errno if isinstance(error, OSError) else None
+    # safetensors reports errors of the operating system as text.
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    if match and type(error).__name__ == "SafetensorError":
+        number = int(match[1])
+    return number if number in _FULL | _UNWRITABLE else None
 
 
 def machine_limit(error: BaseException | None) -> str | None:
@@ -116,11 +145,3 @@ def machine_limit(error: BaseException | None) -> str | None:
                 return remedy
         error = error.__cause__
     return None
-
-
-def _errno(error: BaseException) -> int | None:
-    if isinstance(error, OSError):
-        return error.errno
-    # safetensors reports errors of the operating system as text.
-    match = re.search(r"\(os error (\d+)\)", str(error))
-    return int(match[1]) if match and type(error).__name__ == "SafetensorError" else None

@@ -16,11 +16,11 @@ import pytest
 
 from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
 from headtohead.analysis.study import Analysis, analyse
+from headtohead.planning.schedule import learning_rate
 from headtohead.report.convergence import convergence_fact, still_learning_line
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
-from headtohead.training.optimise import learning_rate
 
 Loss = Callable[[str, int, int], float | None]
 """Validation loss by variant, seed and step."""
@@ -221,7 +221,7 @@ def test_a_study_without_enough_evaluations_says_so(plant: Any) -> None:
 
 def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
     schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
-    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name), 100, 100) for name in schedules}
+    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in schedules}
     assert {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)} == set(DECAYS_TO_ZERO)
 
 

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from headtohead import LocalLauncher, api, files
+from headtohead import LocalLauncher, files
 from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
 from headtohead.model import precision
-from headtohead.model.members import shape
 from headtohead.planning import planner
-from headtohead.planning.stacking import machine_name, shape_hash
-from headtohead.plugins import registry
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
 from headtohead.storage.histories import read_metrics
@@ -334,9 +331,53 @@ def register_positionals():
 """
 
 
+FAULTY_DEVICE = """
+import multiprocessing
+from pathlib import Path
+
+import headtohead as h2h
+
+FAILED = Path(__file__).with_suffix(".failed")
+
+class Faulty(h2h.Positional):
+    calls = 0
+
+    def rotate(self, x, positions, role):
+        Faulty.calls += self.training and multiprocessing.parent_process() is not None
+        if Faulty.calls > 100 and not FAILED.exists():
+            FAILED.touch()
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"faulty": Faulty}
+"""
+
+
+def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 60, "checkpoint_seconds": 0}}, baseline={"positional": "faulty"}, seeds=2)
+    study.run(*plugin(study, FAULTY_DEVICE))
+    assert list(study.folder.glob("*.failed"))
+    assert set(study.states().values()) == {"DONE"}
+    (folder,) = stack_folders(study.experiment)
+    assert folder.record.deaths == 1
+    assert "CUDA error: an illegal memory access" in (folder.path / "worker.log").read_text()
+    lines = (study.directories()[0] / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], "no step is trained twice"
+
+
+STACKED = """
+from headtohead.planning import stacking
+
+stacking.MAX_CPU_NUMBERS = 10**12
+"""
+"""Stacks all runs, although large models train no faster in a stack."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
-def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
     # The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB, one run fits.
     study.write(
         base={
@@ -348,14 +389,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
         metrics={"primary": "test/loss", "report": []},
         seeds=8,
     )
-    file = study.folder / "mine.py"
-    file.write_text(ALLOCATING)
-    monkeypatch.setattr(registry, "_current", None)
-    registry.use_files([file])
-    (variant,) = api.plan(study.file, runs=study.runs).variants
-    name = shape_hash(shape(variant.config, registry.current()))
-    files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
-    done = study.run(*plugin(study, ALLOCATING))
+    done = study.run(*plugin(study, ALLOCATING + STACKED))
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
     sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}

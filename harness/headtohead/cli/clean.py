@@ -22,7 +22,7 @@ def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | Non
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
     archived: runs that --fresh, --stale, --force or --repair moved. superseded: runs that are in no plan any more.
-    failed: runs that ended without a result. cache: prepared data and compiled code, which are rebuilt when they are
+    failed: runs that ended without a result. cache: prepared data, which is rebuilt when it is
     needed.
     """
     from headtohead.cli.tables import print_table

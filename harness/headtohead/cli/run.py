@@ -32,11 +32,7 @@ TRAINING_ONLY = (
 @reports_option
 @plugin_option
 @click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="auto: cuda if available, else cpu.",
+    "--device", metavar="[auto|cpu|cuda]", default="auto", show_default=True, help="auto: cuda if available, else cpu."
 )
 @click.option("--workers", type=click.IntRange(1), help="Number of stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")

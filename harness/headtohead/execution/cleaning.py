@@ -20,7 +20,7 @@ from headtohead.storage.records import EXPERIMENT, RUN
 Kind = Literal["archived", "superseded", "failed", "cache"]
 RUN_KINDS: tuple[Kind, ...] = ("archived", "superseded", "failed")
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
-CACHES = ("prepared", "compiled")
+CACHES = ("prepared",)
 """Folders of the cache that headtohead rebuilds when it needs them; downloads are not among them."""
 
 
@@ -43,7 +43,7 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
 
     archived: runs that ``--fresh``, ``--force`` or ``--repair`` moved to ``.archived``. superseded: runs that are
     neither in the plan of their experiment nor reused by another experiment. failed: planned runs without a result that
-    ended as FAILED, OOM, TIMEOUT or KILLED. cache: prepared data and compiled code.
+    ended as FAILED, OOM, TIMEOUT or KILLED. cache: prepared data.
 
     Raises:
         HeadToHeadError: If a record is damaged, since its runs could be needed.

@@ -104,19 +104,14 @@ class MultiHeadAttention(nn.Module):
             or bool(mechanisms & {"score", "values"})
         )
         # Dropout acts on weights, which a fast path does not compute.
-        self._has_fast_path = (
+        self.has_fast_path = (
             overrides(style, Attention, "fast_path")
             and not mechanisms & {"bias", "score", "values"}
             and not dropout.rate
         )
-        needs_weights = needs_weights and not self._has_fast_path
+        needs_weights = needs_weights and not self.has_fast_path
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` if the variant requires the weights."""
-
-    @property
-    def needs_mask_values(self) -> bool:
-        """Whether the fast path depends on the structure of each mask, which the host computes."""
-        return self._has_fast_path
 
     def _build_projections(self, bias: bool, init: Init) -> None:
         context, geometry = self.context, self.context.geometry
@@ -309,12 +304,9 @@ class MultiHeadAttention(nn.Module):
 
     def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, with members folded into the batch or not."""
-        if not self._has_fast_path:
+        if not self.has_fast_path:
             return self._fused(q, k, v, ctx)
-        pattern = ctx.pattern
-        if pattern is None:
-            pattern = "prefix" if self.context.role == "decoder" else "same"
-        heads = self.style.fast_path(q, k, v, ctx.mask, pattern)
+        heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
         shape = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
         require_shape(self.style, "fast_path", heads, **shape, width=v.shape[-1])
         return heads

@@ -246,9 +246,12 @@ class PerMemberMasking(Masking):
         self.index_of = MemberIndex(members)
         self.members = sum(map(len, members))
 
-    def hides_later(self, role: str) -> bool:
-        """Return whether every member's masking hides later keys."""
-        return all(part.hides_later(role) for part in self.parts)
+    def role_properties(self, role: str) -> frozenset[str]:
+        """Return the properties that the maskings of all members declare."""
+        declared = [part.role_properties(role) or frozenset() for part in self.parts]
+        common = frozenset.intersection(*declared)
+        # A key that only some members hide is not shown by all of them.
+        return common if len(set(declared)) == 1 else common - {"shows-the-rest"}
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         """Return the masks of all members, ``[member · sentence, query, key]``.

@@ -129,9 +129,6 @@ class Transformer(nn.Module):
         """Why steps cannot be captured as a graph; empty if they can."""
         if any(self._samples_positions.values()):
             return "its encoding samples positions"
-        attentions = [module for module in self.modules() if isinstance(module, MultiHeadAttention)]
-        if any(attention.needs_mask_values for attention in attentions):
-            return "its attention depends on the values of each mask"
         return ""
 
     @property
@@ -459,9 +456,10 @@ class Transformer(nn.Module):
             rows = (1, self.members, lengths.numel())
             require_mask(self.maskings[role], mask, rows, query.positions, key.positions)
             mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
+        declared = self.maskings[role].role_properties(role) or frozenset()
         if sampled is not None:
-            return AttentionContext(sampled, sampled, mask, sampled_positions=True)
-        return AttentionContext(query.row, key.row, mask, has_data=self.has_data)
+            return AttentionContext(sampled, sampled, mask, sampled_positions=True, declared=declared)
+        return AttentionContext(query.row, key.row, mask, declared=declared, has_data=self.has_data)
 
     def _cross_context(
         self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor

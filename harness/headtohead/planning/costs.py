@@ -98,7 +98,7 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
             build_components(config, range(1, 5))
         return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
     except Exception as error:
-        if not own or is_disk_error(error) or machine_limit(error):
+        if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
         traceback = "" if isinstance(error, HeadToHeadError) else " (h2h run --try prints the traceback)"

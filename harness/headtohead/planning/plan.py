@@ -13,7 +13,7 @@ from typing import Any
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import entries_of, plugins_of, versions
-from headtohead.data import PreparedData, cache_root
+from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
@@ -21,7 +21,7 @@ from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
-from headtohead.planning.stacking import arrange, load_stack_sizes, processors
+from headtohead.planning.stacking import arrange, processors
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
@@ -245,10 +245,9 @@ class Plan:
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        sizes = load_stack_sizes(cache_root(), device)
         workers = processors(device)
         memory = Launcher().memory(device, workers)
-        return arrange(self, self.remaining, workers, device, sizes, memory)
+        return arrange(self, self.remaining, workers, device, memory)
 
     def variant_of(self, run: PlannedRun) -> PlannedVariant:
         """Return the variant of a run, on the data of the run."""

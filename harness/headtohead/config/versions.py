@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from headtohead import children
 from headtohead.config.builder import FAMILIES
 from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
@@ -114,7 +115,7 @@ def _commit() -> str | None:
         return None
     command = ["git", "-C", str(tree), "rev-parse", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = children.run_program(command, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from headtohead import files
+from headtohead import children, files
 from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.errors import HeadToHeadError
@@ -139,7 +139,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 def _run(command: Sequence[str]) -> tuple[str, bool]:
     """Return the fault, or an empty text, and whether it is permanent."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = children.run_program(command, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return f"it took longer than {SECONDS:g} s", True
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from headtohead.ownership import claim
 from headtohead.plugins.registry import load_registry
 from headtohead.tools.catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from headtohead.tools.catalogue.pages import Files, stale_files, write_files
@@ -79,6 +80,7 @@ def test_a_page_or_picture_that_is_not_current_is_listed(files: Files, tmp_path:
     picture = tmp_path / "pictures" / "positional-alibi-1.png"
     picture.write_bytes((DOCS / "pictures" / "positional-alibi-2.png").read_bytes())
     (tmp_path / "pictures" / "masking-causal-1.png").unlink()
+    claim(tmp_path, ["pictures/gone.png"])
     (tmp_path / "pictures" / "gone.png").write_bytes(b"")
     assert set(stale_files(tmp_path, few)) == {*names, "pictures/gone.png"}
     write_files(tmp_path, few)

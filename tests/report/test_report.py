@@ -18,6 +18,7 @@ from headtohead.analysis.study import analyse
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
+from headtohead.ownership import claim
 from headtohead.report.blocks import (
     AttentionMaps,
     Block,
@@ -264,6 +265,7 @@ def again(quickstart, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("reports") / "quickstart"
     stale = folder / "figures" / "old.svg"
+    claim(folder, ["figures/old.svg"])
     stale.parent.mkdir(parents=True)
     stale.write_text("<svg/>")
     runs, reports = str(quickstart.parent), str(folder.parent)

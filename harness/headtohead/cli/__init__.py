@@ -37,7 +37,7 @@ COMMANDS = {
     "trace": "Show every step of a forward pass.",
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
-    "clean": "Remove archived, superseded and failed runs, and caches.",
+    "clean": "Remove archived, superseded and failed runs, trials and caches.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
 }

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 
-from headtohead import logs
+from headtohead import children, logs
 from headtohead.cli import main
 from headtohead.cli.output import echo
 from headtohead.errors import describe
@@ -25,6 +25,7 @@ def entry() -> None:
     interpreter exits normally and waits for them.
     """
     code: object = 0
+    os.environ.update(children.SAFE_PATH)  # for processes that libraries start
     # matplotlib warns if the home folder cannot be written, and then uses a temporary folder.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from headtohead import children
 from headtohead.config.builder import FAMILIES
 from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
@@ -120,7 +121,7 @@ def _commit(file: Path) -> str | None:
     done = None
     for words in (["ls-files", "--error-unmatch", "--", file.resolve().name], ["rev-parse", "HEAD"]):
         try:
-            done = subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=False)
+            done = children.run_program([*git, *words], timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return None
         if done.returncode:

@@ -17,7 +17,7 @@ from pydantic import Field
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headtohead import files
+from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
@@ -26,6 +26,7 @@ from headtohead.storage.records import Count, Record, RunRecord, Sha256, read_re
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
 TOKENIZERS: dict[Side, str] = {"source": "tokenizer.source.json", "target": "tokenizer.target.json"}
 MANIFEST = "manifest.json"
+FILES = (WEIGHTS, CONFIG, VOCABULARIES, CARD, *TOKENIZERS.values(), MANIFEST)
 
 
 class ExportRecord(Record):
@@ -93,12 +94,18 @@ def check_target(folder: Path, *, force: bool) -> None:
     """Check that a model can be written to a folder.
 
     Raises:
-        HeadToHeadError: If it is a file, or without ``force`` a folder with files.
+        HeadToHeadError: If it is a file, a folder with files of the same names that headtohead did not write, or
+            without ``force`` a folder with any files.
     """
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise HeadToHeadError(f"folder '{folder}' is not empty; choose another, or --force to replace the model in it")
+    foreign = ownership.foreign(folder, FILES)
+    if foreign:
+        raise HeadToHeadError(
+            f"'{folder / foreign[0]}' is not a file of h2h export; choose another folder, or move it away"
+        )
 
 
 def write_exported(
@@ -123,9 +130,8 @@ def write_exported(
         texts |= {TOKENIZERS[side]: words.tokenisers[side].subwords or "" for side in SIDES}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (MANIFEST, VOCABULARIES, *TOKENIZERS.values()):  # of a model that is replaced
-            (folder / name).unlink(missing_ok=True)
+        ownership.remove(folder, ownership.owned(folder))
+        ownership.claim(folder, [WEIGHTS, *(name for name, text in texts.items() if text), MANIFEST])
         files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
         for name, text in texts.items():
             if text:

@@ -7,7 +7,6 @@ scores, because it was not trained here; ``imported`` in its record is the origi
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -47,6 +46,7 @@ from headtohead.storage.records import (
     VariantRecord,
 )
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint
 
 STUDY = "imported"
@@ -111,12 +111,12 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
 def _scratch(study: Path, name: str) -> Iterator[Path]:
     """Yield a temporary folder beside the runs; it is removed afterwards unless it was renamed."""
     scratch = inside(study, ".importing", name)
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    delete_run_files(scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch.parent, ignore_errors=True)
+        delete_run_files(scratch.parent)
 
 
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:

@@ -31,6 +31,7 @@ from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.records import EXPERIMENT, RUN, ProbeSentence
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
 MAX_DEATHS = 3
@@ -307,7 +308,7 @@ def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lea
     (folder.path / RECORD).unlink()
     weights = folder.initial_weights if folder.initial_weights.exists() else None
     new_stacks = [lay_out(folder.experiment, part, lease, weights) for part in parts]
-    shutil.rmtree(folder.path)
+    delete_run_files(folder.path)
     return new_stacks
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headtohead import files
+from headtohead import children, files
 from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.objects import worker_plugins
@@ -134,7 +134,7 @@ def _start(experiment: Path, log_name: str, *options: str, plugins: bytes = b"")
     command = [sys.executable, "-m", module, str(experiment), *options, "--parent", str(os.getpid())]
     source = subprocess.PIPE if plugins else subprocess.DEVNULL
     with log:
-        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, start_new_session=True)
+        process = children.start_program(command, stdin=source, stdout=log, stderr=log, start_new_session=True)
     if process.stdin is not None:
         with suppress(OSError), process.stdin as pipe:  # a process that has ended is reported by `finish`
             pipe.write(plugins)

@@ -17,6 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import replace, write_text
+from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
@@ -135,9 +136,9 @@ def write_content(content: ReportContent, reports_root: Path, figure_formats: Se
         content.cautions,
     )
     with _writing_to(folder):
-        for old in (folder / "figures").iterdir():
-            if old.suffix in (".svg", *(f".{name}" for name in FIGURE_FORMATS)) and old.stem not in figures:
-                old.unlink()
+        remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
+        claim(folder, (f"figures/{name}.{form}" for name in figures for form in ("svg", *figure_formats)))
+        (folder / "figures").mkdir(exist_ok=True)
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
         for form in figure_formats:

@@ -1,31 +1,22 @@
-"""Print a Parquet file from standard input as JSON: the names of its columns, then its rows.
-
-``python -m headtohead.analysis.parquet_rows`` limits its own memory.
-"""
+"""Read the rows of a Parquet file, in a child process: a damaged file can end a process by a signal."""
 
 from __future__ import annotations
 
 import json
-import resource
-import sys
-
-MAX_MEMORY = 8 * 2**30
-"""Maximum address space in bytes."""
+from typing import Any
 
 
-def main() -> None:
-    """Print the table; an index that pandas stored without a name is left out."""
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard == resource.RLIM_INFINITY or hard > MAX_MEMORY:
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, hard))
-    import pyarrow
+def rows(path: str) -> tuple[list[str], list[list[Any]]]:
+    """Return the names of the columns and the rows, with numbers as text; an index without a name is left out."""
     from pyarrow import parquet
 
-    table = parquet.read_table(pyarrow.BufferReader(sys.stdin.buffer.read()))
+    table = parquet.read_table(path)
     columns = {index: name for index, name in enumerate(table.column_names) if not name.startswith("__index_level_")}
-    rows = zip(*(table.column(index).to_pylist() for index in columns), strict=True)
-    json.dump([[*columns.values()], *rows], sys.stdout, default=str)
+    values = zip(*(map(_value, table.column(index).to_pylist()) for index in columns), strict=True)
+    return [*columns.values()], [list(row) for row in values]
 
 
-if __name__ == "__main__":
-    main()
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    return json.dumps(value) if isinstance(value, int | float) else str(value)

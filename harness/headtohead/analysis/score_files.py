@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from headtohead.data.child import call_in_child
 from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
@@ -38,7 +37,12 @@ def read_score_file(path: Path) -> pd.DataFrame:
     except FileNotFoundError as error:
         raise HeadToHeadError(f"no file {path}") from error
     try:
-        names, rows = _parsed(content, ending)
+        if ending == ".parquet":
+            names, rows = call_in_child(
+                f"Parquet file {path}", "headtohead.analysis.parquet_rows:rows", str(path), seconds=PARQUET_SECONDS
+            )
+        else:
+            names, rows = _parsed(content, ending)
     except (ValueError, csv.Error) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise HeadToHeadError(f"{path}: not a {FORMATS[ending]} table ({reason})") from error
@@ -48,8 +52,6 @@ def read_score_file(path: Path) -> pd.DataFrame:
 
 
 def _parsed(content: bytes, ending: str) -> Table:
-    if ending == ".parquet":
-        return _parquet(content)
     text = content.decode("utf-8-sig")
     return _json_lines(text) if FORMATS[ending] == "JSON Lines" else _delimited(text, "\t" if ending == ".tsv" else ",")
 
@@ -90,18 +92,3 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"the key '{next(name for name in names if names.count(name) > 1)}' twice")
     return found
-
-
-def _parquet(content: bytes) -> Table:
-    """Return the table that a process reads: a damaged file can end a process by a signal, or fill its memory."""
-    command = [sys.executable, "-P", "-m", "headtohead.analysis.parquet_rows"]
-    try:
-        done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=PARQUET_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading takes longer than {PARQUET_SECONDS:g} s") from error
-    if done.returncode < 0:
-        raise ValueError(f"the reader ended with signal {-done.returncode}")
-    if done.returncode:
-        raise ValueError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
-    names, *rows = json.loads(done.stdout, parse_int=str, parse_float=str, parse_constant=str)
-    return names, rows

@@ -104,6 +104,7 @@ def words(page: Page) -> str:
 def test_a_report_is_a_page_a_markdown_file_a_table_and_figures(report):
     names = sorted(str(path.relative_to(report.folder)) for path in report.folder.rglob("*.*"))
     assert names == [
+        ".headtohead.jsonl",
         "answer.json",
         "figures/attention.svg",
         "figures/contrasts.svg",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headtohead.api import plan as plan
     from headtohead.api import results as results
     from headtohead.api import run as run
+    from headtohead.api import trial as trial
     from headtohead.api import write_report as write_report
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.local import LocalLauncher as LocalLauncher
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export import_checkpoint load plan results run write_report",
+    "headtohead.api": "curves export import_checkpoint load plan results run trial write_report",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.local": "LocalLauncher",
     "headtohead.execution.remote": "Message RemoteJob",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import re
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import format_validation_error, section_of
 from headtohead.config.yaml_text import parse, refuse_size
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, similar_file
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
 
@@ -311,9 +310,8 @@ def _read(path: Path) -> str:
         refuse_size(status.st_size if stat.S_ISREG(status.st_mode) else 0, str(path))
         data = path.read_bytes()
     except FileNotFoundError as error:
-        similar = sorted(other.name for other in path.parent.glob(f"{glob.escape(path.stem)}.y*ml"))
-        suggestion = f"; did you mean '{path.parent / similar[0]}'?" if similar else ""
-        raise HeadToHeadError(f"experiment file '{path}' does not exist{suggestion}") from error
+        hint = similar_file(path, ".yaml", ".yml")
+        raise HeadToHeadError(f"experiment file '{path}' does not exist{hint}") from error
     except IsADirectoryError as error:
         raise HeadToHeadError(f"'{path}' is a folder; name an experiment file") from error
     except OSError as error:

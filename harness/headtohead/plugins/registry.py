@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pluggy
 
-from headtohead.errors import HeadToHeadError, describe, nearest
+from headtohead.errors import HeadToHeadError, describe, nearest, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
@@ -178,9 +178,8 @@ class Registry:
         """
         known = self.entries[family]
         if name not in known:
-            hint = nearest(name, known)
-            if not hint.startswith("; did you mean"):
-                hint += "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            hint = suggestion(name, known) or nearest(name, known) + load
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
 
@@ -556,7 +555,7 @@ def register(plugin: object) -> None:
 
 def _read(path: Path) -> bytes:
     if not path.exists():
-        raise HeadToHeadError(f"plugin file '{path}' does not exist")
+        raise HeadToHeadError(f"plugin file '{path}' does not exist{similar_file(path, '.py')}")
     if not path.is_file():
         raise HeadToHeadError(f"plugin file '{path}' is not a regular file")
     if path.suffix != ".py":

@@ -76,16 +76,25 @@ def suggestion(name: str, known: Iterable[str]) -> str:
                 return f"; did you mean '{replacement}'?"
     if hint(last):
         return f"; {hint(last)}"
-    close = _closest(name, names)
+    return similar(name, names)
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name with the most characters in common, else an empty text.
+
+    It is for names that users choose, such as those of experiments and runs.
+    """
+    close = _closest(name, known)
     return f"; did you mean '{close}'?" if close else ""
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
     """Return the known name with the most characters in common, or an empty text if none is similar."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     # An equal prefix such as "test/" does not make two names similar.
-    last = [each.rpartition("/")[2] for each in (name, *close)]
-    return close[0] if close and difflib.get_close_matches(last[0], last[1:], cutoff=0.5) else ""
+    last = [each.rpartition("/")[2] for each in (name.lower(), *close)]
+    return by_lower[close[0]] if close and difflib.get_close_matches(last[0], last[1:], cutoff=0.5) else ""
 
 
 def similar_file(path: Path, *endings: str) -> str:
@@ -102,7 +111,7 @@ def similar_file(path: Path, *endings: str) -> str:
     files = (file for pattern in ("*", "*/*") for file in folder.glob(pattern))
     known = sorted(file for file in itertools.islice(files, MOST_FILES) if file.suffix in (endings or (path.suffix,)))
     by_stem = {str(file.with_suffix("")): file for file in known}
-    same = [file for file in known if file.stem == path.stem]
+    same = [file for file in known if file.stem.lower() == path.stem.lower()]
     close = same[0] if same else by_stem.get(_closest(str(path.with_suffix("")), by_stem))
     return f"; did you mean '{close}'?" if close else ""
 

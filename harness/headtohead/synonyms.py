@@ -21,8 +21,11 @@ _OTHER_NAMES = {
     "attention": "attention_type attn attn_type self_attention",
     "masking": "attention_mask attn_mask mask masks",
     # data
-    "data.dataset": "corpus dataset_name task",
+    "data.dataset": "corpus data.name dataset_name task",
     "data.file": "data_file data_files path train_file",
+    "data.columns": "column source source_column source_lang src src_lang target target_column target_lang "
+    "tgt tgt_lang",
+    "data.languages": "langs language lang",
     "data.limit": "max_samples max_train_samples n_samples num_samples subset",
     "data.valid": "val val_size valid_size validation validation_split",
     "data.test": "test_size test_split",
@@ -84,7 +87,8 @@ _OTHER_NAMES = {
     "evaluate.beam.size": "beam_size num_beams",
     "evaluate.beam.length_penalty": "lenpen length_penalty",
     "evaluate.max_length": "generation_max_length max_decode_length max_new_tokens",
-    # Values
+    # Options of components, and values
+    "theta": "base rope_base rope_theta rotary_base",
     "bfloat16": "bf16",
     "float32": "fp32 full",
     "pre": "pre_layernorm pre_ln pre_norm prenorm",
@@ -132,9 +136,10 @@ _OTHER_NAMES = {
     "clean": "delete gc prune remove rm",
     "check": "lint test verify",
     "ui": "dashboard mlflow",
-    "data": "dataset datasets download",
+    "data": "dataset datasets",
+    "fetch": "download get prepare",
+    "stats": "describe info inspect show statistics",
     "plugins": "catalog catalogue components plugin",
-    "new-plugin": "create init new",
     "ablate-heads": "ablate ablation prune_heads",
     "translate": "decode generate infer predict",
     "export": "save",
@@ -154,10 +159,20 @@ _OTHER_NAMES = {
 _REASONS = {
     "the norm is always LayerNorm; model.norm is its position, pre or post": "batchnorm layer_norm_type layernorm "
     "norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
-    "gated feed-forward networks do not exist here; model.activation is relu or gelu": "ff_glu ff_swish geglu glu "
-    "mlp_type reglu silu swiglu swish use_swiglu",
+    "SiLU and gated feed-forward networks do not exist here; model.activation is relu or gelu": "ff_glu ff_swish geglu "
+    "glu mlp_type reglu silu swiglu swish use_swiglu",
     "the model is always an encoder-decoder": "architecture architectures causal_lm decoder_only encoder_only gpt "
     "is_decoder is_encoder_decoder language_model model_type",
+    "type positional: rotary": "rope rotary rotary_emb rotary_pos_emb use_rope use_rotary",
+    "type positional: {name: rotary, theta: N}": "rope_base rope_theta rotary_base",
+    "type positional: alibi": "alibi alibi_pos_bias use_alibi",
+    "type positional: t5-relative": "rel_pos_bias relative_attention relative_attention_num_buckets",
+    "type attention: grouped-query": "gqa use_gqa",
+    "type attention: multi-query": "mqa use_mqa",
+    "type attention: qk-norm": "attn_qk_norm qk_layernorm qk_norm use_qk_norm",
+    "type attention: talking-heads": "attn_talking_heads talking_heads",
+    "type masking: causal": "causal is_causal",
+    "the number of processes is an option of h2h run: --workers N": "num_workers workers",
     "mixtures of experts do not exist here": "experts moe n_experts num_experts num_local_experts",
     "headtohead chooses the attention kernel; h2h plan prints it in the column path": "attn_flash "
     "attn_implementation flash flash_attention flash_attn use_flash_attention use_sdpa",
@@ -177,7 +192,11 @@ _REASONS = {
     "the same command resumes": "continue resume resume_from resume_from_checkpoint",
     "the file is an argument without an option: h2h run FILE": "conf config config_file experiment",
     "h2h plan FILE prints the plan without training": "dry_run",
-    "it precedes the command: h2h -v run FILE": "verbose",
+    "it precedes the command: h2h -v run FILE": "v verbose",
+    "type h2h --help": "h help usage",
+    "type h2h --version": "version",
+    "an experiment is a YAML file: h2h run FILE trains it; h2h new-plugin creates a plugin": "create init new",
+    "MLflow logs every run without an option": "mlflow",
 }
 """Hints, with names of other tools for something that has no single name here, or does not exist."""
 

@@ -74,7 +74,21 @@ def _suggest_option(name: str, command: click.Command) -> str:
     return suggestion(name, options)
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that suggests a command for an unknown command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            is_file = args[0].endswith((".yaml", ".yml")) and "run" in known
+            hint = f"; type h2h run {args[0]}" if is_file else nearest(args[0], known)
+            raise HeadToHeadError(f"unknown command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -86,15 +100,6 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"headtohead.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            is_file = args[0].endswith((".yaml", ".yml"))
-            hint = f"; type h2h run {args[0]}" if is_file else nearest(args[0], COMMANDS)
-            raise HeadToHeadError(f"unknown command '{args[0]}'{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

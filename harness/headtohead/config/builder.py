@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -72,7 +73,7 @@ class ConfigBuilder:
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
         """Merge a mapping such as ``base``; dotted keys are assigned after whole sections."""
-        _refuse_both(values, "train.", location)
+        refuse_both(values, "train.", location)
         for key in sorted(values, key=assignment_order):
             self.assign(tuple(key.split(".")), values[key], location.child(key))
 
@@ -191,9 +192,10 @@ class ConfigBuilder:
             self._assign_field(section, rest, value, location)
             return
         if not isinstance(value, Mapping):
-            raise location.error(f"expected a mapping, got {shown(value)}")
+            hint = f"; type data: {{dataset: {value}}}" if section == "data" and isinstance(value, str) else ""
+            raise location.error(f"expected a mapping, got {shown(value)}{hint}")
         if section == "train":
-            _refuse_both(value, "", location)
+            refuse_both(value, "", location)
         for key in sorted(value, key=lambda key: key != "dataset"):
             self._assign_field(section, tuple(key.split(".")), value[key], location.child(key))
 
@@ -216,6 +218,8 @@ class ConfigBuilder:
     def _select_dataset(self, value: Any, location: SourceLocation) -> None:
         if not isinstance(value, str):
             raise location.error(f"expected the name of a dataset, got {shown(value)}")
+        if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
+            raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
         self.entry("dataset", value, location)
         if value != self.sections["data"].get("dataset", DataInput().dataset):
             self.dataset_options.clear()
@@ -305,7 +309,7 @@ def _suggestion(path: tuple[str, ...]) -> str:
     return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
 
 
-def _refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
+def refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
     """Raise an error if a mapping gives two fields of ``train`` that replace each other."""
     for name, other in _EXCLUSIVE.items():
         if values.get(prefix + name) is not None and values.get(prefix + other) is not None:

@@ -150,6 +150,8 @@ def load_text(
     written = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
     given = _seeds_option(seeds) if seeds is not None else (written, root.child("seeds"))
     number = given[0] if isinstance(given[0], int) else len(given[0])
+    if isinstance(overrides, str):
+        raise HeadToHeadError(f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}")
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
     changes = tuple(read_override(text) for text in overrides)
     check_values(file, root, changes)

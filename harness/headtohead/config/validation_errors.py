@@ -49,6 +49,8 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
         return nearest(name, fields)
     if section in SECTIONS and name in RunConfig.model_fields:
         return f"; '{name}' is a field of base, outside '{section}'"
+    if section == "base" and name in ExperimentFile.model_fields:
+        return f"; '{name}' is a field of the experiment file, outside base"
     for wanted in _candidates(name, section):
         head, _, last = wanted.rpartition(".")
         if last in fields and head.partition(".")[0] in ("", section):
@@ -142,7 +144,7 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
 
 def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
     kind, got, context = detail["type"], shown(detail["input"]), detail.get("ctx", {})
-    lists = suggest_lists(detail["input"], _field_of(model, detail["loc"]))
+    remedy = suggest_lists(detail["input"], _field_of(model, detail["loc"]))
     if kind == "extra_forbidden":
         name, above = str(detail["loc"][-1]), detail["loc"][:-1]
         if model is ExperimentFile and not above:
@@ -155,7 +157,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
     if kind == "missing":
         return f"field '{detail['loc'][-1]}' is missing"
     if kind == "literal_error":
-        return f"expected {context['expected']}, got {got}{_close(detail['input'], context)}{lists}"
+        return f"expected {context['expected']}, got {got}{_close(detail['input'], context)}{remedy}"
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"must be {words} {shown_limit(context[key])}, got {got}"
@@ -165,7 +167,19 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
         wanted = context.get("min_length") or context.get("max_length")
         return f"expected {wanted} values, got {got}"
     expected = _EXPECTED.get(kind.split("_")[0])
-    return f"expected {expected}, got {got}{lists}" if expected else f"{detail['msg'].lower()}, got {got}"
+    if kind == "model_type":
+        expected = f"a mapping of {', '.join(_fields(model, detail['loc']))}"
+    if kind in ("list_type", "tuple_type") and isinstance(detail["input"], dict) and len(detail["loc"]) == 1:
+        remedy = "; begin each item with a hyphen"
+    if got in ("'none'", "'None'") and _is_optional(model, detail["loc"]):
+        remedy = "; type null"
+    return f"expected {expected}, got {got}{remedy}" if expected else f"{detail['msg'].lower()}, got {got}"
+
+
+def _is_optional(model: type[BaseModel], location: Sequence[str | int]) -> bool:
+    """Return whether a field of a section may be null."""
+    field = model.model_fields.get(str(location[0]))
+    return field is not None and type(None) in getattr(field.annotation, "__args__", ())
 
 
 def _field_of(model: type[BaseModel], location: Sequence[str | int]) -> str:

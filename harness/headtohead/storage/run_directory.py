@@ -19,7 +19,7 @@ import psutil
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
 from headtohead.config.project import next_command
-from headtohead.errors import HeadToHeadError, shown_path, suggestion
+from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
 from headtohead.storage.leases import Lease, observe
 from headtohead.storage.paths import inside
@@ -355,6 +355,6 @@ def find_run(run: Path | str, runs: Path) -> Path:
     if is_file or (runs / path.name / EXPERIMENT).is_file():
         status = next_command("status", run, runs)
         raise HeadToHeadError(f"'{run}' is an experiment, not a run; {status} lists its runs")
-    hint = suggestion(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
     hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

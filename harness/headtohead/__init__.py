@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headtohead.api import plan as plan
     from headtohead.api import results as results
     from headtohead.api import run as run
+    from headtohead.api import trial as trial
     from headtohead.api import write_report as write_report
     from headtohead.children import run_program as run_program
     from headtohead.children import without_working_directory as without_working_directory
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export import_checkpoint load plan results run write_report",
+    "headtohead.api": "curves export import_checkpoint load plan results run trial write_report",
     "headtohead.children": "run_program without_working_directory",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.local": "LocalLauncher",

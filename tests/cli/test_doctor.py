@@ -82,6 +82,19 @@ def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch):
     assert lines["click"].endswith("is installed, 0.1 was tested")
 
 
+@pytest.mark.parametrize("name", ["typing-extensions", "Typing.Extensions"])
+def test_a_package_is_found_under_every_spelling_of_its_name(h2h, monkeypatch, tmp_path, name):
+    from importlib import metadata
+
+    installed = metadata.version("typing_extensions")
+    monkeypatch.setattr(metadata, "requires", lambda _: ["typing_extensions>=1"])
+    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "a" / "b" / "c" / "doctor.py"))
+    (tmp_path / "constraints.txt").write_text(f"{name}==0.1\n")
+    code, levels, lines = h2h()
+    assert (code, levels["typing_extensions"]) == (0, "warn")
+    assert lines["typing_extensions"] == f"{installed} is installed, 0.1 was tested"
+
+
 def test_a_nearly_full_disk_is_reported(h2h, monkeypatch):
     import shutil
 

@@ -87,11 +87,8 @@ def test_a_closed_pipe_is_no_internal_error() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (
-            "--verbos list",
-            "h2h: no such option '--verbos'. (Did you mean one of: '--verbose', '--version'?) (options: h2h --help)",
-        ),
-        ("judge x.csv --sead 1", "h2h: no such option '--sead'. Did you mean '--seed'? (options: h2h judge --help)"),
+        ("--verbos list", "h2h: no such option '--verbos'; did you mean '--verbose'? (options: h2h --help)"),
+        ("judge x.csv --sead 1", "h2h: no such option '--sead'; did you mean '--seed'? (options: h2h judge --help)"),
         ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
         ("data stats", "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)"),
         (

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from headtohead.data.child import call_in_child
 from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
@@ -38,6 +37,8 @@ def read_score_file(path: Path) -> pd.DataFrame:
         raise HeadToHeadError(f"no file {path}") from error
     try:
         if ending == ".parquet":
+            from headtohead.data.child import call_in_child  # imports more than the other formats need
+
             names, rows = call_in_child(
                 f"Parquet file {path}", "headtohead.analysis.parquet_rows:rows", str(path), seconds=PARQUET_SECONDS
             )

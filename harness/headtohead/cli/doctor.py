@@ -83,7 +83,7 @@ def _packages() -> Iterator[Diagnosis]:
         except metadata.PackageNotFoundError:
             yield Diagnosis(FAIL, name, f"not installed; run pip install '{text}'")
             continue
-        pinned = tested.get(name.lower(), version)
+        pinned = tested.get(_normalised(name), version)
         if _numbers(version) < _numbers(minimum):
             yield Diagnosis(FAIL, name, f"{version} is installed, {minimum} or later is needed")
         elif version.partition("+")[0] != pinned:
@@ -99,7 +99,12 @@ def _pins() -> Iterator[tuple[str, str]]:
         for line in path.read_text(encoding="utf-8").splitlines():
             name, equals, version = line.partition("==")
             if equals:
-                yield name.strip().lower(), version.split(";")[0].strip().partition("+")[0]
+                yield _normalised(name.strip()), version.split(";")[0].strip().partition("+")[0]
+
+
+def _normalised(name: str) -> str:
+    """Return a package name as PyPI compares names: ``Ruamel_yaml`` and ``ruamel.yaml`` are one package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _numbers(version: str) -> tuple[int, ...]:

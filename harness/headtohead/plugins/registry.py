@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pluggy
 
-from headtohead.errors import HeadToHeadError, describe, nearest
+from headtohead.errors import HeadToHeadError, describe, nearest, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
@@ -179,11 +179,10 @@ class Registry:
         """
         known = self.entries[family]
         if name not in known:
-            hint = nearest(name, known)
+            load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            hint = suggestion(name, known) or nearest(name, known) + load
             if others := [other for other, entries in self.entries.items() if name in entries]:
                 hint = f"; did you mean {' or '.join(f'{other}/{name}' for other in others)}?"
-            if not hint.startswith("; did you mean"):
-                hint += "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
 
@@ -653,7 +652,7 @@ def register(plugin: object) -> None:
 
 def _read(path: Path) -> bytes:
     if not path.exists():
-        raise HeadToHeadError(f"plugin file '{path}' does not exist")
+        raise HeadToHeadError(f"plugin file '{path}' does not exist{similar_file(path, '.py')}")
     if not path.is_file():
         raise HeadToHeadError(f"plugin file '{path}' is not a regular file")
     if path.suffix != ".py":

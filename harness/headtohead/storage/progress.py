@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.loading import experiment_name
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import parse_metrics
@@ -73,7 +73,7 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
     if name and (runs_root / name / EXPERIMENT).exists():
         return inside(runs_root, name)
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
-    hint = nearest(name, known) if known else ""
+    hint = nearest(name, known) if not target.is_file() else similar(name, known)
     run = shlex.join(["h2h", "run", str(target)]) if is_file else "h2h run FILE"
     raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
 

@@ -20,7 +20,7 @@ import psutil
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
 from headtohead.config.project import next_command
-from headtohead.errors import HeadToHeadError, nearest, shown_path
+from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
 from headtohead.storage.histories import MetricLine, parse_metrics, read_metrics
 from headtohead.storage.leases import Lease, observe
@@ -382,7 +382,10 @@ def find_run(run: Path | str, runs: Path) -> Path:
             f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
             "it"
         )
-    hint = nearest(name, [*names, *(other.rpartition("-")[0] for other in names)])
-    if not hint.startswith("; did"):
-        hint = "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
+    is_file = path.suffix in (".yaml", ".yml")
+    if is_file or (runs / path.name / EXPERIMENT).is_file():
+        status = next_command("status", run, runs)
+        raise HeadToHeadError(f"'{run}' is an experiment, not a run; {status} lists its runs")
+    hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

@@ -74,13 +74,6 @@ def test_without_sentence_variance_satterthwaites_interval_is_that_over_seeds(si
 
 
 @pytest.mark.slow
-def test_intervals_over_seeds_and_permutations_cover_the_shapley_value(simulation: ModuleType) -> None:
-    both, over_seeds = simulation.shapley_coverage(np.random.default_rng(1), 400, 6, reverses=False)
-    assert both.is_within
-    assert over_seeds.rate < 0.85
-
-
-@pytest.mark.slow
 def test_the_best_of_many_equal_variants_is_rarely_called_worse(simulation: ModuleType) -> None:
     for rate in simulation.best_rates(np.random.default_rng(1), 300, 12, 6):
         assert rate.rate < 0.08, rate.label

@@ -35,9 +35,9 @@ def made() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def paths() -> ModuleType:
+def between() -> ModuleType:
     """The module that writes invented path experiments."""
-    return _load("shapley_study")
+    return _load("between_study")
 
 
 @pytest.fixture(scope="session")

@@ -273,7 +273,6 @@ class Plan:
             tuning=self.tuning.record if self.tuning else None,
             excluded=self.design.excluded,
             contrasts=self.contrasts,
-            path=self.design.path.record if self.design.path else None,
             published=self.design.published,
             match=file.match,
             entries=compared_entries([variant.config for variant in self.variants], current()),

@@ -465,7 +465,7 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     powers = []
-    for family in ("variant", "factor", "interaction", "declared", "choice"):
+    for family in ("variant", "factor", "interaction", "declared", "added", "taken"):
         tested = []
         of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
         for sides in dict.fromkeys(
@@ -473,8 +473,8 @@ def _power(
         ):
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
-                # Pairs of equal variants enter an interaction and a Shapley value as zeros.
-                averaged = distinct if family in ("variant", "factor", "declared") else sides
+                # Pairs of equal variants enter an interaction as zeros.
+                averaged = sides if family == "interaction" else distinct
                 _, differences = pair_differences(scores, averaged)
                 if family == "interaction":
                     differences = interaction_differences(differences)

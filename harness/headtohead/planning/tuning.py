@@ -150,8 +150,8 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
-    if design.path is not None:
-        raise location.error("a path cannot be tuned; remove tune, or use product, one_at_a_time or zip")
+    if design.changes:
+        raise location.error("between cannot be tuned; remove tune, or use product, one_at_a_time or zip")
     allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
     for path in tune:
         if path not in allowed:

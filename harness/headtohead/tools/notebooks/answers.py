@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import distinct, score_mismatch, settings_p, spread
-from headtohead.analysis.shapley import ChoiceGroup, PathAnalysis, ShapleyValue
+from headtohead.analysis.contrasts import Contrast, distinct, score_mismatch, settings_p, spread
 from headtohead.analysis.study import Analysis
-from headtohead.config.labels import listed
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
-from headtohead.statistics.shapley import SampledDifference
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show
 from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Experiment, label
@@ -29,9 +26,6 @@ MAX_EFFECTS = 3
 MAX_INCONCLUSIVE = 2
 """Inconclusive comparisons that a sentence names; more are only counted."""
 
-MAX_SHARES = 3
-"""Choices that the answer of a path names."""
-
 
 @dataclass(frozen=True)
 class ComparisonLine:
@@ -40,8 +34,7 @@ class ComparisonLine:
     Attributes:
         description: The comparison, in words.
         metric: The compared metric.
-        change: The difference paired by seed, for a choice of a path over seeds and permutations; None if there is
-            none, for the given ``reason``.
+        change: The difference paired by seed; None if there is none, for the given ``reason``.
         reason: Why there is no difference.
         range: Smallest and largest difference among the settings averaged over, if any of them
             differs significantly (paired t-test, Holm over the settings).
@@ -50,7 +43,7 @@ class ComparisonLine:
 
     description: str
     metric: str
-    change: Paired | SampledDifference | None = None
+    change: Paired | None = None
     reason: str = ""
     range: tuple[float, float] | None = None
     ratio: float = 1.0
@@ -113,8 +106,8 @@ class Answer:
 
 def answer(experiment: Experiment, analysis: Analysis) -> Answer:
     """Return the answer of an experiment from its finished runs."""
-    if analysis.path is not None:
-        return _path_answer(analysis.path)
+    if analysis.added.contrasts:
+        return _between_answer(analysis)
     lines = tuple(_compare(comparison, analysis) for comparison in experiment.comparisons)
     return Answer(_sentence(lines), lines)
 
@@ -185,54 +178,18 @@ def _parameter_ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
     return ratio if math.isfinite(ratio) else 1.0
 
 
-def _path_answer(path: PathAnalysis) -> Answer:
-    whole = path.total.paired
-    lines = tuple(_share_line(share) for share in path.known)
-    start, end = map(_notebook_name, path.names)
-    if whole is None:
-        return Answer(f"The difference between {start} and {end} is not known yet.", lines)
-    metric = path.total.metric
-    number = ComparisonLine("", metric, whole).number
-    parts = [f"From {start} to {end} {readable(metric)} changes by {number}", *_largest_shares(path, lines, whole.mean)]
-    inconclusive = sum(not line.is_significant and not line.is_mixed for line in lines)
-    if 0 < inconclusive < len(lines):
-        parts.append(f"{inconclusive} of the {len(lines)} choices are inconclusive")
-    return Answer("; ".join(parts) + ".", lines)
+def _between_answer(analysis: Analysis) -> Answer:
+    """Return the difference between two notebooks, and the largest effects of single changes."""
+    total = analysis.variants.contrasts[0]
+    start, end = (_notebook_name(analysis.frames.by_slug[slug].title) for slug in (total.right, total.left))
+    added = tuple(_change_line(contrast, f"added to {start}") for contrast in analysis.added.contrasts)
+    taken = tuple(_change_line(contrast, f"in {end}") for contrast in analysis.taken.contrasts)
+    return Answer(_sentence((_change_line(total, f"from {start} to {end}"), *added, *taken)), (*added, *taken))
 
 
-def _group_line(group: ChoiceGroup, metric: str) -> ComparisonLine:
-    names = [label("fields", name) for name in group.choices]
-    description = f"{listed(names)}, which work only together"
-    return ComparisonLine(description, metric, group.sampled)
-
-
-def _share_line(share: ShapleyValue) -> ComparisonLine:
-    description = " with ".join(label("fields", name) for name in share.choices)
-    reason = "changes no result" if share.equal_by_construction else share.contrast.reason or ""
-    ends = share.contrast.spread if share.contrast.settings_differ else None
-    return ComparisonLine(description, share.contrast.metric, share.sampled, reason, ends)
-
-
-def _largest_shares(path: PathAnalysis, lines: Sequence[ComparisonLine], whole: float) -> Iterator[str]:
-    """Yield the choice with the largest share of the difference, then the choices with the next shares."""
-    grouped = {name for group in path.groups for name in group.choices}
-    parts: list[tuple[ChoiceGroup | ShapleyValue, ComparisonLine]] = [
-        (group, _group_line(group, path.total.metric)) for group in path.groups
-    ]
-    parts += [(share, line) for share, line in zip(path.known, lines, strict=True) if not set(share.choices) <= grouped]
-    significant = [
-        (part, line) for part, line in parts if line.is_significant and line.change and line.change.mean * whole > 0
-    ]
-    significant.sort(key=lambda entry: -abs(entry[1].change.mean) if entry[1].change else 0.0)
-    if not significant:
-        yield "no single choice has a significant share"
-        return
-    (largest, first), *rest = significant
-    part = "most of it" if path.exceeds(largest, 0.5) else "the largest part"
-    yield f"{part} is due to {first.description}, {first.number}"
-    if rest:
-        others = [f"{line.description} {line.number}" for _, line in rest[: MAX_SHARES - 1]]
-        yield f"next: {', '.join(others)}"
+def _change_line(contrast: Contrast, where: str) -> ComparisonLine:
+    description = f"{label('fields', contrast.axis)} {where}" if contrast.axis else where
+    return ComparisonLine(description, contrast.metric, contrast.paired, contrast.reason or contrast.verdict)
 
 
 def _notebook_name(recipe: str) -> str:

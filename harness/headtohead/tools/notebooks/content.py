@@ -48,7 +48,7 @@ class ExperimentResult:
     @cached_property
     def answer(self) -> Answer | None:
         """The answer in plain words; None for a path with missing runs."""
-        if self.analysis is None or (self.analysis.path and not self._is_complete):
+        if self.analysis is None or (self.analysis.added.contrasts and not self._is_complete):
             return None
         return answer(self.edition.experiment, self.analysis)
 

@@ -1,6 +1,6 @@
-"""Path experiments as run directories: a real plan, and scores from a function.
+"""Studies between two configurations as run directories: a real plan, and scores from a function.
 
-The function receives the choices of the coalition and the seed.
+The function receives the changes of the variant and the seed.
 """
 
 from __future__ import annotations
@@ -39,26 +39,25 @@ ENDS: dict[str, tuple[Any, Any]] = {
     "model.init": ("xavier", "torch"),
     "masking.decoder": ("padding-causal", "causal"),
 }
-"""Choices with their two values; the last cannot make a difference."""
+"""Changes with their two values; the last cannot make a difference."""
 
 Score = Callable[[frozenset[str], int], float | None]
 
 
 @dataclass
-class PathStudy:
-    """A made-up study; ``score`` and ``is_incompatible`` get the applied choices."""
+class BetweenStudy:
+    """A made-up study; ``score`` and ``is_incompatible`` get the changes of a variant."""
 
     names: tuple[str, ...]
     score: Score
     seeds: tuple[int, ...] = (1, 2, 3)
-    orders: int = 8
     primary: str = "valid/token_accuracy"
     is_incompatible: Callable[[frozenset[str]], bool] | None = None
-    name: str = "shapley"
+    name: str = "between"
     states: dict[tuple[str, int], str] = field(default_factory=dict)
 
 
-def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
+def write_between(root: Path, study: BetweenStudy, cache: Path) -> Path:
     """Write the experiment and its runs under ``root``; return its folder."""
     record, runs = _planned(study, cache)
     folder = root / study.name
@@ -78,10 +77,10 @@ Planned = tuple[dict[str, Any], list[tuple[RunRecord, str, str]]]
 """The record of an experiment, and its runs, each with its directory and the text of its ``run.json``."""
 
 _plans: dict[str, Planned] = {}
-"""Plans of studies in which no coalition is incompatible, by the content of their files: a plan takes half a second."""
+"""Plans of studies in which no variant is incompatible, by the content of their files: a plan takes half a second."""
 
 
-def _planned(study: PathStudy, cache: Path) -> Planned:
+def _planned(study: BetweenStudy, cache: Path) -> Planned:
     content = _file(study)
     key = json.dumps([study.name, content])
     if study.is_incompatible is None and key in _plans:
@@ -100,16 +99,15 @@ def _run_text(run: RunRecord) -> str:
     return json.dumps(run.to_json() | {"versions": {"torch": "2"}, "execution": execution})
 
 
-def _file(study: PathStudy) -> dict[str, Any]:
+def _file(study: BetweenStudy) -> dict[str, Any]:
     return {
         "question": "What accounts for the difference?",
         "base": BASE,
         "design": [
             {
-                "path": {
+                "between": {
                     "from": {name: ENDS[name][0] for name in study.names},
                     "to": {name: ENDS[name][1] for name in study.names},
-                    "orders": study.orders,
                 }
             }
         ],
@@ -119,8 +117,8 @@ def _file(study: PathStudy) -> dict[str, Any]:
 
 
 @contextmanager
-def _registry(study: PathStudy) -> Iterator[Registry]:
-    """Register a positional encoding that is incompatible with the study's incompatible coalitions."""
+def _registry(study: BetweenStudy) -> Iterator[Registry]:
+    """Register a positional encoding that is incompatible with the study's incompatible variants."""
 
     class Choosy(Sinusoidal):
         @classmethod
@@ -148,7 +146,7 @@ def _value(config: RunConfig, name: str) -> Any:
     return value.name if section == "masking" else value
 
 
-def _write_run(folder: Path, run: RunRecord, text: str, study: PathStudy, applied: frozenset[str]) -> None:
+def _write_run(folder: Path, run: RunRecord, text: str, study: BetweenStudy, applied: frozenset[str]) -> None:
     folder.mkdir()
     state = study.states.get((run.variant, run.seed), "DONE")
     (folder / "run.json").write_text(text, encoding="utf-8")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from headtohead.analysis.judge import judge as judge
     from headtohead.api import curves as curves
     from headtohead.api import export as export
-    from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
     from headtohead.api import results as results
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export import_checkpoint load plan results run write_report",
+    "headtohead.api": "curves export load plan results run write_report",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.local": "LocalLauncher",
     "headtohead.execution.remote": "Message RemoteJob",

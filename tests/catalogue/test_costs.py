@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 from headtohead import Cost
 from headtohead.config.resolve import complete_model, resolve
 from headtohead.errors import HeadToHeadError
@@ -14,7 +15,6 @@ from headtohead.model.counting import count as count_model
 from headtohead.plugins.positional import BuildContext
 from headtohead.plugins.registry import current, load_registry
 from headtohead.schema.config_input import ModelInput
-from headtohead.tools.catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 
 BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
 ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from catalogue.__main__ import main
+from catalogue.content import CatalogueEntry, catalogue_entries
+from catalogue.pages import catalogue_files
+from catalogue.pictures import HeatMaps
 from headtohead.plugins.registry import load_registry
-from headtohead.tools.catalogue.__main__ import main
-from headtohead.tools.catalogue.content import CatalogueEntry, catalogue_entries
-from headtohead.tools.catalogue.pages import catalogue_files
-from headtohead.tools.catalogue.pictures import HeatMaps
-from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
+from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 
 ODD = '''
 """An entry without formula, cost formulas and class docstring."""
@@ -93,5 +93,5 @@ def test_an_entry_without_formulas_is_shown_with_counts(tmp_path: Path, monkeypa
 def test_a_missing_plugin_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "nowhere.py"
     assert main([str(tmp_path / "out"), "--plugin", str(missing)]) == 2
-    assert capsys.readouterr().err == (f"headtohead.tools.catalogue: plugin file '{missing}' does not exist\n")
+    assert capsys.readouterr().err == (f"catalogue: plugin file '{missing}' does not exist\n")
     assert not (tmp_path / "out").exists()

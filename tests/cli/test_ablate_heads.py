@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.tools.head_ablation import masked_heads
+from headtohead.execution.head_ablation import masked_heads
 
 STUDY = {
     "question": "Which attention needs its heads?",
@@ -132,8 +132,8 @@ def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
     from dataclasses import replace
 
     from headtohead.errors import HeadToHeadError
+    from headtohead.execution.head_ablation import _measure
     from headtohead.execution.loaded import load
-    from headtohead.tools.head_ablation import _measure
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")

@@ -11,10 +11,10 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
+from headtohead.testing.check.configurations import compatible_config, role_variants
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from headtohead.testing.invariants.parity import MASK_VALUES
-from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")

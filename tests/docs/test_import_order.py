@@ -12,6 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
+NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 DATASET_IMPORTS = "headtohead.data"
 
@@ -78,7 +79,7 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
 
 def test_only_the_public_names_refer_to_headtohead_itself() -> None:
     """Host packages import each other by their modules, so that the order above covers every import."""
-    templates = HARNESS / "tools" / "plugin_template" / "templates"
+    templates = HARNESS / "plugins" / "template" / "templates"
     names = {one.name for one in imports(HARNESS) if not one.file.is_relative_to(templates)}
     public = {name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1}
     assert public <= {f"headtohead.{name}" for name in import_order()}
@@ -87,11 +88,14 @@ def test_only_the_public_names_refer_to_headtohead_itself() -> None:
 def test_only_tracking_imports_mlflow() -> None:
     users = {package_of(one.file) for one in imports(HARNESS) if one.name.split(".")[0] == "mlflow"}
     assert users == {"tracking"}
-    assert not any(one.name.split(".")[0] == "mlflow" for one in imports(PLUGINS))
+    assert not any(one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS)))
 
 
 def test_headtohead_imports_no_plugin() -> None:
-    assert [one for one in imports(HARNESS) if one.name.startswith("headtohead_plugins")] == []
+    assert [
+        one for one in imports(HARNESS) if one.name.startswith(("headtohead_plugins", "headtohead_notebooks"))
+    ] == []
+    assert [one for one in imports(PLUGINS) if one.name.startswith("headtohead_notebooks")] == []
 
 
 def test_plugins_import_only_public_names() -> None:

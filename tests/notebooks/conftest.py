@@ -12,8 +12,8 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Notebook
-from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall, measure_notebook
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, Notebook
+from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall, measure_notebook
 
 
 def _load(stem: str) -> ModuleType:

@@ -14,8 +14,8 @@ from scipy import stats
 
 from headtohead.analysis.study import analyse
 from headtohead.storage.frames import load_frames
-from headtohead.tools.notebooks import EXPERIMENTS
-from headtohead.tools.notebooks.answers import Answer, answer
+from headtohead_notebooks.page import EXPERIMENTS
+from headtohead_notebooks.page.answers import Answer, answer
 
 SEEDS = (1, 2, 3, 4)
 HEADS = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4], "match": ["none", "parameters"]}
@@ -173,8 +173,8 @@ def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
     from headtohead.config.loading import load_text
     from headtohead.planning.design import expand
     from headtohead.plugins.registry import current
-    from headtohead.tools.notebooks.answers import axes_key
-    from headtohead.tools.notebooks.editions import experiment_text
+    from headtohead_notebooks.page.answers import axes_key
+    from headtohead_notebooks.page.editions import experiment_text
 
     loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
     axes = [variant.axes for variant in expand(loaded, current()).variants]

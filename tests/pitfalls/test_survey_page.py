@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls.examination import InvariantResult
-from headtohead.tools.pitfalls.survey import Survey, survey_page
+from headtohead.testing.check.examination import InvariantResult
+from headtohead.testing.check.survey import Survey, survey_page
 
 
 def test_the_page_has_every_invariant_and_every_pair() -> None:

@@ -15,7 +15,7 @@ from headtohead.plugins.registry import current
 from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead.tools.trace import collect
+from headtohead_notebooks.trace import collect
 
 WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
 REGISTRY = current()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headtohead.data.normalise import normaliser
 from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.schema.run_config import DataConfig
 
 Ids = NDArray[np.int32]
 Side = Literal["source", "target"]
@@ -115,3 +116,9 @@ def data_hash(
         for ids in (*split.source, *split.target):
             digest.update(ids.tobytes() + b"\x1d")
     return digest.hexdigest()
+
+
+def tokenisers_of(config: DataConfig) -> dict[Side, Tokeniser]:
+    """Return the tokenisers of a configuration without subwords."""
+    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
+    return {side: Tokeniser(config.normalise, None, boundaries[side], config.truncate_tokens) for side in SIDES}

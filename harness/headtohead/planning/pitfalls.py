@@ -1,7 +1,7 @@
 """Pitfalls: settings that notebooks used and that make a result less meaningful.
 
 They are allowed and shown with every result. The rules depend on the configuration only; the
-effect of a pitfall on a model is measured in ``headtohead.tools.pitfalls``.
+effect of a pitfall on a model is measured in ``headtohead_notebooks.pitfalls``.
 """
 
 from __future__ import annotations

@@ -67,6 +67,15 @@ def register_loggers() -> Mapping[str, type[Logger]]:
 
 
 @hookspec
+def register_commands() -> Mapping[str, tuple[str, str]]:
+    """Return commands of ``h2h`` by name: the import path ``module:attribute`` of a click command, and its summary.
+
+    Called in modules of the entry-point group ``headtohead.commands`` only. ``h2h --help`` imports these modules, so
+    they should import nothing slow.
+    """
+
+
+@hookspec
 def on_experiment_start(experiment: Path) -> None:
     """Called in the parent process before the first stack (of each look) starts, with the study's folder."""
 

@@ -28,6 +28,11 @@ def config(**fields: Any) -> DataConfig:
     return data_config(**({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields))
 
 
+def other_notes(record: dict[str, Any]) -> list[str]:
+    """Return the notes without removed characters and the ceiling of exact match."""
+    return [note for note in record["notes"] if "cannot exceed" not in note and "removes" not in note]
+
+
 @pytest.fixture
 def small(make_corpus: Callable) -> Corpus:
     return make_corpus(*[(f"Word {n} here", f"Mot {n} ici") for n in range(20)])
@@ -83,7 +88,7 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
     data = prepare_corpus(make_corpus(*rows, *faulty), config(max_words=3))
     assert data.record["dropped"] == {"empty": 2, "one_sided": 3, "too_long": 1}
     assert sum(data.record["counts"].values()) == 10
-    assert data.record["notes"] == [
+    assert other_notes(data.record) == [
         "2 empty pairs were dropped",
         "3 one-sided pairs were dropped",
         "1 too-long pairs were dropped",
@@ -164,11 +169,11 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
     record = prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
-    assert record["notes"] == [
+    assert other_notes(record) == [
         f"leaky split 'row': {record['leak']:.1%} of the test pairs have a source sentence that is also in train"
     ]
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
-    assert (grouped["leak"], grouped["leaky"], grouped["notes"]) == (0.0, False, [])
+    assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
 
 
 def test_a_row_split_without_a_measured_leak_is_not_called_leaky(make_corpus: Callable) -> None:
@@ -177,13 +182,48 @@ def test_a_row_split_without_a_measured_leak_is_not_called_leaky(make_corpus: Ca
     trained = set(data.splits["train"].source_text)
     assert not trained & set(data.splits["test"].source_text)
     record = data.record
-    assert (record["leak"], record["leaky"], record["notes"]) == (0.0, False, [])
+    assert (record["leak"], record["leaky"], other_notes(record)) == (0.0, False, [])
+
+
+def test_a_constant_source_leaks_only_equal_targets(make_corpus: Callable) -> None:
+    rows = [("go", f"b{n}") for n in range(40)]
+    record = prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record
+    assert (record["leak"], record["leaky"]) == (0.0, False)
+    rows = [("go", f"b{n // 4}") for n in range(40)]
+    assert prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record["leaky"] is True
+
+
+def test_the_record_counts_what_normalisation_removes_and_shows_an_example(make_corpus: Callable) -> None:
+    rows = [(f"{n} + {n} - 1", f"-{n}") for n in range(30)] + [(f"{n} plus {n}", "it's") for n in range(10)]
+    notes = prepare_corpus(make_corpus(*rows), config()).record["notes"]
+    assert (
+        "data.normalise: unicode removes characters from 30 of 40 pairs ('+' from 30, '-' from 30), for example "
+        "'0 + 0 - 1' becomes '0 0 1'; set data.normalise: none to keep them"
+    ) in notes
+    notes = prepare_corpus(make_corpus(*rows), config(normalise="none")).record["notes"]
+    assert not any("removes" in note for note in notes)
+
+
+def test_the_record_has_the_true_ceiling_of_exact_match(make_corpus: Callable) -> None:
+    rows = [(f"a {n}", f"b {n}", f"{n}", "test" if n < 4 else "train") for n in range(12)]
+    rows += [("a 4 4", "b 4", "x", "test"), ("a 4 4", "b 99", "x", "test"), ("a 5", "b 5", "y", "valid")]
+    record = prepare_corpus(make_corpus(*rows), config()).record
+    assert record["vocabulary_upper_bound"] == pytest.approx(1 / 5)  # "a 4 4" accepts "b 4"
+    assert (
+        "the vocabulary cannot reproduce the references of 4 of 5 test sentences, for example 'b 0', so exact match "
+        "cannot exceed 0.200; 41.7% of the target tokens and 28.6% of the source tokens of test are unknown; use "
+        "data.tokens: subword, or check the split"
+    ) in record["notes"]
+    known = [("a b", "c d", f"{n}", part) for n, part in enumerate(["train", "valid", "test"])]
+    record = prepare_corpus(make_corpus(*known), config()).record
+    assert record["vocabulary_upper_bound"] == 1.0
+    assert not any("cannot exceed" in note for note in record["notes"])
 
 
 def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     rows = [("same", f"b{n}") for n in range(60)] + [(f"a{n}", f"c{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(test=5)).record
-    assert record["notes"] == [
+    assert other_notes(record) == [
         "the largest group of connected sentences holds 60.0% of the pairs; it is too large for "
         "valid and test and is in train"
     ]
@@ -195,7 +235,7 @@ def test_a_giant_group_outside_of_training_is_not_reported_as_in_train(make_corp
     for seed in range(1, 9):
         data = prepare_corpus(make_corpus(*rows), config(valid=30, test=5, seed=seed))
         held_out += "same" in data.splits["valid"].source_text
-        assert data.record["notes"] == []
+        assert other_notes(data.record) == []
     assert 0 < held_out < 8
 
 

@@ -48,6 +48,12 @@ def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
     assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future not masked", "source ignored"]
 
 
+@pytest.mark.parametrize(("leak", "expected"), [(0.0, []), (0.2, ["split by rows"]), (None, ["split by rows"])])
+def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
+    config = resolve(SOUND | {"data": {"split": "row"}}, current())
+    assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
+
+
 def test_a_pitfall_names_its_field():
     config = resolve(
         SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},

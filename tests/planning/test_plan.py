@@ -4,6 +4,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import Design
+from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import processors
 from headtohead.plugins.registry import load_registry
@@ -309,6 +310,20 @@ def test_the_error_of_a_failing_plugin_names_its_distribution(load, cache, tmp_p
         "plugin 'short_table.<locals>.Planted' (python): incompatible_with of positional 'short' "
         "raised ZeroDivisionError: division by zero"
     )
+
+
+def test_a_plan_shows_the_notes_on_the_data_of_the_baseline(plan):
+    found = plan("baseline: {data: {normalise: ascii-fold, split: row}}\n")
+    notes = overview(found).sections["data of the baseline"]
+    assert list(notes) == found.data.record["notes"]
+    assert notes[0].startswith("data.normalise: ascii-fold removes characters from ")
+
+
+def test_the_pitfalls_of_a_plan_depend_on_the_measured_leak(plan):
+    found = plan("baseline: {data.split: row}\n")
+    (variant,) = found.variants
+    assert found.data.record["leak"] == variant.leak == 0
+    assert variant.pitfalls == ()
 
 
 def test_the_null_pair_is_trained_once(plan):

@@ -15,7 +15,7 @@ from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.study import analyse
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report.facts import other_test_line
+from headtohead.report.facts import other_test_line, warnings
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.reference_points import neighbour_line
 from headtohead.report.writing import write_report
@@ -52,6 +52,20 @@ def study(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return write
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.9])
+def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
+    bound: float, made: ModuleType, tmp_path: Path
+) -> None:
+    folder = made.write_study(tmp_path, made.Study(score=lambda axes, seed: 0.0, maps=False))
+    points = POINTS | {"vocabulary_bound": {"exact_match": bound, "bleu": 95.0, "chrf": 96.0}}
+    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
+    (text,) = (text for text in warnings(analyse(load_frames(folder))) if "worst possible exact match" in text)
+    assert ("Train longer" in text) is (bound > 0)
+    assert ("The vocabulary upper bound is 0.000, so no model can score: use data.tokens: subword" in text) is (
+        bound == 0
+    )
 
 
 @pytest.mark.usefixtures("without_figures")

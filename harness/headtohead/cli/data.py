@@ -88,6 +88,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
         ("upper bound", f"{bound:.3f} exact match on test for a model without word order"),
+        ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
         ("vocabulary", f"source {sizes['source']}, target {sizes['target']} (with {_specials(data)} special tokens)"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("example", _example(data)),

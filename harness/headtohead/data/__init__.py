@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
 from headtohead.data.prepared import PreparedData, Side, Split
@@ -31,6 +32,7 @@ __all__ = [
     "Vocabulary",
     "bag_of_words_upper_bound",
     "cache_root",
+    "call_in_child",
     "fetch",
     "fetched_sha256",
     "file_sha256",

@@ -53,6 +53,11 @@ def normaliser(name: str) -> Normaliser:
     return NORMALISERS[name]
 
 
+def removes(normalise: Normaliser, character: str) -> bool:
+    """Return whether a normalisation removes a character inside a word, or replaces it by a space."""
+    return not character.isspace() and normalise(f"a{character}a") in ("aa", "a a")
+
+
 _IN_WORDS = "'\u200c\u200d"
 _APOSTROPHES = "'’ʼ＇"
 _REMOVED = "\u00ad\ufeff\u2060" + "".join(map(chr, range(0xFE00, 0xFE10)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.data.child import call_in_child
 from headtohead.data.corpus import dataset_options, loaded_split
-from headtohead.data.normalise import normaliser
+from headtohead.data.normalise import normaliser, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
@@ -20,8 +22,8 @@ from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import Boundaries, Vocabulary
 from headtohead.data.wordlists import Sentences, vocabularies_of
-from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Corpus
+from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
@@ -31,7 +33,10 @@ LARGE_GROUP = 0.05
 """Fraction of the pairs from which a note names the largest group, which only fits into train."""
 
 WORDS_SHOWN = 3
-"""Number of dropped words that a note names."""
+"""Number of dropped words, or of removed characters, that a note names."""
+
+MAX_UNKNOWN = 0.1
+"""Fraction of unknown test targets, or of unknown test tokens of a side, above which a note has the ceiling."""
 
 
 def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData:
@@ -76,9 +81,36 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
     if data is None:
-        data = prepare_corpus(corpus, config)
-        store.save(key, data)
+        if config.vocabulary.file:
+            data = _prepared_in_child(corpus, config, store, source, key)
+        else:
+            data = prepare_corpus(corpus, config)
+            store.save(key, data)
     return data, store.path(key)
+
+
+def _prepared_in_child(corpus: Corpus, config: DataConfig, store: PreparedStore, source: str, key: str) -> PreparedData:
+    """Return the prepared data of a tokenizer file, prepared in a child process: its regular expressions can run long.
+
+    The cache file passes the data from the child to this process.
+    """
+    name = f"data.vocabulary.file '{shown_path(str(config.vocabulary.file))}'"
+    plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
+    arguments = plain, config.model_dump(mode="json"), str(store.folder), source, key
+    call_in_child(name, f"{__name__}:prepare_and_save", *arguments)
+    data = store.load(key)
+    if data is None:
+        raise HeadToHeadError(f"{name} cannot be read: its prepared data are damaged; run the command again")
+    return data
+
+
+def prepare_and_save(corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, source: str, key: str) -> None:
+    """Prepare a corpus and write it to the cache; the arguments are those of `_prepared_in_child` as JSON values."""
+    pairs = [Pair(*values) for values in corpus["pairs"]]
+    checked = DataConfig.model_validate_json(json.dumps(config))
+    PreparedStore(Path(folder), checked, source).save(
+        key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked)
+    )
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
@@ -115,11 +147,11 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     _check_parts(splits, table.dropped)
     digest = data_hash(splits, vocabularies, tokenisers)
     record = _record(table, corpus, config, parts, splits, vocabularies, digest)
-    if given is not None and (note := _inexact_note(splits["test"], given)):
-        record["notes"].append(note)
     if config.vocabulary.unknown == "drop":
         _record_dropped_words(record, words["train"], vocabularies)
-    return PreparedData(vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers)
+    data = PreparedData(vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers)
+    _record_upper_bound(data, given)
+    return data
 
 
 @dataclass(frozen=True)
@@ -213,15 +245,47 @@ def _sample(rows: Labels, size: float, seed: int) -> Labels:
     return np.sort(rows[shuffled(len(rows), seed)[: int(size)]])
 
 
-def _inexact_note(test: Split, vocabulary: Vocabulary) -> str | None:
-    """Return a note if the tokenizer changes references, for example their case; None if it reproduces all."""
-    changed = [text for ids, text in zip(test.target, test.target_text, strict=True) if vocabulary.decode(ids) != text]
-    if not changed:
-        return None
-    return (
-        f"{len(changed)} of {len(test)} test references differ after they are tokenized and decoded, for example "
-        f"'{changed[0]}', so exact match cannot reach 1; set data.normalise as the tokenizer normalises"
+def _record_upper_bound(data: PreparedData, given: Vocabulary | None) -> None:
+    """Record the largest exact match that the vocabularies permit on test, with a note if it is much below 1.
+
+    A tokenizer file can also change references, for example their case; then every difference is noted.
+    """
+    from headtohead.data.reference_points import vocabulary_bound_translations
+
+    test, record = data.splits["test"], data.record
+    rows = list(dict(zip(test.source_text, range(len(test)), strict=True)).values())
+    translations = vocabulary_bound_translations(data, rows)
+    lost = [row for row, text in zip(rows, translations, strict=True) if text not in test.references[row]]
+    bound = record["vocabulary_upper_bound"] = 1 - len(lost) / len(rows)
+    unknown = record["unk_rate"]["test"]
+    if not (max(1 - bound, *unknown.values()) > MAX_UNKNOWN or (given and lost)):
+        return
+    example = f", for example '{test.target_text[lost[0]]}'" if lost else ""
+    advice = "set data.normalise as the tokenizer normalises" if given else "use data.tokens: subword"
+    record["notes"].append(
+        f"the vocabulary cannot reproduce the references of {len(lost)} of {len(rows)} test sentences{example}, so "
+        f"exact match cannot exceed {bound:.3f}; {unknown['target']:.1%} of the target tokens and "
+        f"{unknown['source']:.1%} of the source tokens of test are unknown; {advice}, or check the split"
     )
+
+
+def _removal_notes(corpus: Corpus, config: DataConfig) -> list[str]:
+    """Return a note with the characters that normalisation removes, if any."""
+    normalise = normaliser(config.normalise)
+    characters = {character for pair in corpus.pairs for text in (pair.source, pair.target) for character in text}
+    removed = {character for character in characters if removes(normalise, character)}
+    found = [pair for pair in corpus.pairs if not removed.isdisjoint(pair.source + pair.target)] if removed else []
+    if not found:
+        return []
+    counts = Counter(character for pair in found for character in removed.intersection(pair.source + pair.target))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    most = ", ".join(f"'{character}' from {count:,}" for character, count in ordered[:WORDS_SHOWN])
+    more = ", …" if len(ordered) > WORDS_SHOWN else ""
+    example = next(text for text in (found[0].source, found[0].target) if not removed.isdisjoint(text))
+    return [
+        f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(corpus.pairs):,} pairs "
+        f"({most}{more}), for example '{example}' becomes '{normalise(example)}'; set data.normalise: none to keep them"
+    ]
 
 
 def _tokenisers(table: _Table, train: Labels, config: DataConfig, given: Vocabulary | None) -> dict[Side, Tokeniser]:
@@ -283,7 +347,7 @@ def _record(
     digest: str,
 ) -> dict[str, Any]:
     test = splits["test"]
-    leaked = leak(splits["train"].source_text, test.source_text)
+    leaked = _leak(splits)
     return {
         "dataset": config.dataset,
         "data_hash": digest,
@@ -305,8 +369,16 @@ def _record(
             part: {side: _unk_rate(_ids(split, side), vocabularies[side]) for side in SIDES}
             for part, split in splits.items()
         },
-        "notes": [*corpus.notes, *_notes(table, config, parts, leaked)],
+        "notes": [*corpus.notes, *_removal_notes(corpus, config), *_notes(table, config, parts, leaked)],
     }
+
+
+def _leak(splits: Mapping[str, Split]) -> float:
+    """Return the fraction of test pairs with a source in train; with a target in train if all sources are equal."""
+    train, test = splits["train"], splits["test"]
+    if len({*train.source_text, *test.source_text}) == 1:
+        return leak(train.target_text, test.target_text)
+    return leak(train.source_text, test.source_text)
 
 
 def _notes(table: _Table, config: DataConfig, parts: Mapping[str, Labels], leaked: float) -> list[str]:

@@ -5,11 +5,14 @@ Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword 
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
+from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import VocabularyConfig
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SIZE = 8000
 UNKNOWN = SPECIALS[UNK]
+MAX_GROWTH = 100
+"""Maximum factor by which the replacements of a tokenizer file can lengthen a text."""
 
 
 def learn(texts: Sequence[str], config: VocabularyConfig) -> str:
@@ -59,10 +64,31 @@ def inventory(merges: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def load_tokenizer(text: str) -> Tokenizer:
-    """Return the tokenizer of a JSON text, without padding and truncation."""
+    """Return the tokenizer of a JSON text, without padding and truncation.
+
+    Raises:
+        HeadToHeadError: If its normalizer or its decoder can lengthen a text more than `MAX_GROWTH` times.
+    """
     from tokenizers import Tokenizer
 
+    parts = json.loads(text)
+    for name in ("normalizer", "decoder"):
+        if (growth := _growth(parts.get(name))) > MAX_GROWTH:
+            raise HeadToHeadError(
+                f"the tokenizer is refused: its {name} can lengthen a text {growth:.2g} times, more than {MAX_GROWTH}; "
+                "remove steps of type Replace"
+            )
     tokenizer = Tokenizer.from_str(text)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _growth(step: Any) -> float:
+    """Return the largest factor by which the replacements in a step of a tokenizer file can lengthen a text."""
+    if not isinstance(step, dict):
+        return 1.0
+    if step.get("type") == "Replace":
+        pattern = step["pattern"].get("String", "")  # a regular expression can match the empty text
+        return max(1.0, len(step["content"]) / len(pattern) if pattern else 1 + len(step["content"]))
+    return math.prod(_growth(inner) for name in ("normalizers", "decoders") for inner in step.get(name, ()))

@@ -45,6 +45,8 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
     text, path = _read(vocabulary), shown_path(str(vocabulary.file))
     try:
         tokenizer = load_tokenizer(text)
+    except HeadToHeadError as error:
+        raise HeadToHeadError(f"data.vocabulary.file '{path}': {error}") from error
     except Exception as error:  # the package raises plain exceptions
         reason = " ".join(str(error).split())
         raise HeadToHeadError(

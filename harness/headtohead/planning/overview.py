@@ -61,6 +61,7 @@ def overview(plan: Plan) -> Overview:
             if run.state in states.ABNORMAL
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
+        "data of the baseline": tuple(plan.data.record["notes"]),
         "notes": (*plan.notes, *(family.summary for family in plan.power)),
     }
     return Overview(

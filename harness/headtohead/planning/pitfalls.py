@@ -1,7 +1,8 @@
 """Pitfalls: settings that notebooks used and that make a result less meaningful.
 
-They are allowed and shown with every result. The rules depend on the configuration only; the
-effect of a pitfall on a model is measured in ``headtohead_notebooks.pitfalls``.
+They are allowed and shown with every result. The rules depend on the configuration, and on the leak
+of its data where it is measured; the effect of a pitfall on a model is measured in
+``headtohead_notebooks.pitfalls``.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ class Pitfall:
     consequence: str
 
 
-def find_pitfalls(config: RunConfig, registry: Registry) -> tuple[Pitfall, ...]:
-    """Return the pitfalls of a resolved configuration, in the order of its sections."""
-    return tuple(pitfall for find in _RULES for pitfall in find(config, registry))
+def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = None) -> tuple[Pitfall, ...]:
+    """Return the pitfalls of a resolved configuration, in the order of its sections.
+
+    A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
+    """
+    found = (pitfall for find in _RULES for pitfall in find(config, registry))
+    return tuple(pitfall for pitfall in found if leak != 0 or pitfall.field != "data.split")
 
 
 _Rule = Callable[[RunConfig, Registry], Iterator[Pitfall]]

@@ -94,6 +94,7 @@ class PlannedVariant:
     evaluate_every: int
     d_ff_asked: int
     data_hash: str
+    leak: float
     identity: Mapping[str, Any]
     decoding_limit: int
     order_invariant: bool
@@ -115,8 +116,8 @@ class PlannedVariant:
 
     @property
     def pitfalls(self) -> tuple[Pitfall, ...]:
-        """The pitfalls of this configuration."""
-        return find_pitfalls(self.config, current())
+        """The pitfalls of this configuration on its data."""
+        return find_pitfalls(self.config, current(), self.leak)
 
     @property
     def resolved(self) -> ResolvedVariant:

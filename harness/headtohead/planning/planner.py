@@ -326,6 +326,7 @@ def _planned(
         evaluate_every=evaluation_interval(variant.config.train, steps),
         d_ff_asked=d_ff_asked,
         data_hash=identity["data_hash"],
+        leak=prepared.of(variant.config).record["leak"],
         identity=identity,
         decoding_limit=prepared.decoding_limit(variant.config),
         order_invariant=is_order_invariant(variant.config, prepared.registry),

@@ -7,6 +7,7 @@ from collections import Counter
 from statistics import fmean
 
 from headtohead.analysis.contrasts import is_late, same_data_set
+from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
 from headtohead.report.convergence import convergence_fact
@@ -155,8 +156,20 @@ def _worst_score_warnings(analysis: Analysis) -> list[str]:
     return [
         f"Every run has the worst possible {metrics.readable(analysis.metric)}, "
         f"{metrics.show(worst, analysis.metric)}, so this metric cannot compare the variants. "
-        f"Train longer, or set metrics.primary to another metric."
+        f"{_remedy(analysis, worst)}"
     ]
+
+
+def _remedy(analysis: Analysis, worst: float) -> str:
+    """Return what to do about the worst possible scores: longer training helps only if the vocabulary permits more."""
+    points = reference_points(analysis.frames, analysis.frames.baseline)
+    bound = points.scores["vocabulary_bound"].get(analysis.metric) if points else None
+    if bound == worst:
+        return (
+            f"The vocabulary upper bound is {metrics.show(worst, analysis.metric)}, so no model can score: use "
+            "data.tokens: subword, or another split or data.normalise."
+        )
+    return "Train longer, or set metrics.primary to another metric."
 
 
 def _wide_margin_warnings(analysis: Analysis) -> list[str]:
@@ -171,7 +184,7 @@ def _wide_margin_warnings(analysis: Analysis) -> list[str]:
     return [
         f"The margin, {metrics.show(margin.value, metric)}, is wider than the distance of every score from the worst "
         f"possible {metrics.readable(metric)} (best mean {metrics.show(best(means), metric)}), so equivalence shows "
-        "nothing. Train longer, or set metrics.primary to another metric."
+        f"nothing. {_remedy(analysis, worst)}"
     ]
 
 

@@ -148,6 +148,7 @@ class DataRecord(TypedDict):
     leak: NotRequired[Fraction]
     leaky: NotRequired[StrictBool]
     bag_of_words_upper_bound: NotRequired[Fraction | None]
+    vocabulary_upper_bound: NotRequired[Fraction]
     unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
     notes: list[str]
 

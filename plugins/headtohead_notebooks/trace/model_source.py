@@ -50,7 +50,8 @@ class TracedModel:
         else:
             inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
         decoder_input = f"{' '.join(inputs.target_tokens)} ({inputs.target_origin})"
-        pitfalls = find_pitfalls(self.config, current())
+        leak = self.data.record.get("leak") if self.data else None
+        pitfalls = find_pitfalls(self.config, current(), leak)
         notes = [
             *inputs.notes,
             *(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import file_sha256, hash_pairs, read_lines
+from headtohead.data import call_in_child, file_sha256, hash_pairs, read_lines
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]
@@ -32,6 +33,10 @@ COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "tex
 """Words that are column names where both texts of a first line are among them."""
 MOST_LINES = 5
 """Maximum number of malformed lines that a note names."""
+LEAST_DATASETS = 4
+"""Oldest major version of the package datasets that does not run code of a dataset."""
+HUB_SECONDS = 3600
+"""Maximum time of a download from the hub."""
 MAX_FIELD = 1_000_000
 """Maximum number of characters of a field of a CSV file, as of a line."""
 
@@ -57,6 +62,9 @@ class Options(BaseOptions):
     hub: str | None = Field(None, description="name of a dataset on the Hugging Face hub")
     configuration: str | None = Field(None, description="configuration of the dataset on the hub")
     revision: str | None = Field(None, description="commit of the dataset on the hub, for equal data in every run")
+    join_targets: bool = Field(
+        False, description="split grouped: pairs with a common target, too, are in the same part, as for translations"
+    )
     skip_malformed: bool = Field(False, description="skip and count malformed rows instead of refusing the file")
     languages: tuple[str, str] = Field(("source", "target"), description="names of the languages, for reports")
     licence: str = Field("not stated", description="licence of the data, for reports")
@@ -90,6 +98,7 @@ class Pairs(Dataset):
     """
 
     Options: ClassVar[type[BaseOptions]] = Options
+    normalise: ClassVar[str] = "none"
 
     @classmethod
     def given_parts(cls, options: BaseOptions) -> frozenset[str]:
@@ -125,6 +134,7 @@ class Pairs(Dataset):
             citation=options.citation,
             languages=options.languages,
             notes=tuple(notes),
+            targets_join=options.join_targets,
         )
 
 
@@ -282,11 +292,48 @@ def _reason(row: Any, columns: Sequence[Column], values: Sequence[Any]) -> str:
 def _from_hugging_face(options: Options) -> list[Pair]:
     """Return the pairs of a dataset, with the parts of its splits; a single split has no part."""
     try:
-        library = importlib.import_module("datasets")
-    except ImportError as error:
+        version = importlib.metadata.version("datasets")
+    except importlib.metadata.PackageNotFoundError:
+        version = "none"
+    if version == "none" or int(version.split(".")[0]) < LEAST_DATASETS:  # older versions run scripts of a dataset
         raise HeadToHeadError(
-            "data.saved and data.hub require the package datasets; pip install 'headtohead[hf]'"
-        ) from error
+            f"data.saved and data.hub require the package datasets {LEAST_DATASETS} or later, found {version}; "
+            "pip install 'headtohead[hf]'"
+        )
+    if options.saved:
+        _check_saved(_path(options.saved), options.saved)
+    rows = call_in_child(
+        f"dataset '{_name(options)}'",
+        f"{__name__}:read_hugging_face",
+        options.model_dump(mode="json"),
+        seconds=HUB_SECONDS if options.hub else None,
+    )
+    return [_pair(*row) for row in rows]
+
+
+def _check_saved(folder: Path, name: str) -> None:
+    """Raise an error for a saved dataset with special files, links, or names of files outside of its folder."""
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise HeadToHeadError(
+                f"dataset '{name}': '{path.relative_to(folder)}' is neither a regular file nor a folder; replace it "
+                "by a regular file"
+            )
+    for path in [*folder.rglob("dataset_dict.json"), *folder.rglob("state.json")]:
+        try:
+            record = json.loads("\n".join(read_lines(path)))
+            names = [*record.get("splits", []), *(file["filename"] for file in record.get("_data_files", []))]
+            outside = [name for name in names if name == ".." or PurePath(name).name != name]
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise HeadToHeadError(f"file '{path}' is no record of a saved dataset; save the dataset again") from error
+        if outside:
+            raise HeadToHeadError(f"file '{path}' names the file '{outside[0]}' outside of its folder; correct it")
+
+
+def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+    """Return source, target and part of each row of a dataset; `call_in_child` calls it in a child process."""
+    options = Options(**given)
+    library = importlib.import_module("datasets")
     name, columns = _name(options), options.columns or ("source", "target")
     try:
         if options.saved:
@@ -297,7 +344,7 @@ def _from_hugging_face(options: Options) -> list[Pair]:
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}") from error
     splits = loaded if isinstance(loaded, Mapping) else {"train": loaded}
-    pairs = []
+    found: list[tuple[str, str, str | None]] = []
     for split, rows in splits.items():
         if split not in PARTS:
             raise HeadToHeadError(f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}")
@@ -309,8 +356,8 @@ def _from_hugging_face(options: Options) -> list[Pair]:
                     f"dataset '{name}', split {split}: row {number} {_reason(row, columns, values)}; set data.columns "
                     f"to two of: {', '.join(row)}"
                 )
-            pairs.append(_pair(values[0], values[1], part))
-    return pairs
+            found.append((values[0], values[1], part))
+    return found
 
 
 def _name(options: Options) -> str:

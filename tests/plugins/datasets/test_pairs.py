@@ -6,7 +6,6 @@ import bz2
 import gzip
 import json
 import lzma
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +141,28 @@ def test_malformed_rows_name_the_line(
     assert "\n" not in str(error.value)
 
 
+def sums(path: Path) -> str:
+    return write(path, "".join(f"{a} + {b} - 30\t{a + b - 30}\n" for a in range(9) for b in range(9)))
+
+
+def test_no_symbol_of_the_data_is_lost(prepared: Read, tmp_path: Path) -> None:
+    data = prepared("pairs", split=None, normalise=None, options={"file": sums(tmp_path / "sums.tsv")})
+    pairs = {pair for split in data.splits.values() for pair in zip(split.source_text, split.target_text, strict=True)}
+    assert ("1 + 2 - 30", "-27") in pairs
+    assert "+" in data.source_vocabulary.words
+
+
+def test_only_sources_are_grouped_unless_targets_are_asked_for(prepared: Read, tmp_path: Path) -> None:
+    def unseen(**options: Any) -> float:
+        file = sums(tmp_path / "sums.tsv")
+        data = prepared("pairs", split=None, valid=10, test=10, options={"file": file, **options})
+        train = set(data.splits["train"].target_text)
+        return sum(text not in train for text in data.splits["test"].target_text) / 10
+
+    assert unseen() < 0.5
+    assert unseen(join_targets=True) == 1
+
+
 def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
     file = write(tmp_path / "x.tsv", TSV + "no tab\n" * 7)
     corpus = read("pairs", file=file, skip_malformed=True)
@@ -165,7 +186,7 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str, 
         read("pairs", **options)
 
 
-def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Read, tmp_path: Path) -> None:
+def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path: Path) -> None:
     library = pytest.importorskip("datasets")
     parts = {
         name: library.Dataset.from_list(
@@ -179,7 +200,13 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Rea
     assert [sorted(data.splits[part].source_text)[0] for part in ("train", "valid", "test")] == [
         "train 0", "validation 0", "test 0",
     ]  # fmt: skip
-    parts["train"].save_to_disk(str(tmp_path / "single"))
+
+
+@pytest.mark.slow
+def test_a_saved_hugging_face_dataset_without_splits(read: Read, tmp_path: Path) -> None:
+    library = pytest.importorskip("datasets")
+    rows = [{"translation": {"en": f"{n}", "fr": f"{n} x"}} for n in range(9)]
+    library.Dataset.from_list(rows).save_to_disk(str(tmp_path / "single"))
     corpus = read("pairs", saved=str(tmp_path / "single"), columns=["translation.en", "translation.fr"])
     assert {pair.split for pair in corpus.pairs} == {None}
     with pytest.raises(
@@ -188,11 +215,3 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, read: Rea
         read("pairs", saved=str(tmp_path / "single"))
     with pytest.raises(HeadToHeadError, match="cannot be loaded"):
         read("pairs", saved=str(tmp_path / "missing"))
-
-
-def test_without_the_package_the_error_names_the_extra(
-    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(HeadToHeadError, match=r"pip install 'headtohead\[hf\]'"):
-        read("pairs", saved=str(tmp_path))

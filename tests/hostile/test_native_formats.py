@@ -1,0 +1,169 @@
+"""Files of native libraries: a crash, a hang and unlimited growth are errors of one line."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from headtohead.data import call_in_child, prepare, read_corpus
+from headtohead.data.subwords import load_tokenizer
+from headtohead.errors import HeadToHeadError
+from headtohead.testing.tiny import data_config
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        ("os:abort", [], "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more"),
+        ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 2 s"),
+        ("operator:mul", [[0], 10**11], "data 'x' cannot be read: MemoryError"),
+        ("os:_exit", [3], "data 'x' cannot be read: the reader ended with exit code 3"),
+        ("json:loads", ["{"], "data 'x' cannot be read: JSONDecodeError: Expecting property name"),
+    ],
+)
+def test_the_end_of_a_reader_is_one_line(function: str, arguments: list[Any], message: str) -> None:
+    with pytest.raises(HeadToHeadError) as error:
+        call_in_child("data 'x'", function, *arguments, seconds=2 if function == "time:sleep" else None)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_large_result_of_a_reader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2H_MAX_DATA_BYTES", "1000")
+    with pytest.raises(HeadToHeadError, match="more than 1,000 bytes; if you trust it, set H2H_MAX_DATA_BYTES"):
+        call_in_child("data 'x'", "operator:mul", "a", 2000)
+
+
+def test_a_reader_does_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert call_in_child("data 'x'", "operator:add", 1, 2) == 3
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder that datasets saved."""
+    library = pytest.importorskip("datasets")
+    rows = [{"source": f"a {number}", "target": f"b {number}"} for number in range(40)]
+    library.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
+    return tmp_path / "saved"
+
+
+def read(folder: Path, tmp_path: Path) -> Any:
+    return read_corpus(data_config(dataset="pairs", options={"saved": str(folder)}), tmp_path / "cache")
+
+
+def refusal(folder: Path, tmp_path: Path) -> str:
+    with pytest.raises(HeadToHeadError) as error:
+        read(folder, tmp_path)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_a_saved_dataset_reads_no_file_outside_of_its_folder(saved: Path, tmp_path: Path) -> None:
+    (arrow,) = saved.glob("*.arrow")
+    shutil.copy(arrow, tmp_path / "secret.arrow")
+    edit(saved / "state.json", lambda state: state["_data_files"][0].update(filename="../secret.arrow"))
+    assert "names the file '../secret.arrow' outside of its folder" in refusal(saved, tmp_path)
+
+
+def test_a_link_in_a_saved_dataset_is_refused(saved: Path, tmp_path: Path) -> None:
+    (arrow,) = saved.glob("*.arrow")
+    arrow.rename(tmp_path / "secret.arrow")
+    arrow.symlink_to(tmp_path / "secret.arrow")
+    assert f"'{arrow.name}' is neither a regular file nor a folder" in refusal(saved, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["state.json", "dataset_info.json", "data-00000-of-00001.arrow"])
+def test_a_pipe_in_a_saved_dataset_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    assert f"'{name}' is neither a regular file nor a folder" in refusal(saved, tmp_path)
+
+
+def test_a_record_of_another_kind_is_refused(saved: Path, tmp_path: Path) -> None:
+    edit(saved / "state.json", lambda state: state.update(_data_files=3))
+    assert "state.json' is no record of a saved dataset; save the dataset again" in refusal(saved, tmp_path)
+
+
+def damage(path: Path, seed: int) -> None:
+    """Flip three bits of a file."""
+    content, rng = bytearray(path.read_bytes()), random.Random(seed)
+    for _ in range(3):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bits_of_a_saved_dataset_are_one_line(seed: int, saved: Path, tmp_path: Path) -> None:
+    (arrow,) = saved.glob("*.arrow")
+    damage(arrow, seed)
+    try:
+        found = f"{len(read(saved, tmp_path).pairs)} pairs"
+    except HeadToHeadError as error:
+        found = str(error)
+    assert found == "40 pairs" or found.startswith(f"dataset '{saved}'")
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize("version", ["3.6.0", None])
+def test_another_version_of_datasets_is_refused(
+    version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    expected = (
+        f"data.saved and data.hub require the package datasets 4 or later, found {version or 'none'}; "
+        "pip install 'headtohead[hf]'"
+    )
+    assert refusal(tmp_path, tmp_path) == expected
+
+
+def tokenizer(normalizer: Any) -> str:
+    """Return a tokenizer.json of words with a normalizer."""
+    words = {"[UNK]": 0, "[PAD]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.normalizer = normalizer
+    text: str = made.to_str()
+    return text
+
+
+def test_a_normalizer_that_multiplies_a_text_is_refused() -> None:
+    normalizers = tokenizers.normalizers
+    doubled = normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)
+    with pytest.raises(HeadToHeadError, match=r"its normalizer can lengthen a text 1\.1e\+12 times, more than 100"):
+        load_tokenizer(tokenizer(doubled))
+    usual = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.NFKC()])
+    assert load_tokenizer(tokenizer(usual))
+
+
+def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
+    slow = tokenizers.normalizers.Replace(tokenizers.Regex("(a|a)*(a|a)*(a|a)*b"), "")
+    (tmp_path / "tokenizer.json").write_text(tokenizer(slow))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{'a' * 40} {number}\ta\n" for number in range(400)))
+    vocabulary = {"file": str(tmp_path / "tokenizer.json")}
+    config = data_config(dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary)
+    with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"):
+        prepare(config, tmp_path / "cache")

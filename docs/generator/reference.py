@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import click
@@ -98,6 +98,15 @@ def plugins_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+@cache
+def invariants() -> str:
+    """Return the Markdown page of the invariants."""
+    from headtohead.plugins.registry import load_registry
+    from headtohead.testing.check.pairwise import invariants_page
+
+    return invariants_page(load_registry())
+
+
 def _description(entry: type) -> Iterator[str]:
     """Yield the lines of the entry's module docstring, which names paper and section."""
     text = inspect.getdoc(sys.modules[entry.__module__]) or inspect.getdoc(entry) or ""
@@ -135,6 +144,7 @@ def _markdown(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "plugins.md": plugins_page,
+    "invariants.md": invariants,
     "answer-file.md": answer_page,
     "answer.schema.json": partial(schema_text, AnswerFile),
     "judge.schema.json": partial(schema_text, JudgeFile),

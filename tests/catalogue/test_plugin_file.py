@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.__main__ import main
+from catalogue.__main__ import built_in_and, main
 from catalogue.content import CatalogueEntry, catalogue_entries
 from catalogue.pages import catalogue_files
 from catalogue.pictures import HeatMaps
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import Registered, load_registry
 from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 
 ODD = '''
@@ -88,6 +88,15 @@ def test_an_entry_without_formulas_is_shown_with_counts(tmp_path: Path, monkeypa
     assert "signed: weights may be negative" in odd.properties
     maps = [picture for picture in odd.pictures.values() if isinstance(picture, HeatMaps)]
     assert any(picture.colour_range is not None and picture.colour_range.low < 0 for picture in maps)
+
+
+def test_the_entries_of_a_plugin_folder_are_included(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd.py").write_text(ODD, "utf-8")
+    monkeypatch.setattr("headtohead.plugins.registry._current", load_registry())
+    chosen: list[Registered] = []
+    monkeypatch.setattr("catalogue.__main__.catalogue_entries", lambda registry, entries: chosen.extend(entries))
+    built_in_and([tmp_path])
+    assert ("attention", "odd") in [(entry.family, entry.name) for entry in chosen]
 
 
 def test_a_missing_plugin_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -309,12 +309,8 @@ def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
     assert set(found["invariants"]) == set(NAMES)
 
 
-def test_all_accepts_no_names_and_its_markdown_equals_the_page(h2h):
+def test_all_accepts_no_names(h2h):
     assert h2h("check", "--all", "rotary") == (2, "h2h: --all checks all combinations; remove names and --set\n")
-    assert h2h("check", "rotary", "--format", "markdown") == (
-        2,
-        "h2h: --format markdown requires --all; add --all or use --format json\n",
-    )
 
 
 @pytest.mark.slow

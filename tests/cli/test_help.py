@@ -45,12 +45,15 @@ def test_the_version_equals_that_of_the_installation() -> None:
     assert shown.output == "h2h, version 0.1.0\n"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "invariants.md" else name for name in PAGES]
+)
 def test_the_generated_page_is_current(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == PAGES[name](), f"{DOCS / name} is not current; run make docs"
 
 
+@pytest.mark.slow
 def test_an_outdated_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert make_pages([str(tmp_path)]) == 0
     assert make_pages([str(tmp_path), "--check"]) == 0

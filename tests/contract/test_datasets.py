@@ -1,5 +1,7 @@
 """The contract suite on every built-in dataset that needs no file."""
 
+import dataclasses
+
 import pytest
 
 from headtohead.plugins.registry import current
@@ -68,3 +70,14 @@ def test_texts_holds_for_a_tatoeba_file_with_an_empty_side(tmp_path):
     assert any(not pair.target for pair in subject.first["grouped"].pairs)
     verdict = INVARIANTS["texts"](subject)
     assert verdict.state == "holds", str(verdict)
+
+
+def test_the_contract_checks_a_dataset_that_replaces_another_with_the_same_name(monkeypatch):
+    contract = DatasetContract()
+    load = DatasetContract.subject.__wrapped__
+    first = load(contract, "copy", {"size": 600})
+    assert load(contract, "copy", {"size": 600}) is first
+    entry = REGISTRY.entries["dataset"]["copy"]
+    replacement = type("Copy", (entry.entry,), {})
+    monkeypatch.setitem(REGISTRY.entries["dataset"], "copy", dataclasses.replace(entry, entry=replacement))
+    assert load(contract, "copy", {"size": 600}).dataset is replacement

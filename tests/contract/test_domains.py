@@ -1,9 +1,12 @@
 """Domain of each invariant, and the verdicts outside it."""
 
+import dataclasses
 import math
 
 import pytest
+import torch
 
+from headtohead import Positional
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
@@ -68,6 +71,25 @@ def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset,
     verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))
     assert verdict.state == "violated"
     assert message.format(true if offset > 0 else true - 1) in verdict.counterexample
+
+
+class BiasTable(Positional):
+    """A bias from a table of 6,000 positions."""
+
+    @classmethod
+    def limit(cls, options):
+        return 6000
+
+    def bias(self, query_positions, key_positions, role, layer):
+        table = torch.zeros(self.limit(self.options))
+        return (table[key_positions][:, None, :] - table[query_positions][:, :, None])[None, :, None]
+
+
+def test_a_bias_with_a_large_limit_is_called_beyond_the_limit(monkeypatch):
+    entry = dataclasses.replace(current().find("positional", "none"), name="bias-table", entry=BiasTable)
+    monkeypatch.setitem(current().entries["positional"], "bias-table", entry)
+    verdict = INVARIANT["limit"](Subject(tiny_config("bias-table")))
+    assert verdict.state == "does not apply", str(verdict)
 
 
 def test_the_absence_of_a_predicted_failure_is_a_violation():

@@ -11,52 +11,21 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.check.configurations import compatible_config, role_variants
+from headtohead.testing.check.pairwise import Compatibility, choices, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
-from headtohead.testing.invariants.parity import MASK_VALUES
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
-ROLES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
-"""Names that `by_role` returns."""
-FACTORS = {
-    **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
-    "mask_value": list(MASK_VALUES),
-    "role": list(ROLES),
-}
-
-
-def choices(row):
-    """Return the arguments of ``tiny_config`` for a row; the role is that of the positional encoding."""
-    names = {name: value for name, value in row.items() if name != "role"}
-    if row["role"] != ROLES[0] and "positional" in row:
-        names["positional"] = dict(role_variants("positional", row["positional"], REGISTRY))[row["role"]]
-    return names
-
-
-_defined = {}
-
-
-def is_compatible(row):
-    """Return whether a row, or in some role an incomplete row, is a compatible configuration.
-
-    No entry is incompatible with a mask value.
-    """
-    if "role" not in row:
-        return any(is_compatible(row | {"role": role}) for role in ROLES)
-    names = {name: value for name, value in choices(row).items() if name != "mask_value"}
-    key = str(sorted(names.items()))
-    if key not in _defined:
-        _defined[key] = compatible_config(names, REGISTRY)[0] is not None
-    return _defined[key]
+FACTORS = factors(REGISTRY)
+is_compatible = Compatibility(REGISTRY)
 
 
 def row_id(row):
     return "/".join(row.values())
 
 
-PAIRWISE = covering(FACTORS, is_compatible)
+PAIRWISE = pairwise(REGISTRY)
 DEFAULT = every_value(PAIRWISE)
 
 
@@ -78,7 +47,7 @@ ROWS = [row if row in DEFAULT else pytest.param(row, marks=pytest.mark.slow) for
 
 @pytest.mark.parametrize("row", ROWS, ids=row_id)
 def test_no_invariant_has_an_unexpected_violation(row):
-    subject = Subject(tiny_config(**choices(row)))
+    subject = Subject(tiny_config(**choices(row, REGISTRY)))
     omitted = TRAINING if row in FIRST else PER_ENTRY
     verdicts = {invariant.name: invariant(subject) for invariant in INVARIANTS if invariant.name not in omitted}
     violations = {name: verdict for name, verdict in verdicts.items() if verdict.state == "violated"}

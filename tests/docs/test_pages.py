@@ -98,6 +98,26 @@ def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
     assert f"h2h: {caught.value}" == line
 
 
+def test_the_sample_of_a_plugin_compares_it_with_the_encoding_in_its_question(registry: Registry) -> None:
+    (body,) = (body for page, body in samples() if page == "docs/how-to/own-plugin.md")
+    assert "ALiBi" in yaml.safe_load(body)["question"]
+    design = expand(load_text(body, Path("tisa.yaml")), registry)
+    assert design.baseline == "alibi"
+
+
+def test_contributing_compares_the_copy_with_its_original(registry: Registry, tmp_path: Path) -> None:
+    """The replaced lines of the quickstart are those of the page."""
+    page = text_of("CONTRIBUTING.md")
+    content = yaml.safe_load((ROOT / "experiments" / "quickstart.yaml").read_text("utf-8"))
+    for line in re.findall(r"`(baseline: .+?|- one_at_a_time: .+?)`", " ".join(page.split())):
+        value = yaml.safe_load(line)
+        content |= value if isinstance(value, dict) else {"design": value}
+    assert content["baseline"]["positional"] == "alibi"
+    copied = yaml.safe_dump(content).replace("root-distance", "rotary")
+    design = expand(load_text(copied, tmp_path / "mine.yaml"), registry)
+    assert (design.baseline, [variant.slug for variant in design.variants]) == ("alibi", ["alibi", "rotary"])
+
+
 def test_pages_hold_sample_experiments() -> None:
     expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
     assert expected <= {page for page, _ in samples()}

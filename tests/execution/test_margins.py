@@ -29,3 +29,8 @@ def test_a_margin_that_is_changed_after_results_existed_is_labelled(study: Study
     assert "is 0.020 exact match; it was set after results existed" in report()
     assert hashes <= {path.name for path in study.directories()}
     assert len(study.directories()) == 1
+    study.write(margin=0.07, seeds=1, base={"train": {"lr": 0.004}})
+    assert "is 0.070 exact match; it was set after results existed" in report()
+    assert len(study.directories()) == 2
+    study.write(margin=0.08, seeds=[7])
+    assert "is 0.080 exact match, set before these runs" in report()

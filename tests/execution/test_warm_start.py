@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 from headtohead.execution import stack_archive
 from headtohead.storage.stack import stack_folders
@@ -257,3 +259,43 @@ def test_a_run_of_the_same_experiment_and_two_names_of_a_run_are_refused(warm: W
     assert f"'{names[1]}' is a run of this experiment; copy the file under another name" in warm.refused()
     done = warm.h2h("plan", str(warm.file), "--set", "init_from.run=x")
     assert "'init_from' has no fields of its own, got 'run'" in done.stderr
+
+
+def plant(warm: Warm, content: bytes) -> None:
+    """Replace the checkpoint of the run and its sha256."""
+    (warm.source / "checkpoint.safetensors").write_bytes(content)
+    status = json.loads((warm.source / "status.json").read_text())
+    status["files"]["checkpoint.safetensors"] = hashlib.sha256(content).hexdigest()
+    (warm.source / "status.json").write_text(json.dumps(status))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("text", "is no safetensors file"),
+        ("int8", "'source_embedding.weight' has the type int8 there and float32 here; use another run"),
+        ("nan", "has values that are not finite"),
+    ],
+)
+def test_a_checkpoint_without_usable_weights_is_refused(warm: Warm, damage: str, message: str) -> None:
+    tensors = load_file(warm.source / "checkpoint.safetensors")
+    if damage == "int8":
+        tensors |= {"source_embedding.weight": tensors["source_embedding.weight"].to(torch.int8)}
+    if damage == "nan":
+        tensors["source_embedding.weight"][0, 0] = float("nan")
+    plant(warm, b"weights of another tool" if damage == "text" else save(tensors))
+    assert message in warm.refused()
+
+
+def test_a_linked_checkpoint_is_refused(warm: Warm) -> None:
+    path = warm.source / "checkpoint.safetensors"
+    path.rename(warm.study.folder / "elsewhere.safetensors")
+    path.symlink_to(warm.study.folder / "elsewhere.safetensors")
+    assert "checkpoint.safetensors' is a symbolic link, which is not allowed" in warm.refused()
+
+
+def test_a_link_to_a_run_is_refused(warm: Warm) -> None:
+    link = warm.study.runs / "tiny" / "linked-s9-00000000"
+    link.symlink_to(warm.source)
+    warm.write(init_from=f"tiny/{link.name}")
+    assert "linked-s9-00000000' is a symbolic link, which is not allowed; replace it by its target" in warm.refused()

@@ -101,7 +101,7 @@ def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
         name=SAME,
         seeds=(1, 2),
         maps=False,
-        primary="test/token_accuracy",
+        primary="test/exact_match",
         one_at_a_time=True,
         axes={"recipe": ["tatoeba-en-es(positional=sinusoidal)", *RECIPES[:4]]},
     )
@@ -175,11 +175,14 @@ def test_a_row_has_the_scores_on_own_and_on_common_data(made: ModuleType, tmp_pa
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
     assert "guessing among 117 words gives 4.76" in row
     assert re.search(r"\d+ of \d+ translations correct", row)
-    assert "token accuracy 0." in row
+    assert re.search(r"exact match 0\.\d+ \([^)]*\), token accuracy 0\.", row)
     third = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
-    assert "as written: token accuracy" in third
-    assert "with positions by time: token accuracy" in third
+    assert "as written: exact match" in third
+    assert "with positions by time: exact match" in third
     assert "10 of 10 runs done, 2 seeds" in text_of(page)
+    assert "Exact match is the share of translations that equal the reference" in text_of(page)
+    assert "Token accuracy is the share of words that are correct with the reference as decoder input" in text_of(page)
+    assert row.count("exact match 0.") == 1
 
 
 def test_a_row_has_the_reason_of_an_exclusion(made: ModuleType, tmp_path: Path, write: Write) -> None:

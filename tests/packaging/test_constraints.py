@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.]+)")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)")
 VENV_BRINGS = {"pip", "setuptools"}
-PINNED_IN_EXTRA = {"triton"}
-"""A constraint would conflict with the version that CUDA builds of torch require, so the extra `dev` has the pin."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def normal(name: str) -> str:
@@ -26,24 +32,22 @@ def pins() -> dict[str, str]:
 
 
 def needed() -> set[str]:
-    """Return all installed dependencies of headtohead and of its developers' extra."""
+    """Return all installed dependencies of headtohead and of its developers' extra.
+
+    CUDA builds of torch pin triton and the libraries of CUDA themselves.
+    """
     found: set[str] = set()
-    waiting = [("headtohead", True)]
+    waiting = [("headtohead", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])]
     while waiting:
-        name, with_dev = waiting.pop()
-        try:
-            requirements = metadata.requires(name) or []
-        except metadata.PackageNotFoundError:
-            continue
+        name, requirements = waiting.pop()
         for text in requirements:
-            extra = re.search(r"extra == ['\"](\w+)['\"]", text)
             match = REQUIREMENT.match(text)
             assert match
-            wanted = not extra or (with_dev and extra.group(1) == "dev")
             required = normal(match.group(1))
+            wanted = "extra ==" not in text and not (name == "torch" and "==" in text.partition(";")[0])
             if wanted and required not in found and _is_installed(required):
                 found.add(required)
-                waiting.append((required, False))
+                waiting.append((required, metadata.requires(required) or []))
     return found
 
 
@@ -58,14 +62,53 @@ def _is_installed(name: str) -> bool:
 def test_every_dependency_is_pinned() -> None:
     required = needed()
     assert {"torch", "mlflow", "numpy", "pytest", "markupsafe"} <= required
-    assert required - set(pins()) - VENV_BRINGS == PINNED_IN_EXTRA
+    assert required - set(pins()) - VENV_BRINGS == set()
 
 
 def test_torch_and_mlflow_have_the_tested_versions() -> None:
     assert (pins()["torch"], pins()["mlflow"]) == ("2.13.0", "3.17.2")
 
 
+def test_the_cpu_build_in_the_readme_is_the_tested_torch() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"`torch=={pins()['torch']}`" in readme
+
+
 def test_no_installation_file_names_a_package_index() -> None:
     for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|--(extra-)?index-url|find-links", text), name
+
+
+@pytest.fixture(scope="module")
+def pip(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs ``pip install --dry-run`` of a new environment against the public index only."""
+    folder = tmp_path_factory.mktemp("resolve")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    environment = os.environ | {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [python, "-m", "pip", "install", *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    # Versions of pip before 23.3 download every wheel in a dry run.
+    done = run("--quiet", "--retries", "0", "--timeout", "15", "pip>=24")
+    if done.returncode:
+        pytest.skip("no package index is reachable")
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("python", [None, "3.12", "3.13"])
+@pytest.mark.parametrize("target", [".", ".[dev]"])
+def test_pip_resolves_the_installation_from_the_public_index(
+    pip: Callable[..., subprocess.CompletedProcess[str]], target: str, python: str | None
+) -> None:
+    """pip evaluates markers of the running interpreter, also with ``--python-version``."""
+    other = [] if python is None else ["--python-version", python, "--only-binary=:all:"]
+    done = pip("--dry-run", "--ignore-installed", "-c", "constraints.txt", *other, target)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("Would install ")]
+    assert "torch-2.13.0" in line

@@ -505,13 +505,27 @@ def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     first, second = "2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z"
     number = "margin: 0.02\nseeds: 1"
     mapping = "margin: {test/exact_match: 0.02, test/bleu: 1}\nseeds: 1"
-    assert stored(number, first) == {"test/exact_match": {"value": 0.02, "since": first}}
+    assert stored(number, first) == {"test/exact_match": {"value": 0.02, "since": first, "late": False}}
     assert stored(mapping, second) == {
-        "test/exact_match": {"value": 0.02, "since": first},
-        "test/bleu": {"value": 1.0, "since": second},
+        "test/exact_match": {"value": 0.02, "since": first, "late": False},
+        "test/bleu": {"value": 1.0, "since": second, "late": False},
     }
-    assert stored(number.replace("0.02", "0.03"), second) == {"test/exact_match": {"value": 0.03, "since": second}}
+    assert stored(number.replace("0.02", "0.03"), second) == {
+        "test/exact_match": {"value": 0.03, "since": second, "late": False}
+    }
     assert stored("seeds: 1", second) == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "seeds", "late"),
+    [([], 1, True), (["train.lr=0.004"], 1, True), ([], [7], False), (["data.size=300"], 1, False)],
+    ids=["same", "other lr", "other seeds", "other data"],
+)
+def test_a_margin_is_late_if_a_result_with_the_same_seeds_and_data_exists(plan, record, overrides, seeds, late):
+    first = plan("seeds: 1")
+    record(first, first.runs[0])
+    margins = plan(f"margin: 0.02\nseeds: {seeds}", *overrides).record().margins
+    assert margins["test/exact_match"].late is late
 
 
 def test_the_record_describes_the_entries_in_which_variants_differ(plan):

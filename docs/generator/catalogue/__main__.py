@@ -1,4 +1,4 @@
-"""``python -m catalogue [FOLDER] [--check] [--plugin FILE]...``."""
+"""``python -m catalogue [FOLDER] [--check] [--plugin PATH]...``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 from catalogue.content import CatalogueEntry, catalogue_entries
 from catalogue.pages import catalogue_files, stale_files, write_files
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.registry import use_files
+from headtohead.plugins.registry import plugin_files, use_files
 
 
-def built_in_and(plugin_files: Sequence[Path]) -> list[CatalogueEntry]:
-    """Return the built-in entries and those of plugin files."""
-    registry = use_files(plugin_files)
-    modules = {str(path) for path in plugin_files}
+def built_in_and(paths: Sequence[Path]) -> list[CatalogueEntry]:
+    """Return the built-in entries and those of plugin files and folders."""
+    registry = use_files(paths)
+    modules = {str(file) for path in paths for file in plugin_files(path)}
     entries = [
         entry
         for entry in registry.all()
@@ -33,7 +33,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, nargs="?", default=Path("docs/reference/catalogue"))
     parser.add_argument("--check", action="store_true", help="only check that it is current")
     parser.add_argument(
-        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="add the entries of a plugin file"
+        "--plugin",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="add the entries of a plugin file or folder",
     )
     options = parser.parse_args(arguments)
     # The tensors are tiny: more threads only add overhead.

@@ -40,7 +40,6 @@ from headtohead.storage.records import (
     FactorContrast,
     InteractionContrast,
     LooksRecord,
-    MarginRecord,
     VariantContrast,
 )
 
@@ -160,13 +159,12 @@ def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Fam
         is_tested = contrast.verdict != SAME and not contrast.reason
         families[declared.kind].append(_tested(frames, contrast, allow_partial) if is_tested else contrast)
     margin = frames.record.margins.get(metric)
-    late = is_late(frames, margin) if margin else False
-    value = margin.value if margin else None
+    value, late = (margin.value, margin.late) if margin else (None, False)
     return Families(*(_family(frames, family, value, late) for family in families.values()))
 
 
-def is_late(frames: Frames, record: MarginRecord | LooksRecord) -> bool:
-    """Return whether a margin or the looks were set or changed after a result of the experiment existed."""
+def is_late(frames: Frames, record: LooksRecord) -> bool:
+    """Return whether the looks were set or changed after a result of the experiment existed."""
     since = datetime.fromisoformat(record.since)
     rows = frames.runs[frames.runs["state"].isin(states.RESULTS)]
     return any(datetime.fromisoformat(str(ended)) < since for ended in rows["ended"].dropna())

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
-from headtohead.analysis.contrasts import is_late
 from headtohead.analysis.study import Analysis
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.best import BestComparison
@@ -164,7 +163,7 @@ def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | Non
     return TwoWayResult(
         ranking=tuple(ranking),
         margin=margin.value if margin else None,
-        late_margin=is_late(frames, margin) if margin else False,
+        late_margin=margin.late if margin else False,
         chance=chance,
         threshold=threshold,
         working=len(working),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Check every compatible combination of registered entries.")
 @recipe_set_option("data.file=spa.txt")
 @cache_option
-@format_option("json: one record per name; markdown: the page of --all.", "json", "markdown")
+@format_option("json: one record per name.", "json")
 @plugin_option
 def command(
     names: tuple[str, ...],
@@ -51,8 +51,6 @@ def command(
         if names or overrides:
             raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
-    if form == "markdown":
-        raise HeadToHeadError("--format markdown requires --all; add --all or use --format json")
     sys.exit(_check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form))
 
 
@@ -145,7 +143,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.testing.check.survey import survey, survey_page
+    from headtohead.testing.check.survey import survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():
@@ -154,9 +152,7 @@ def _survey(registry: Registry, form: str) -> int:
     result = survey(registry, progress)
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
-    if form == "markdown":
-        echo_text(survey_page(result, registry))
-    elif form == "json":
+    if form == "json":
         echo_json(result.to_json())
     else:
         _print_survey(result)

@@ -28,8 +28,10 @@ from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
+from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import (
+    RUN,
     ContrastRecord,
     EntryRecord,
     ExperimentRecord,
@@ -44,6 +46,8 @@ from headtohead.storage.records import (
     ResolvedVariant,
     RunRecord,
     VariantRecord,
+    read_record,
+    read_status,
 )
 from headtohead.storage.run_directory import now
 
@@ -294,13 +298,29 @@ class Plan:
             return {}
         values = margin if isinstance(margin, dict) else {self.loaded.file.metrics.primary: margin}
         stored = self._stored.margins if self._stored else {}
-        date = now()
-        return {
+        kept = {
             metric: stored[metric]
+            for metric, value in values.items()
             if metric in stored and stored[metric].value == value
-            else MarginRecord(value=value, since=date)
+        }
+        new = values.keys() - kept.keys()
+        late, date = bool(new) and self._has_results(), now()
+        return {
+            metric: kept.get(metric) or MarginRecord(value=value, since=date, late=late)
             for metric, value in values.items()
         }
+
+    def _has_results(self) -> bool:
+        """Return whether a run has a result, or an earlier run in the folder with a seed and the data of this plan."""
+        if any(run.is_done for run in self.runs):
+            return True
+        for path in run_directories(self.directory):
+            with suppress(HeadToHeadError):  # a damaged run
+                record = read_record(RunRecord, path / RUN)
+                is_same = record and record.seed in self.design.seeds and record.data["data_hash"] in self.prepared
+                if is_same and read_status(path).state in states.RESULTS:
+                    return True
+        return False
 
     def _looks(self) -> LooksRecord | None:
         """Return the looks; equal looks of the stored record keep their date. None if there never were looks."""

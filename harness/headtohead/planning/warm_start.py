@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from safetensors import safe_open
+import torch
+from safetensors import SafetensorError, safe_open
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
@@ -25,12 +26,13 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class InitialRun:
-    """A finished run: its reference, its checkpoint with shapes by parameter name, and its vocabularies."""
+    """A finished run: its reference, its checkpoint with shapes and types by parameter name, and its vocabularies."""
 
     reference: str
     checkpoint: Path
     sha256: str
     shapes: Mapping[str, Shape]
+    types: Mapping[str, torch.dtype]
     vocabulary: VocabularyRecord
     data_hash: str
 
@@ -108,16 +110,37 @@ class WarmStarts:
         for other, known in self.found.items():
             if known.sha256 == status.files[CHECKPOINT]:
                 raise HeadToHeadError(f"'{name}' and '{other}' are the same run; keep one of these names")
-        with safe_open(checkpoint, framework="pt") as file:
-            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+        shapes, types = _read_weights(checkpoint, name)
         return InitialRun(
             reference=f"{path.resolve().parent.name}/{path.resolve().name}",
             checkpoint=checkpoint,
             sha256=status.files[CHECKPOINT],
             shapes=shapes,
+            types=types,
             vocabulary=run.verified_record(VocabularyRecord, VOCABULARY, status),
             data_hash=run.record.data["data_hash"],
         )
+
+
+def _read_weights(checkpoint: Path, name: str) -> tuple[dict[str, Shape], dict[str, torch.dtype]]:
+    """Return shapes and types of the weights of the run ``name``.
+
+    Raises:
+        HeadToHeadError: If the file has another format, or a weight is not finite.
+    """
+    shapes, types = {}, {}
+    try:
+        with safe_open(checkpoint, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118
+                values = file.get_tensor(key)
+                if not bool(torch.isfinite(values).all()):
+                    raise HeadToHeadError(f"run '{name}': '{key}' has values that are not finite; use another run")
+                shapes[key], types[key] = tuple(values.shape), values.dtype
+    except SafetensorError as error:
+        raise HeadToHeadError(
+            f"'{checkpoint}' is no safetensors file; make it a run with h2h import-checkpoint, or use another run"
+        ) from error
+    return shapes, types
 
 
 def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
@@ -152,6 +175,12 @@ def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> Non
             raise HeadToHeadError(
                 f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' {texts[0]} there and "
                 f"{texts[1]} here; use the sizes and plugins of that run, or exclude the variant"
+            )
+        if run.types[name].is_floating_point != state[name].is_floating_point():
+            types = [str(dtype).removeprefix("torch.") for dtype in (run.types[name], state[name].dtype)]
+            raise HeadToHeadError(
+                f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' has the type {types[0]} "
+                f"there and {types[1]} here; use another run"
             )
 
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from statistics import fmean
 
-from headtohead.analysis.contrasts import is_late, same_data_set
+from headtohead.analysis.contrasts import same_data_set
 from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.sentences import other_test_sentences
 from headtohead.analysis.study import Analysis, upper_bound_verdicts
@@ -252,8 +252,7 @@ def _margin_facts(analysis: Analysis) -> list[str]:
     margin = analysis.frames.record.margins.get(analysis.metric)
     if margin is None:
         return []
-    late = is_late(analysis.frames, margin)
-    origin = f"; it was set after results existed, on {margin.since[:10]}" if late else ", set before these runs"
+    origin = f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
     value = f"{metrics.show(margin.value, analysis.metric)} {metrics.readable(analysis.metric)}"
     return [f"The margin, the smallest difference that matters, is {value}{origin}."]
 

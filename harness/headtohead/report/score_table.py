@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from headtohead.analysis.best import BestVariants, best_variants
-from headtohead.analysis.contrasts import Contrast, is_late
+from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import spreadsheet_text
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import difference_cell
@@ -113,7 +113,7 @@ def _margin_note(content: ReportContent) -> str:
     margin = analysis.frames.record.margins.get(analysis.metric)
     if margin is None:
         return "Without a margin, no variant is equivalent; inconclusive does not show equality."
-    late = " The margin was set after results existed." if is_late(analysis.frames, margin) else ""
+    late = " The margin was set after results existed." if margin.late else ""
     return (
         f"Equivalent: two one-sided paired t-tests within the margin of {show(margin.value, analysis.metric)} at "
         f"{100 * ALPHA:g} %, adjusted by Holm.{late}"

@@ -390,10 +390,15 @@ class ReportedMetrics(Record):
 
 
 class MarginRecord(Record):
-    """The smallest difference that matters in a metric; ``since`` is when an experiment first had this value."""
+    """The smallest difference that matters in a metric.
+
+    ``since`` is when the experiment first had this value. ``late``: a result of the experiment with the same seeds and
+    data existed then.
+    """
 
     value: Annotated[Number, Field(gt=0)]
     since: Date
+    late: bool = False
 
 
 LookSeeds = Annotated[int, Field(strict=True, ge=2, le=1000)]

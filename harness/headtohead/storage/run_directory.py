@@ -333,6 +333,9 @@ def find_run(run: Path | str, runs: Path) -> Path:
     """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name.
 
     ``EXPERIMENT/`` before the name or prefix restricts the search to the runs of an experiment.
+
+    Raises:
+        HeadToHeadError: If no run or several runs match, or a symbolic link leads to the run.
     """
     path = Path(run)
     if (path / RUN).is_file():
@@ -340,11 +343,9 @@ def find_run(run: Path | str, runs: Path) -> Path:
     within = "" if path.is_absolute() or len(path.parts) != 2 else path.parts[0]
     name = path.name if within else str(run)
     names = {record.parent.name: record.parent for record in runs.glob(f"{glob.escape(within) or '*'}/*/{RUN}")}
-    if name in names:
-        return names[name]
-    matching = [names[other] for other in sorted(names) if other.startswith(name)]
+    matching = [names[name]] if name in names else [names[other] for other in sorted(names) if other.startswith(name)]
     if len(matching) == 1:
-        return matching[0]
+        return inside(runs, matching[0].relative_to(runs))
     if matching:
         examples = " and ".join(f"{found.parent.name}/{found.name}" for found in matching[:2])
         raise HeadToHeadError(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetInvariant, DatasetSubject
 
 
@@ -36,8 +36,8 @@ class DatasetContract:
     @pytest.fixture
     def subject(self, name: str, options: Mapping[str, Any]) -> DatasetSubject:
         """Return the subject that the invariants check; subjects are cached."""
-        dataset = current().dataset(name)
-        return _shared_subject(name, dataset.Options.model_validate(dict(options)).model_dump_json())
+        entry = current().find("dataset", name)
+        return _shared_subject(entry, entry.entry.Options.model_validate(dict(options)).model_dump_json())
 
     @pytest.mark.parametrize("invariant", DATASET_INVARIANTS, ids=lambda invariant: invariant.name)
     def test_invariant_holds(self, invariant: DatasetInvariant, subject: DatasetSubject) -> None:
@@ -47,6 +47,6 @@ class DatasetContract:
 
 
 @lru_cache(maxsize=16)
-def _shared_subject(name: str, options_json: str) -> DatasetSubject:
-    dataset = current().dataset(name)
-    return DatasetSubject.load(name, dataset, dataset.Options.model_validate_json(options_json))
+def _shared_subject(entry: Registered, options_json: str) -> DatasetSubject:
+    dataset = current().dataset(entry.name)
+    return DatasetSubject.load(entry.name, dataset, dataset.Options.model_validate_json(options_json))

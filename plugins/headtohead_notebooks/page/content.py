@@ -13,7 +13,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
-from headtohead.storage.metrics import counted, readable
+from headtohead.storage.metrics import counted
 from headtohead.storage.progress import read_progress
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
 from headtohead_notebooks.page import scores
@@ -188,11 +188,6 @@ class PageContent:
             return []
         names = {notebook.recipe: f"{notebook.number} {notebook.recipe}" for notebook in NOTEBOOKS}
         return scores.ranked_scores(result.analysis, names)
-
-    @property
-    def same_metric(self) -> str:
-        """The metric of the scores on the same data."""
-        return readable(self.same_data[0].metric) if self.same_data else ""
 
     @cached_property
     def explained_pitfalls(self) -> tuple[list[tuple[Notebook, NotebookPitfall]], ...]:

@@ -13,7 +13,7 @@ from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
 from headtohead_notebooks.page.descriptions import label
 
-EXACT = "test/exact_match"
+SAME_DATA_METRICS = ("test/exact_match", "test/token_accuracy")
 FUTURE = "future not masked"
 """The pitfall that makes scores with the reference as input meaningless."""
 EVALUATION_FIELDS = ("evaluate_every", "valid", "test")
@@ -64,7 +64,7 @@ def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     variants = _recipe_variants(analysis, recipe)
     for slug, changed in variants:
         scores = []
-        for metric in (analysis.metric, EXACT):
+        for metric in SAME_DATA_METRICS:
             summary = frames.summary(slug, metric)
             if summary.n:
                 scores.append(f"{readable(metric)} {_mean(summary, metric)}")

@@ -1,9 +1,9 @@
 """Evaluate every invariant for every compatible combination of the registry (``h2h check --all``).
 
-The combinations are all of attention × positional × masking, with one of three mask values in turn, and
-each entry in every role and in each role alone. A positional encoding that is incompatible with the
-encoder is used in the decoder only. Invariants that train stacks are evaluated once for each pair of
-attention and positional.
+The combinations are all of attention × positional × masking, with one of three mask values, and each entry in every
+role and in each role alone. Every entry occurs with every mask value. A positional encoding that is incompatible with
+the encoder is used in the decoder only. Invariants that train stacks are evaluated once for each pair of attention and
+positional.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.plugins.registry import Registry
-from headtohead.report.templating import environment, tidy_markdown
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
@@ -29,8 +28,6 @@ from headtohead.testing.shrinking import shrink
 from headtohead.testing.subject import variant_label
 
 DEFAULTS = {"attention": "split-heads", "positional": "sinusoidal", "masking": "padding-causal"}
-OUTCOMES: tuple[Outcome, ...] = ("holds", "does not apply", "known violation", "violated")
-
 PairNames = tuple[str, str]
 """An attention and a positional encoding."""
 
@@ -103,40 +100,14 @@ def survey(registry: Registry, progress: Callable[[int], None] = lambda combinat
     return result
 
 
-def survey_page(result: Survey, registry: Registry) -> str:
-    """Return the survey as Markdown without times or machine, the same for the same registry."""
-    styles, encodings = (sorted(registry.entries[family]) for family in ("attention", "positional"))
-
-    def cell(pair: PairNames) -> str:
-        counts = result.outcomes.get(pair)
-        if not counts:
-            return "–"
-        if counts["violated"]:
-            return f"**{counts['violated']} of {counts.total()} violated**"
-        return f"{counts.total()}{'*' if counts['known violation'] else ''}"
-
-    page = environment("headtohead.testing.check").get_template("survey.md.j2")
-    text = page.render(
-        survey=result,
-        invariants=INVARIANTS,
-        training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
-        outcomes=OUTCOMES,
-        counts=lambda name: [str(result.invariants[name][outcome]) for outcome in OUTCOMES],
-        num_maskings=len(registry.entries["masking"]),
-        styles=styles,
-        encodings=encodings,
-        grid_row=lambda style: [cell((style, encoding)) for encoding in encodings],
-    )
-    return tidy_markdown(text)
-
-
 def _combinations(registry: Registry) -> Iterator[tuple[PairNames, dict[str, Any], bool]]:
     """Yield pair and entries of every combination in a fixed order, and whether an entry is set by role."""
     names = [sorted(registry.entries[family]) for family in DEFAULTS]
+    for indices in product(*(range(len(entries)) for entries in names)):
+        chosen = {family: entries[index] for family, entries, index in zip(DEFAULTS, names, indices, strict=True)}
+        mask_value = MASK_VALUES[sum(indices) % len(MASK_VALUES)]
+        yield (chosen["attention"], chosen["positional"]), chosen | {"mask_value": mask_value}, False
     mask_values = cycle(MASK_VALUES)
-    for attention, positional, masking in product(*names):
-        chosen = {"attention": attention, "positional": positional, "masking": masking}
-        yield (attention, positional), chosen | {"mask_value": next(mask_values)}, False
     for family, entries in zip(DEFAULTS, names, strict=True):
         for name in entries:
             chosen = DEFAULTS | {family: name}

@@ -57,9 +57,9 @@ def _encoding_raises(subject: Subject, role: str, count: int) -> bool:
     try:
         _embedded(subject, role, positions)
         _rotated(subject, role, positions)
-        if count < FAR and overrides(positional, Positional, "bias"):
-            positional.bias(positions[:, -1:], positions, role, 0)
-            positional.bias(positions, positions, role, 0)
+        if overrides(positional, Positional, "bias"):
+            # The first and the last query have every distance.
+            positional.bias(positions[:, [0, -1]], positions, role, 0)
     except Exception:
         return True
     return False

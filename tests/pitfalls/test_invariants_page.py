@@ -1,0 +1,33 @@
+"""The page of the invariants, and the mask values of ``h2h check --all``."""
+
+from __future__ import annotations
+
+import pytest
+
+from headtohead.plugins.registry import current
+from headtohead.testing import INVARIANTS
+from headtohead.testing.check.pairwise import incompatible_pairs, invariants_page
+from headtohead.testing.check.survey import _combinations
+from headtohead.testing.invariants.parity import MASK_VALUES
+
+
+def test_every_masking_is_combined_with_every_mask_value() -> None:
+    found = {
+        (names.get("masking"), names["mask_value"]) for _, names, by_role in _combinations(current()) if not by_role
+    }
+    assert found == {(name, value) for name in current().entries["masking"] for value in MASK_VALUES}
+
+
+def test_incompatible_pairs_have_their_reason() -> None:
+    reasons = {pair: reason for *pair, reason in incompatible_pairs(current()) for pair in [tuple(pair)]}
+    assert "acts on the matrix of scores" in reasons["linear", "alibi"]
+    assert ("split-heads", "fire") not in reasons
+
+
+@pytest.mark.slow
+def test_the_page_has_every_invariant_and_the_known_violations() -> None:
+    page = invariants_page(current())
+    for invariant in INVARIANTS:
+        assert f"| `{invariant.name}` | {invariant.statement.replace('|', chr(92) + '|')} |" in page
+    (row,) = [line for line in page.splitlines() if line.startswith("| embedding-softmax | `")]
+    assert "`causality`" in row

@@ -1,6 +1,6 @@
 """Simulated studies with known effects: rates of wrong verdicts and coverage of every printed interval.
 
-    python benchmarks/simulation.py [--studies 10000] [--write docs/concepts/statistics.md]
+    python benchmarks/simulation.py [--studies 10000]
 
 The studies are judged by `headtohead.statistics`, like those of a report. Scores of variants share the effect of a
 seed (intra-class correlation 0.5) and have a standard deviation of 1 over seeds. Studies with sentences draw whether
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,6 @@ from headtohead.statistics.variance import crossed, jackknife, pooled
 from headtohead.statistics.verdicts import judge
 
 Floats = NDArray[np.float64]
-BEGIN, END = "<!-- benchmarks/simulation.py -->", "<!-- end -->"
 MARGIN = 2.0
 """Margin in standard deviations of a score over seeds."""
 EFFECTS = {1: (1.0,), 4: (0.0, 1.0, 2.0, 4.0)}
@@ -242,19 +239,12 @@ def table(rates: Sequence[Rate], studies: int) -> str:
 
 
 def main() -> int:
-    """Print the table or write it to a page; return 1 if a rate is outside its range."""
+    """Print the table; return 1 if a rate is outside its range."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
-    parser.add_argument("--write", type=Path)
     chosen = parser.parse_args()
     rates = simulate(chosen.studies)
-    content = table(rates, chosen.studies)
-    if chosen.write:
-        page = chosen.write.read_text(encoding="utf-8")
-        pattern = re.compile(f"{BEGIN}\n.*?{END}", re.DOTALL)
-        chosen.write.write_text(pattern.sub(f"{BEGIN}\n{content}\n{END}", page), encoding="utf-8")
-    else:
-        print(content)
+    print(table(rates, chosen.studies))
     return int(not all(rate.is_within for rate in rates))
 
 

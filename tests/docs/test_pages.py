@@ -22,7 +22,7 @@ from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema.experiment_file import ExperimentFile
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks" / "results").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.yaml"))
 

@@ -1,7 +1,7 @@
 """tatoeba-en-es has the losses of a plain implementation for 25 steps with equal weights and batches.
 
-``benchmarks/notebook3.py`` compares the two at the notebook's sizes over seeds, each with its own
-initial weights and batches.
+benchmarks/results.md compares the two at the notebook's sizes over seeds, each with its own initial
+weights and batches.
 """
 
 import random

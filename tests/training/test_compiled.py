@@ -66,7 +66,7 @@ class Counted:
 def test_compiled_training_equals_eager_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler backend traces like torch's default and generates no code.
 
-    Code generation takes a minute; ``benchmarks/compiled.py`` applies the same comparison to it.
+    Code generation takes a minute, so the compiler is replaced.
     """
     monkeypatch.setattr(module, "BACKEND", "aot_eager")
     monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", 1)

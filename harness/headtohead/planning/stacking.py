@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 MAX_CPU_NUMBERS = 18_000_000
 """Numbers (weights and activations without logits) of all members above which a larger stack is slower on a CPU.
 
-Logits are computed in chunks, so their number does not grow with the stack. Measured (benchmarks/results/processes.md,
-small_models.md): with 0.02 to 0.4 million numbers per member, more members were faster, up to 32; 4 members of 4.5
-million were as fast as separate runs, and 2 members of 10 million were 2 to 5 % slower.
+Logits are computed in chunks, so their number does not grow with the stack. Measured (benchmarks/results.md): with 0.02
+to 0.4 million numbers per member, more members were faster, up to 32; 4 members of 4.5 million were as fast as separate
+runs, and 2 members of 10 million were 2 to 5 % slower.
 """
 
 MAX_MEMBERS = {"cpu": 64, "cuda": 128}
@@ -48,7 +48,7 @@ OWN_STACK_NUMBERS = 2_500_000
 """Numbers of a variant's runs from which they get a stack of their own on a CPU.
 
 Members of other variants would not make such a stack faster, and per-member tables cost 10 %
-(benchmarks/results/cuts.md).
+(benchmarks/results.md).
 """
 
 

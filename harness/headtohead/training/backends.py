@@ -30,7 +30,7 @@ MIN_PLANNED_STEPS = {"cuda-graphs": 20, "compile": 5000}
 """Planned steps of a shape from which a backend is faster in total, by backend.
 
 Capturing takes as long as about six steps. Compiling takes ten seconds to a minute and saves a third
-of a small step on a CPU (``benchmarks/compiled.py``).
+of a small step on a CPU (``benchmarks/results.md``).
 """
 
 MAX_REPLAY_DIFFERENCE = 0.05

@@ -1,9 +1,7 @@
 """Generate a study of any size on disk by training only a few of its runs.
 
-    python benchmarks/many_runs.py FOLDER --runs 1000
-
-headtohead plans and executes the experiment file with a launcher that trains nothing. The script
-trains one stack of each model. Every other run gets the files of the trained run of its model:
+headtohead plans and executes the experiment file with a launcher that trains nothing. `train` trains one stack of each
+model. Every other run gets the files of the trained run of its model:
 attention maps, weights and vocabularies as hard links; histories, scores, buckets and translations
 shifted by random effects of its variant and its seed. The script does not call fsync, which would
 take most of the time.
@@ -11,7 +9,6 @@ take most of the time.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
@@ -49,8 +46,6 @@ from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.stack import StackFolder
 from headtohead.storage.translations import Translation, read_translations, translations_text
 
-POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
-ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
 LINKED = (CHECKPOINT, VOCABULARY, MAPS, PROBES)
 DIVERGED_IN = 1000
 """One of this many runs diverges."""
@@ -63,29 +58,6 @@ class StudySize:
     axes: Mapping[str, Sequence[Any]]
     seeds: int
     steps: int = 200
-
-    @classmethod
-    def product(cls, runs: int, seeds: int = 20) -> StudySize:
-        """Return positional × attention × learning rate with about this number of runs."""
-        variants = max(2, runs // seeds)
-        first = min(len(POSITIONALS), variants)
-        second = min(len(ATTENTIONS), max(1, variants // first))
-        rates = max(1, variants // (first * second))
-        return cls(
-            {"positional": POSITIONALS[:first], "attention": ATTENTIONS[:second], "train.lr": _rates(rates)}, seeds
-        )
-
-    @classmethod
-    def crossed(cls, runs: int, seeds: int = 20) -> StudySize:
-        """Return learning rate × warm-up, which a report shows as a two-way table."""
-        rows = max(2, round(math.sqrt(runs / seeds * 25 / 20)))
-        columns = max(2, runs // seeds // rows)
-        return cls({"train.lr": _rates(rows), "train.warmup_steps": [5 * n for n in range(columns)]}, seeds)
-
-    @property
-    def runs(self) -> int:
-        """Number of runs of the study."""
-        return math.prod(len(values) for values in self.axes.values()) * self.seeds
 
     def write(self, path: Path) -> None:
         """Write the experiment file."""
@@ -102,10 +74,6 @@ class StudySize:
         }
         content["base"]["train"] |= {axis.split(".")[1]: values[0] for axis, values in self.axes.items() if "." in axis}
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-
-
-def _rates(count: int) -> list[float]:
-    return [float(f"{rate:.4g}") for rate in np.geomspace(5e-3, 1e-3, count)]
 
 
 def make_study(
@@ -293,18 +261,3 @@ def _draws(*seed: object) -> np.random.Generator:
 def _model(record: RunRecord) -> tuple[str, str]:
     config = record.config
     return config["positional"]["encoder"]["name"], config["attention"]["encoder"]["name"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where to write the file and the runs")
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--crossed", action="store_true", help="two axes instead of three")
-    options = parser.parse_args()
-    shape = (StudySize.crossed if options.crossed else StudySize.product)(options.runs, options.seeds)
-    print(f"{make_study(options.folder, shape)}: {shape.runs} runs")
-
-
-if __name__ == "__main__":
-    main()

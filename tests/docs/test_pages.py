@@ -19,7 +19,7 @@ from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
 from headtohead.plugins.registry import Registry, load_registry
-from headtohead.schema.experiment_file import ExperimentFile
+from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
@@ -121,6 +121,9 @@ def test_contributing_compares_the_copy_with_its_original(registry: Registry, tm
 def test_pages_hold_sample_experiments() -> None:
     expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
     assert expected <= {page for page, _ in samples()}
+    designs = [yaml.safe_load(body) for page, body in samples() if page == "docs/how-to/design-an-experiment.md"]
+    assert {key for content in designs for block in content["design"] for key in block} == set(DesignBlock.model_fields)
+    assert any("contrasts" in content for content in designs)
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -205,7 +208,7 @@ HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_where_plugins_are_explained(hook: str) -> None:
-    assert f"| `{hook}` |" in text_of("docs/how-to/own-plugin.md")
+    assert f"`{hook}(" in text_of("docs/reference/hooks.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS)

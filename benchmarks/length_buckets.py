@@ -72,7 +72,14 @@ def tatoeba(file: Path, pairs: int, epochs: int) -> list[Size]:
         "64/4/2/256": {"d_model": 64, "heads": 4, "layers": 2, "d_ff": 256},
         "128/4/2/512": {"d_model": 128, "heads": 4, "layers": 2, "d_ff": 512},
     }
-    train = {"epochs": epochs, "batch_tokens": 2048, "optimizer": "adamw", "lr": 2e-3, "warmup_steps": 100}
+    train = {
+        "epochs": epochs,
+        "batch_tokens": 2048,
+        "optimizer": "adamw",
+        "lr": 2e-3,
+        "schedule": "inverse-sqrt",
+        "warmup_steps": 100,
+    }
     return [Size(name, {"data": data, "model": model, "train": train}, 1) for name, model in models.items()]
 
 

@@ -12,9 +12,6 @@ The script compares steady-state speed, in runs × steps per second. Processes s
 first steps unmeasured, and then train alternately while the other processes wait. All sides train
 on the same batch shapes. The start of processes is not measured. With more stacks than processes,
 only the first stacks are measured.
-
-The script uses two stack sizes: the estimate, which ``h2h run`` uses for short studies, and the
-measured size, which it uses for long ones.
 """
 
 from __future__ import annotations
@@ -41,7 +38,6 @@ from headtohead import Launcher
 from headtohead.config.loading import load_file
 from headtohead.data import cache_root, prepare
 from headtohead.execution.local import PRELOAD
-from headtohead.execution.stack_sizes import stack_sizes
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import arrange, processors
@@ -115,30 +111,20 @@ def main() -> None:
 
 
 def rows(name: str, options: argparse.Namespace, cores: int) -> Iterator[str]:
-    """Measure a size and yield a row for each choice of stack sizes."""
+    """Measure a size and yield a row."""
     with tempfile.TemporaryDirectory(prefix="h2h-processes-") as folder:
         plan = make_study_plan(SIZES[name], options.runs, options.file, Path(folder))
-        choices = stack_size_choices(plan, cores, options.members)
+        sizes = arranged_sizes(plan, cores, options.members)
         config = plan.by_slug[plan.runs[0].variant].config
-    for sizes, reasons in choices.items():
-        yield row(f"{name} | {format_sizes(sizes)} ({', '.join(reasons)})", sizes, config, cores, options)
+    yield row(f"{name} | {format_sizes(sizes)}", sizes, config, cores, options)
 
 
-def stack_size_choices(plan: Plan, cores: int, members: int | None) -> dict[tuple[int, ...], list[str]]:
-    """Return the choices of stack sizes of a plan's runs, each with its origins."""
+def arranged_sizes(plan: Plan, cores: int, members: int | None) -> tuple[int, ...]:
+    """Return the sizes of the stacks: ``members``, or those that ``h2h run`` would train."""
     if members:
-        return {(members,) * (len(plan.runs) // members): ["--members"]}
-    choices: dict[tuple[int, ...], list[str]] = {}
-    measured = stack_sizes(plan, plan.runs, "cpu", cache_root())
-    for origin, sizes in (("estimated", {}), ("measured", measured)):
-        choices.setdefault(arranged_sizes(plan, cores, sizes), []).append(origin)
-    return choices
-
-
-def arranged_sizes(plan: Plan, cores: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sizes of the stacks that ``h2h run`` would train."""
+        return (members,) * (len(plan.runs) // members)
     memory = Launcher().memory("cpu", cores)
-    return tuple(len(stack) for stack in arrange(plan, plan.runs, cores, "cpu", sizes, memory))
+    return tuple(len(stack) for stack in arrange(plan, plan.runs, cores, "cpu", memory))
 
 
 def make_study_plan(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path) -> Plan:

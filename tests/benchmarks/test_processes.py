@@ -9,10 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from headtohead.model.members import shape
-from headtohead.planning.stacking import shape_hash
-from headtohead.plugins.registry import current
-
 
 @pytest.fixture(scope="module")
 def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
@@ -23,10 +19,8 @@ def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
 def test_stack_sizes_are_those_of_h2h_run(processes: ModuleType, tmp_path: Path) -> None:
     plan = processes.make_study_plan(processes.SIZES["quickstart"], 8, None, tmp_path)
     assert len(plan.runs) == 8
-    assert processes.arranged_sizes(plan, 2, {}) == (4, 4)
-    stack_shape = shape(plan.by_slug[plan.runs[0].variant].config, current())
-    assert processes.arranged_sizes(plan, 2, {shape_hash(stack_shape): 2}) == (2, 2, 2, 2)
-    assert processes.stack_size_choices(plan, 2, members=4) == {(4, 4): ["--members"]}
+    assert processes.arranged_sizes(plan, 2, None) == (4, 4)
+    assert processes.arranged_sizes(plan, 2, 2) == (2, 2, 2, 2)
     assert processes.format_sizes((4, 4)) == "2 × 4"
     assert processes.format_sizes((3, 3, 2)) == "2 × 3 + 1 × 2"
 

@@ -87,7 +87,6 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="count the operations of a step; needs no GPU")
     parser.add_argument("--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--compile", action="store_true", help="also torch.compile, which takes minutes per shape")
     parser.add_argument("--out", type=Path, help="file of the result")
     options = parser.parse_args()
     if options.dry:
@@ -99,7 +98,7 @@ def main() -> int:
             return 2
         configure()
     backends = ("eager", "cuda-graphs") if device.type == "cuda" else ("eager",)
-    return written(report(device, options.part or [1, 2, 3], backends, options.compile), options.out)
+    return written(report(device, options.part or [1, 2, 3], backends), options.out)
 
 
 def written(lines: Iterator[str], out: Path | None) -> int:
@@ -116,14 +115,14 @@ def written(lines: Iterator[str], out: Path | None) -> int:
     return wrong
 
 
-def report(device: torch.device, parts: Sequence[int], backends: Sequence[str], compiles: bool) -> Iterator[str]:
+def report(device: torch.device, parts: Sequence[int], backends: Sequence[str]) -> Iterator[str]:
     began = time.monotonic()
     small = device.type == "cpu"
     yield f"{machine(device)}; torch {torch.__version__}; `python benchmarks/gpu.py`"
     yield ""
     if 1 in parts:
         yield from kernels(device)
-        yield from steps(device, (*backends, "compile") if compiles else backends)
+        yield from steps(device, backends)
         yield from translations(device)
     if 2 in parts:
         yield from curve(device, backends[-1], small)

@@ -10,6 +10,11 @@
     python benchmarks/stacks.py --check
 
 measures the first two at notebook 1's size and exits with 1 if a ratio is beyond its limit.
+
+    python benchmarks/stacks.py --formula [--size NAME ...]
+
+trains stacks of 1, 2, 4, ... members at each size, and compares the number of members that the planner's formula
+chooses with the fastest. It exits with 1 if the formula loses more than 10 % of the runs per second.
 """
 
 from __future__ import annotations
@@ -27,9 +32,10 @@ import torch
 from plain import PlainTraining, Size
 
 from headtohead.config.resolve import resolve
+from headtohead.planning.stacking import MAX_MEMBERS, fastest_members
 from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
-from headtohead.training.memory import keep_freed_memory
+from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 
 SIZES = [
     Size("notebook 1", 10, 1, 1, 40, 40, 40, 20, 5, 5),
@@ -47,6 +53,10 @@ MIN_GAIN_OF_SIXTEEN = 3.0
 """Limit of the runs per second of 16 stacked runs over 16 runs in sequence; measured: 4.7 to 6."""
 
 
+MAX_FORMULA_LOSS = 0.10
+"""Limit of the runs per second that the formula loses against the fastest measured stack size."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
@@ -54,6 +64,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--members", type=int, nargs="*", default=[4, 16])
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--formula", action="store_true")
+    parser.add_argument("--size", action="append", choices=[size.name for size in SIZES], help="default: all")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -61,6 +73,9 @@ def main() -> None:
     device = torch.device(options.device)
     if options.check:
         sys.exit(check(device, options.rounds))
+    sizes = [size for size in SIZES if options.size is None or size.name in options.size]
+    if options.formula:
+        sys.exit(check_formula(sizes, device, options.rounds))
     lines = [
         f"{machine(device)}; torch {torch.__version__}, {options.threads} thread(s), float32; "
         f"median of {options.rounds} alternating rounds; "
@@ -71,7 +86,7 @@ def main() -> None:
         + f" | {len(UNLIKE)} unlike / alike, step |",
         "|---|---:|---:|" + "---:|" * (len(options.members) + 1),
     ]
-    for size in SIZES:
+    for size in sizes:
         lines.append(row(size, device, options.rounds, options.members))
         print(lines[-1], flush=True)
     text = "\n".join(lines) + "\n"
@@ -106,6 +121,48 @@ def check(device: torch.device, rounds: int) -> int:
     print(f"stack of one / plain modules: {cost:.2f} (at most {MAX_COST_OF_ONE})")
     print(f"16 runs, stacked / in sequence: {gain:.1f} (at least {MIN_GAIN_OF_SIXTEEN})")
     return int(cost > MAX_COST_OF_ONE or gain < MIN_GAIN_OF_SIXTEEN)
+
+
+def check_formula(sizes: Sequence[Size], device: torch.device, rounds: int) -> int:
+    """Print the loss of the formula at each size, and return 1 if a loss is beyond its limit, else 0."""
+    print("| size | members of the formula | ms of a step per member | fastest | ms of a step per member | loss |")
+    print("|---|---:|---:|---:|---:|---:|")
+    worst = 0.0
+    for size in sizes:
+        training = stack_training(size, 1, torch.device("meta"))
+        parameters = sum(parameter.numel() for parameter in training.parameters)
+        # The formula estimates the numbers of a step from the tokens of a batch.
+        train = training.config.train.model_copy(update={"batch_tokens": size.rows * size.target_time})
+        chosen = fastest_members(training.config.model_copy(update={"train": train}), parameters, device.type)
+        seconds = member_seconds(size, chosen, device, rounds)
+        chosen = max(members for members in seconds if members <= chosen)  # a stack that does not fit is halved
+        fastest = min(seconds, key=seconds.__getitem__)
+        loss = 1 - seconds[fastest] / seconds[chosen]
+        worst = max(worst, loss)
+        cells = f"{chosen} | {seconds[chosen] * 1e3:.2f} | {fastest} | {seconds[fastest] * 1e3:.2f} | {loss:.0%}"
+        print(f"| {size.name} | {cells} |", flush=True)
+    print(f"largest loss: {worst:.0%} (at most {MAX_FORMULA_LOSS:.0%})")
+    return int(worst > MAX_FORMULA_LOSS)
+
+
+def member_seconds(size: Size, chosen: int, device: torch.device, rounds: int) -> dict[int, float]:
+    """Return the seconds of a step per member, for ``chosen`` and for 1, 2, 4, ... members.
+
+    The measurement ends at a stack that does not fit into memory, or that is larger than ``chosen`` and slow.
+    """
+    powers = [2**power for power in range(MAX_MEMBERS[device.type].bit_length())]
+    seconds: dict[int, float] = {}
+    for members in sorted({chosen, *powers}):
+        try:
+            (step,) = alternate([stack_step(size, members, device)], device, rounds)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            break
+        seconds[members] = step / members
+        if members > chosen and seconds[members] > 1.2 * min(seconds.values()):
+            break
+    return seconds
 
 
 def plain_step(size: Size, device: torch.device) -> Callable[[], Any]:
@@ -184,7 +241,7 @@ def stack_training(
         on_fall_back: Called with the reason of a fallback to eager.
     """
     model = {"d_model": size.d_model, "heads": size.heads, "layers": size.layers, "d_ff": size.d_ff, "dropout": 0.0}
-    fields = {"steps": 10**6, "schedule": "constant", "lr": 1e-3, **(train or {})}
+    fields = {"steps": 10**6, "schedule": "constant", "warmup_steps": 0, "lr": 1e-3, **(train or {})}
     configs = [
         resolve(
             {**own, "model": {**model, **own.get("model", {})}, "train": {**fields, **own.get("train", {})}}, current()

@@ -4,9 +4,13 @@ The public names: what plugins import, and what Python users call. They are reso
 so that importing the package costs nothing.
 """
 
-from __future__ import annotations
-
 import importlib
+import sys
+
+# Python searches the working directory first for the imports of `python -m headtohead.cli`, even of `typing`.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and any(word.startswith("headtohead.") for word in sys.orig_argv):
+    sys.path.pop(0)
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +21,10 @@ if TYPE_CHECKING:
     from headtohead.api import plan as plan
     from headtohead.api import results as results
     from headtohead.api import run as run
+    from headtohead.api import trial as trial
     from headtohead.api import write_report as write_report
+    from headtohead.children import run_program as run_program
+    from headtohead.children import without_working_directory as without_working_directory
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.execution.remote import Message as Message
@@ -55,7 +62,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export load plan results run write_report",
+    "headtohead.api": "curves export load plan results run trial write_report",
+    "headtohead.children": "run_program without_working_directory",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.local": "LocalLauncher",
     "headtohead.execution.remote": "Message RemoteJob",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.config.loading import MAX_RUNS, load_file
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
+from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
@@ -19,7 +20,16 @@ from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs, move_stale_runs
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, final_states, reset_failed
+from headtohead.execution.scheduler import (
+    Machine,
+    Outcome,
+    Watcher,
+    archive_runs,
+    execute,
+    final_states,
+    pending,
+    reset_failed,
+)
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
@@ -28,7 +38,7 @@ from headtohead.planning.replacing import dropped_note, refuse_replacing
 from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.progress import find_experiment
+from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
     from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
+    from headtohead.schema.run_config import RunConfig
 
 __all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "trial", "write_report"]
 
@@ -144,7 +155,7 @@ def run(
         fresh: Train anew; existing runs are moved to ``.archived``.
         retry: Retrain failed runs.
         repair: Verify the files of all finished runs and retrain damaged runs.
-        stale: Retrain STALE runs: finished runs whose code or plugins have changed.
+        stale: Retrain STALE runs: finished runs with changed code or plugins.
         only: Slugs of the variants to train; default: all. The report is written when all variants have results.
         report: Write the report.
         tracking: Log to MLflow while training.
@@ -155,8 +166,8 @@ def run(
         log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
-            seeds would replace results of the experiment.
+        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
+            seeds would replace results of the experiment, or a plugin of finished runs has changed.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
@@ -175,7 +186,12 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, registry)
+    refuse_replacing(planned, registry, stale=stale)
+    to_train = list(_to_train(planned, every=retry or stale))
+    if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
+        from headtohead.testing.check.quick import check_plugins
+
+        check_plugins(to_train, registry, cache_root(), log)
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
 
@@ -193,6 +209,7 @@ def run(
         root=root,
         # The file does not identify an experiment with a label.
         target=planned.name if name else experiment,
+        reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
         watcher=watcher or Watcher(),
         command=command or "",
@@ -217,27 +234,37 @@ def run(
         planned = with_failed_reset(planned)
     for note in planned.notes:
         log(f"note: {note}")
+    written = None
+    # The shipper's last pass logs the report, so the report is written before the shipper is closed.
     with session.shipped(planned):
         outcome = session.train(planned)
         while (look := _next_look(planned, outcome, log)) is not None:
             planned = plan_again(look)
             outcome = session.train(planned)
-    written = None
-    complete = set(outcome.states) <= states.RESULTS
-    if report and (complete or allow_partial):
-        save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
-        written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        for line in (written.answer, *written.cautions):
-            log(line)
-        log(f"report: {written.html}")
-    elif not report:
-        log(f"no report was written; {next_command('report', session.target, root)} writes it")
+        complete = set(outcome.states) <= states.RESULTS
+        if report and (complete or allow_partial):
+            save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
+            written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
+            for line in (written.answer, *written.cautions):
+                log(line)
+            log(f"report: {written.html}")
+        elif not report:
+            log(f"no report was written; {next_command('report', session.target, root)} writes it")
     if only and not complete:
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
     session.finish_shipping(planned.name)
     return Result(planned.directory, outcome.states, written, written.answer if written else None)
+
+
+def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
+    """Yield the variants that have runs to train, or every variant, those of the tuning first."""
+    if planned.tuning is not None and not planned.tuning.is_done:
+        yield from _to_train(planned.tuning.plan, every)
+    runs = planned.selected if every else pending(planned)
+    for slug in dict.fromkeys(run.variant for run in runs):
+        yield planned.by_slug[slug].variant.config
 
 
 @dataclass
@@ -250,6 +277,7 @@ class _Session:
 
     root: Path
     target: Path | str
+    reports: Path
     machine: Machine
     watcher: Watcher
     command: str
@@ -266,7 +294,7 @@ class _Session:
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the trackers while they train."""
         started = [
-            start_shipper(plan.directory, self.root) if name is None else start_logger(plan.directory, name)
+            start_shipper(plan.directory, self.reports) if name is None else start_logger(plan.directory, name)
             for name in self.trackers
         ]
         self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]
@@ -353,11 +381,11 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.analysis.looks import looks_status
+    from headtohead.analysis.study import analyse
     from headtohead.report.looks import looks_line
     from headtohead.storage.frames import load_frames
 
-    status = looks_status(load_frames(planned.directory))
+    status = analyse(load_frames(planned.directory)).looks
     assert status is not None
     log(looks_line(status))
     return status.next
@@ -374,7 +402,9 @@ def write_report(
     from headtohead.report import writing
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return writing.write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
+    return writing.write_report(
+        folder, reports_folder(folder.parent, reports), allow_partial=allow_partial, file=experiment_file(experiment)
+    )
 
 
 def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:
@@ -416,8 +446,14 @@ def find_device(requested: str, launcher: Launcher) -> str:
     """Return cpu or cuda.
 
     Raises:
-        HeadToHeadError: If cuda is requested and the launcher has no GPU.
+        HeadToHeadError: If the device is not auto, cpu or cuda, or cuda is requested and the launcher has no GPU.
     """
+    if requested not in ("auto", "cpu", "cuda"):
+        kind, _, number = requested.partition(":")
+        use = "auto, cpu or cuda"
+        if kind in ("cuda", "gpu"):
+            use = f"cuda, with CUDA_VISIBLE_DEVICES={number} for this GPU alone" if number.isdigit() else "cuda"
+        raise HeadToHeadError(f"unknown device '{requested}'; use --device {use}")
     if requested == "cpu":
         return requested
     gpus = launcher.gpus()

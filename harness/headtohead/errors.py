@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import errno
+import itertools
 import re
 import traceback
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-_DISK = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
-    | {errno.ETIMEDOUT}
-)
+from headtohead.synonyms import hint, synonyms
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
 
 _LIMITS = {
     "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
@@ -27,6 +28,9 @@ _LIMITS = {
 MOST_NAMES = 40
 """Maximum number of known names that an error lists."""
 
+MOST_FILES = 10_000
+"""Maximum number of files that are compared with a missing file."""
+
 
 class HeadToHeadError(Exception):
     """A problem that the user can fix: invalid input, a missing file, a full disk.
@@ -34,6 +38,10 @@ class HeadToHeadError(Exception):
     The message is a single line: what is wrong with the value, then what to do. The command line prints it without
     a traceback and exits with code 2.
     """
+
+
+class DiskError(OSError):
+    """The disk is full or not writable; raised by `files.disk_errors` around writes of headtohead itself."""
 
 
 class UndefinedError(HeadToHeadError):
@@ -49,17 +57,65 @@ class Interrupted(KeyboardInterrupt):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, else a list of the known names.
+    """Return `suggestion`, or if there is none, a list of the known names; of many names, the first are listed."""
+    names = sorted(set(known))
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    listed = f"; known: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    return suggestion(name, names) or listed
 
-    The result is a suffix for a message that quotes the unknown name. Of many names, the first are listed.
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for a synonym or the closest known name, else an empty text.
+
+    The result is a suffix for a message that quotes the unknown name. For a name of another tool that no name here
+    replaces, it is what exists instead.
     """
     names = sorted(set(known))
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    prefix, slash, last = name.rpartition("/")
+    for other in synonyms(last):
+        for replacement in (f"{prefix}{slash}{other}", other):
+            if replacement in names:
+                return f"; did you mean '{replacement}'?"
+    if hint(last):
+        return f"; {hint(last)}"
+    return similar(name, names)
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name with the most characters in common, else an empty text.
+
+    It is for names that users choose, such as those of experiments and runs.
+    """
+    close = _closest(name, known)
+    return f"; did you mean '{close}'?" if close else ""
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name with the most characters in common, or an empty text if none is similar."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     # An equal prefix such as "test/" does not make two names similar.
-    if close and difflib.get_close_matches(name.rpartition("/")[2], [close[0].rpartition("/")[2]], cutoff=0.5):
-        return f"; did you mean '{close[0]}'?"
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"; known: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    last = [each.rpartition("/")[2] for each in (name.lower(), *close)]
+    return by_lower[close[0]] if close and difflib.get_close_matches(last[0], last[1:], cutoff=0.5) else ""
+
+
+def similar_file(path: Path, *endings: str) -> str:
+    """Return ``"; did you mean 'x.yaml'?"`` for a missing file, else an empty text.
+
+    The suggestion has the same name with another ending or in another folder, or a similar path. It is in the nearest
+    folder that exists, or in a folder of it.
+
+    Args:
+        path: The missing file.
+        endings: Endings of the files to suggest, such as ``.yaml``; default: the ending of the missing file.
+    """
+    folder = next((parent for parent in path.parents if parent.is_dir()), Path())
+    files = (file for pattern in ("*", "*/*") for file in folder.glob(pattern))
+    known = sorted(file for file in itertools.islice(files, MOST_FILES) if file.suffix in (endings or (path.suffix,)))
+    by_stem = {str(file.with_suffix("")): file for file in known}
+    same = [file for file in known if file.stem.lower() == path.stem.lower()]
+    close = same[0] if same else by_stem.get(_closest(str(path.with_suffix("")), by_stem))
+    return f"; did you mean '{close}'?" if close else ""
 
 
 def describe(error: BaseException, *packages: Collection[str]) -> str:
@@ -86,6 +142,17 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
     return " ".join(text.split())
 
 
+def first_line(error: Exception) -> str:
+    """Return the type of an error and the first line of its message.
+
+    >>> first_line(RuntimeError("kernel raised:\\nno C compiler\\nat line 3"))
+    'RuntimeError: kernel raised: no C compiler'
+    """
+    lines = str(error).strip().splitlines()
+    first = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
+    return ": ".join([type(error).__name__, " ".join(first)]) if first else type(error).__name__
+
+
 def shown_path(path: Path | str) -> str:
     """Return a path for messages: relative if it is inside the working directory."""
     try:
@@ -94,17 +161,33 @@ def shown_path(path: Path | str) -> str:
         return str(path)
 
 
-def is_disk_error(error: BaseException | None) -> bool:
+def is_disk_error(error: BaseException | None, *, of_plugin: bool = False) -> bool:
     """Return whether an error or one of its causes is a full or unwritable disk.
 
-    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, or a folder in
-    the place of a file or a file in the place of a folder.
+    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, a timeout, or a
+    folder in the place of a file or a file in the place of a folder.
+
+    Args:
+        error: The error.
+        of_plugin: Whether the code of a plugin may have raised it. Unwritable then requires a `DiskError`, since a
+            plugin's timeout or missing permission, such as that of a download, is an error of the plugin.
     """
     while error is not None:
-        if _errno(error) in _DISK:
+        number = disk_errno(error)
+        if number in _FULL or isinstance(error, DiskError) or (number is not None and not of_plugin):
             return True
         error = error.__cause__
     return False
+
+
+def disk_errno(error: BaseException) -> int | None:
+    """Return the number of an error of a full or unwritable disk, None for other errors."""
+    number = error.errno if isinstance(error, OSError) else None
+    # safetensors reports errors of the operating system as text.
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    if match and type(error).__name__ == "SafetensorError":
+        number = int(match[1])
+    return number if number in _FULL | _UNWRITABLE else None
 
 
 def machine_limit(error: BaseException | None) -> str | None:
@@ -116,11 +199,3 @@ def machine_limit(error: BaseException | None) -> str | None:
                 return remedy
         error = error.__cause__
     return None
-
-
-def _errno(error: BaseException) -> int | None:
-    if isinstance(error, OSError):
-        return error.errno
-    # safetensors reports errors of the operating system as text.
-    match = re.search(r"\(os error (\d+)\)", str(error))
-    return int(match[1]) if match and type(error).__name__ == "SafetensorError" else None

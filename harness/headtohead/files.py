@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import DiskError, HeadToHeadError, disk_errno
 
 TEMPORARY = ".tmp"
 """Suffix of temporary files."""
@@ -31,6 +31,18 @@ LARGE_BYTES = 256 * 2**20
 
 SCRATCH = "h2h-scratch-"
 """Prefix of temporary folders."""
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raise a `DiskError` if the disk is full or not writable; the block must not call plugins."""
+    try:
+        yield
+    except Exception as error:
+        number = disk_errno(error)
+        if number is None or isinstance(error, DiskError):
+            raise
+        raise DiskError(number, os.strerror(number), getattr(error, "filename", None)) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,7 +64,7 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         write: Receives a path that no other process uses, and writes the new content to it.
         sync: Whether the content must survive a power failure.
     """
-    with _temporary(path) as (temporary, handle):
+    with disk_errors(), _temporary(path) as (temporary, handle):
         write(temporary)
         if sync:
             os.fsync(handle)
@@ -244,7 +256,7 @@ def last_line(path: Path) -> str:
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
     """Append JSON lines to a file and sync it."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    with open(path, "a", encoding="utf-8", opener=_without_link) as handle:
+    with disk_errors(), open(path, "a", encoding="utf-8", opener=_without_link) as handle:
         # A line that a crash left incomplete must not absorb the next line.
         if handle.tell() and not _ends_with_newline(path):
             handle.write("\n")

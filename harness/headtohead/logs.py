@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,6 +50,22 @@ def configure_worker() -> None:
         logging.raiseExceptions = False  # a full disk must not add lines to worker.log, whose last line is the reason
         file = os.environ.get(FILE)
         _set_handlers(int(os.environ[LEVEL]), Path(file) if file else None)
+
+
+def traceback_file(error: BaseException) -> str | None:
+    """Return the log file, which has the traceback of the command's error, else a new temporary file with it.
+
+    None if no temporary file can be written.
+    """
+    if FILE in _settings:
+        return _settings[FILE]
+    try:
+        handle, path = tempfile.mkstemp(prefix="h2h-error-", suffix=".log")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return None
+    return path
 
 
 def _set_handlers(level: int, file: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +11,16 @@ from types import ModuleType
 from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
 from headtohead.analysis.study import Analysis, analyse
+from headtohead.planning.schedule import learning_rate
 from headtohead.report.convergence import convergence_fact, still_learning_line
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
-from headtohead.training.optimise import learning_rate
 
 Loss = Callable[[str, int, int], float | None]
 """Validation loss by variant, seed and step."""
@@ -61,6 +63,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
                 content = json.loads(results.read_text())
                 content["metrics"]["valid/loss"] = values[steps[-1]]
                 results.write_text(json.dumps(content))
+            if results.is_file():
                 made.record_checksums(run)
         return folder
 
@@ -218,7 +221,7 @@ def test_a_study_without_enough_evaluations_says_so(plant: Any) -> None:
 
 def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
     schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
-    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name), 100, 100) for name in schedules}
+    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in schedules}
     assert {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)} == set(DECAYS_TO_ZERO)
 
 
@@ -241,3 +244,21 @@ def test_a_trend_is_measured_between_evaluations() -> None:
     found = run_trend(np.array([70, 90, 100]), np.array([2.3, 2.1, 2.0]))
     assert isinstance(found, RunTrend)
     assert found == pytest.approx(RunTrend(2.2, 0.2, 20.0))
+
+
+def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: ModuleType, tmp_path: Path) -> None:
+    axes = {"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
+    frames = load_frames(folder)
+    rows = [
+        (str(run), step, float(step), 0.0, "valid/loss", 3 - 0.1 * step / 200)
+        for run in frames.runs.index
+        for step in range(100, STEPS + 1, 100)
+    ]
+    histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
+    runs = frames.runs.assign(**{"valid/loss": 2.5 + 0.1 * frames.runs["variant"].str.endswith("rotary")})
+    analysis = analyse(dataclasses.replace(frames, histories=histories, runs=runs))
+    assert convergence(analysis).trends["addition-sinusoidal"].verdict == "still learning"
+    averaged = [contrast for contrast in analysis.factors.contrasts if contrast.axis == "positional"]
+    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
+    assert convergence(analysis).gaps == ()

@@ -38,30 +38,33 @@ def test_histories_hold_every_value_of_every_line(copied):
     assert found == expected
 
 
-def test_a_truncated_last_line_is_omitted_and_counted(copied):
+def test_a_truncated_last_line_is_omitted_and_counted(copied, record_checksums):
     run = next(copied.glob("rotary-*-s1-*"))
     history = run / "metrics.jsonl"
     before = load_frames(copied).histories
     history.write_bytes(history.read_bytes() + b'{"step": 950, "values": {"train/lo')
+    record_checksums(run)
     frames = load_frames(copied)
     assert frames.histories.equals(before)
     assert frames.runs.at[run.name, "torn_lines"] == 1
 
 
-def test_a_truncated_line_does_not_affect_adjacent_lines(copied):
+def test_a_truncated_line_does_not_affect_adjacent_lines(copied, record_checksums):
     run = next(copied.glob("rotary-*-s1-*"))
     history = run / "metrics.jsonl"
     lines = history.read_text().splitlines()
     history.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
+    record_checksums(run)
     frames = load_frames(copied)
     steps = set(frames.histories.loc[frames.histories["run"] == run.name, "step"])
     assert steps == {json.loads(line)["step"] for line in [lines[0], *lines[2:]]}
 
 
-def test_the_last_line_of_a_repeated_step_is_used(copied):
+def test_the_last_line_of_a_repeated_step_is_used(copied, record_checksums):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}}) + "\n")
+    record_checksums(run)
     histories = load_frames(copied).histories
     rows = histories[(histories["run"] == run.name) & (histories["step"] == 50)]
     assert rows.loc[rows["metric"] == "train/loss", "value"].tolist() == [123.0]

@@ -177,10 +177,10 @@ def copied() -> pd.DataFrame:
         (
             pd.concat([wide(base=BASE, new=BETTER).assign(step=2), wide(base=BASE, new=BETTER).assign(step=math.nan)]),
             {},
-            "variant 'base' has seed 1 twice",
+            "row 13: 'step' has no number",
         ),
         (wide(base=BASE, new=BETTER), {"metric": "acuracy"}, "no metric 'acuracy'; did you mean 'accuracy'?"),
-        (wide(base=BASE, new=BETTER).assign(seed=math.nan), {}, "a row has no seed; every run needs one"),
+        (wide(base=BASE, new=BETTER).assign(seed=math.nan), {}, "row 1 has no seed; every run needs one"),
         (
             wide(base=BASE, new=BETTER[:4]),
             {"is_paired": False, "looks": Looks((4, 6))},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import random
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 
 from headtohead.analysis.contrasts import families
-from headtohead.analysis.looks import looks_status
+from headtohead.analysis.looks import LooksStatus
 from headtohead.analysis.published import claim_results
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import analyse, main_contrasts
 from headtohead.report.looks import looks_caution, looks_facts, looks_record
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
@@ -49,17 +50,19 @@ def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) ->
             assert (low * high > 0) == (contrast.judgement.holm_p <= 0.05)
 
 
-def test_a_study_goes_on_while_a_declared_contrast_is_inconclusive(quickstart: Path) -> None:
-    frames = with_looks(quickstart, 6, 12)
-    status = looks_status(frames)
+def status_of(frames: Frames) -> LooksStatus:
+    status = analyse(frames).looks
     assert status is not None
+    return status
+
+
+def test_a_study_goes_on_while_a_main_contrast_is_inconclusive(quickstart: Path) -> None:
+    frames = with_looks(quickstart, 6, 12)
+    status = status_of(frames)
     assert status.next == 12
-    names = [
-        contrast.name for family in families(frames, METRIC) for contrast in family.contrasts if contrast.is_undecided
-    ]
-    assert list(status.undecided) == names
-    last = looks_status(with_looks(quickstart, 3, 6, taken=(3, 6)))
-    assert last is not None
+    main = main_contrasts(analyse(frames))
+    assert list(status.undecided) == [contrast.name for contrast in main if contrast.is_undecided]
+    last = status_of(with_looks(quickstart, 3, 6, taken=(3, 6)))
     assert last.undecided
     assert last.next is None
 
@@ -77,7 +80,7 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleTy
     assert record is not None
     assert record["stopped"] == "decided"
     assert looks_facts(analysis)[0].endswith(
-        "Of 2 planned looks, 1 was taken: stopped because no contrast is inconclusive."
+        "Of 2 planned looks, 1 was taken: stopped because no main contrast is inconclusive."
     )
 
 
@@ -110,9 +113,23 @@ def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path
         score=lambda axes, seed: 1.0 if axes["positional"] == "none" else 0.0,
         seeds=(1, 2, 3),
     )
-    status = looks_status(with_looks(made.write_study(tmp_path, study), 3, 6, taken=(3,)))
-    assert status is not None
-    assert status.next == 6
+    assert status_of(with_looks(made.write_study(tmp_path, study), 3, 6, taken=(3,))).next == 6
+
+
+def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "none"], "heads": [2, 4]},
+        score=lambda axes, seed: (
+            0.1 + 0.4 * (axes["positional"] == "none") + 0.2 * (axes["heads"] == 4)
+            + random.Random(f"{axes}{seed}").gauss(0, 0.002)
+        ),
+        seeds=(1, 2, 3, 4, 5, 6),
+        interactions=True,
+    )  # fmt: skip
+    analysis = analyse(with_looks(made.write_study(tmp_path, study), 6, 12))
+    assert [contrast.detected for contrast in main_contrasts(analysis)] == [True, True]
+    assert [contrast.is_undecided for contrast in analysis.interactions.contrasts] == [True]
+    assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
 
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:

@@ -171,3 +171,19 @@ def test_a_report_without_targets_has_no_section(made: ModuleType, tmp_path: Pat
     paths = write_content(ReportContent(analyse(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
     assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
     assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", [1.5, "baseline"])
+def test_variants_on_other_data_are_not_compared_with_the_baseline(
+    target: float | str, made: ModuleType, tmp_path: Path
+) -> None:
+    axes = {"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
+    steps = {"addition-sinusoidal": 600.0, "addition-rotary": 300.0, "copy-sinusoidal": 200.0, "copy-rotary": 100.0}
+    variants = found(study(folder, target, reaches=lambda slug, seed: steps[slug]))
+    assert {slug: variant.verdict for slug, variant in variants.items()} == {
+        "addition-sinusoidal": None, "addition-rotary": "faster", "copy-sinusoidal": None, "copy-rotary": None
+    }  # fmt: skip
+    assert variants["addition-rotary"].holm_p == sign_test_p([300.0] * 6, [600.0] * 6)
+    assert variants["copy-rotary"].reason == "the variants use different data sets"
+    assert variants["copy-rotary"].reached == (6 if target == 1.5 else 0)

@@ -11,6 +11,7 @@ from PIL import Image
 from catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from catalogue.pages import Files, stale_files, write_files
 from catalogue.pictures import HeatMaps, numbers_of, same_numbers, stored_numbers
+from headtohead.ownership import claim
 from headtohead.plugins.registry import load_registry
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "catalogue"
@@ -79,6 +80,7 @@ def test_a_page_or_picture_that_is_not_current_is_listed(files: Files, tmp_path:
     picture = tmp_path / "pictures" / "positional-alibi-1.png"
     picture.write_bytes((DOCS / "pictures" / "positional-alibi-2.png").read_bytes())
     (tmp_path / "pictures" / "masking-causal-1.png").unlink()
+    claim(tmp_path, ["pictures/gone.png"])
     (tmp_path / "pictures" / "gone.png").write_bytes(b"")
     assert set(stale_files(tmp_path, few)) == {*names, "pictures/gone.png"}
     write_files(tmp_path, few)

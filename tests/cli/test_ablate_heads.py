@@ -9,7 +9,10 @@ import yaml
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.errors import HeadToHeadError
+from headtohead.execution import head_ablation
 from headtohead.execution.head_ablation import masked_heads
+from headtohead.storage.leases import Lease
 
 STUDY = {
     "question": "Which attention needs its heads?",
@@ -60,7 +63,9 @@ def test_every_run_gets_a_file_and_the_report_summarises_them(folder, no_figures
     files = sorted((folder / "runs" / "tiny").glob("*/heads.json"))
     assert len(files) == 2
     written = [json.loads(file.read_text()) for file in files]
-    assert json.loads(done.stdout) == written
+    assert json.loads(done.stdout) == [
+        {"run": file.parent.name, **record} for file, record in zip(files, written, strict=True)
+    ]
     for record in written:
         assert len(record["heads"]) == 3 * 2
         assert all(head["entropy"] >= 0 and head["distance"] >= 0 for head in record["heads"])
@@ -115,6 +120,14 @@ def test_a_measurement_without_translations_is_repeated_with_bleu(folder, monkey
     assert json.loads((path / "heads.json").read_text()) == record
 
 
+def test_a_run_that_another_process_writes_is_not_measured(folder, monkeypatch):
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(head_ablation, "head_effects", lambda *arguments: pytest.fail("the run was measured"))
+    (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
+    with Lease(path), pytest.raises(HeadToHeadError, match="; wait until it ends, then repeat the command"):
+        masked_heads(path, fresh=True)
+
+
 def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
@@ -131,8 +144,6 @@ def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
     """An imported checkpoint has vocabularies and no splits."""
     from dataclasses import replace
 
-    from headtohead.errors import HeadToHeadError
-    from headtohead.execution.head_ablation import _measure
     from headtohead.execution.loaded import load
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
@@ -140,4 +151,4 @@ def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
     run = load(path)
     bare = replace(run, words=replace(run.data, splits={}))
     with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
-        _measure(bare, True)
+        head_ablation._measure(bare, True)

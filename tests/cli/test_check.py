@@ -406,6 +406,7 @@ def test_a_name_in_two_families_checks_both_entries(h2h, few):
     [
         (["rotery"], "unknown name 'rotery'; did you mean 'rotary'?"),
         (["positional/rotery"], "unknown positional 'rotery'; did you mean 'rotary'?"),
+        (["attention/rotary"], "unknown attention 'rotary'; did you mean positional/rotary?"),
         (["recipe/slides-en-de"], "unknown recipe 'slides-en-de'; did you mean 'slides-en-fr'?"),
         (
             ["slurm"],
@@ -440,6 +441,74 @@ def test_an_entry_with_required_options_is_an_error_if_named(h2h, plugin):
     assert code == 2
     assert "size" in output
     assert len(output.splitlines()) == 1
+
+
+def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
+    two = """
+        from headtohead import Positional, hookimpl
+
+        class Never(Positional):
+            @classmethod
+            def incompatible_with(cls, options, setting):
+                return "no model is large enough"
+
+        @hookimpl
+        def register_positionals():
+            return {"never": Never, "too": Never}
+    """
+    code, output = h2h("check", "--plugin", plugin(two))
+    assert code == 1
+    assert output.splitlines() == [
+        "not checked: positional/never: positional/never is incompatible with every small configuration",
+        "not checked: positional/too: positional/too is incompatible with every small configuration",
+        "",
+        "0 checked, 0 with violations",
+        "2 not checked: positional/never, positional/too",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fewest")
+def test_a_style_that_overrides_nothing_fails(h2h, plugin):
+    source = """
+        from headtohead import Attention, hookimpl
+
+        class Plain(Attention):
+            weights = "positive"
+
+        @hookimpl
+        def register_attentions():
+            return {"plain": Plain}
+    """
+    code, output = h2h("check", "--plugin", plugin(source), "--format", "json")
+    first = json.loads(output)[0]["invariants"][0]
+    assert (code, first["invariant"], first["outcome"]) == (1, "hooks", "violated")
+    assert first["reason"].startswith("the entry overrides no hook, so it computes the same as its base class")
+
+
+@pytest.mark.usefixtures("fewest")
+def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2h, plugin):
+    source = """
+        import torch
+        from headtohead import Attention, hookimpl
+
+        class Own(Attention):
+            def build(self):
+                self.g = torch.nn.Parameter(torch.ones(4))
+
+            def post_heads(self, heads):
+                return heads * self.g[:, None, None, None, None]
+
+        @hookimpl
+        def register_attentions():
+            return {"own": Own}
+    """
+    code, output = h2h("check", "--plugin", plugin(source), "own")
+    message = (
+        "mine.py: Own.g is a plain torch.nn.Parameter without a member axis; create it in build with self.parameter(4)"
+    )
+    assert code == 1
+    assert output.count(f"violated: {message}\n  raised by ") == 1
 
 
 def test_the_help_explains_the_exit_codes(h2h):

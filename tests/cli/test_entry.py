@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -47,15 +49,46 @@ def test_the_exit_waits_for_running_threads() -> None:
     assert (done.returncode, done.stdout.endswith("worked\n")) == (0, True)
 
 
+@pytest.mark.parametrize("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"])
+def test_an_unexpected_error_is_one_line_with_exit_code_70_and_a_traceback_in_a_file(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = ended(["doctor", error], "command.main.callback = lambda **_: exec('raise ' + sys.argv[2])")
+    assert (done.returncode, done.stdout) == (70, "")
+    (log,) = tmp_path.glob("h2h-error-*.log")
+    name = error.partition("(")[0]
+    pattern = rf"h2h: internal error: [^\n]*{name}[^\n]*; the traceback is in '{log}'\n"
+    assert re.fullmatch(pattern, done.stderr), done.stderr
+    assert "Traceback (most recent call last)" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_the_traceback_of_an_unexpected_error_is_in_the_given_log_file(tmp_path: Path) -> None:
+    log = tmp_path / "h2h.log"
+    failing = "from headtohead.cli import doctor; doctor.command.callback = lambda **_: 1 / 0"
+    done = ended(["--log-file", str(log), "doctor"], failing)
+    assert (done.returncode, done.stdout) == (70, "")
+    pattern = rf"h2h: internal error: ZeroDivisionError: division by zero \(.*\); the traceback is in '{log}'\n"
+    assert re.fullmatch(pattern, done.stderr), done.stderr
+    assert "ZeroDivisionError" in log.read_text()
+
+
+def test_a_closed_pipe_is_no_internal_error() -> None:
+    command = [sys.executable, "-m", "headtohead.cli", "doctor", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode != 70
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (
-            "--verbos list",
-            "h2h: no such option '--verbos'. (Did you mean one of: '--verbose', '--version'?) (options: h2h --help)",
-        ),
-        ("judge x.csv --sead 1", "h2h: no such option '--sead'. Did you mean '--seed'? (options: h2h judge --help)"),
-        ("judge x.csv", "h2h: missing option '--baseline' (options: h2h judge --help)"),
+        ("--verbos list", "h2h: no such option '--verbos'; did you mean '--verbose'? (options: h2h --help)"),
+        ("judge x.csv --sead 1", "h2h: no such option '--sead'; did you mean '--seed'? (options: h2h judge --help)"),
         ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
         ("data stats", "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)"),
         (

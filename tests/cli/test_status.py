@@ -59,3 +59,13 @@ def test_a_missing_folder_of_runs_is_bad_input(tmp_path):
     shown = CliRunner().invoke(main, ["list", "--runs", str(tmp_path / "nope")])
     assert shown.exit_code == 2
     assert f"folder '{tmp_path / 'nope'}' does not exist" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "{}"], ["translate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
+)
+@pytest.mark.parametrize("given", ["study", "study.yaml"])
+def test_commands_that_take_a_run_recognise_an_experiment(study, words, given):
+    result = CliRunner().invoke(main, [word.format(given) for word in words])
+    line = f"h2h: '{given}' is an experiment, not a run; h2h status {given} lists its runs\n"
+    assert (result.exit_code, result.output) == (2, line)

@@ -12,6 +12,8 @@ import pytest
 from headtohead.data import prepare_corpus
 from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
+    MOST_TARGETS,
+    majority_target,
     nearest_neighbour_translations,
     nearest_neighbours,
     vocabulary_bound_translations,
@@ -82,3 +84,13 @@ def test_unknown_words_are_replaced_in_the_vocabulary_bound() -> None:
 
 def test_unknown_words_are_dropped_in_the_vocabulary_bound() -> None:
     assert vocabulary_bound_translations(prepared("drop"), [0, 1]) == ["come", "lo comes"]
+
+
+def test_the_most_frequent_target_is_a_reference_point_only_of_few_targets() -> None:
+    data = prepared()
+    assert majority_target(data) == "como"
+    train = data.splits["train"]
+    train.target_text[:] = ["come", "come", "comes", "lo come"]
+    assert majority_target(data) == "come"
+    train.target_text[:] = [f"come {index}" for index in range(MOST_TARGETS + 1)]
+    assert majority_target(data) is None

@@ -17,7 +17,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from headtohead.errors import is_disk_error
+from headtohead import files
+from headtohead.errors import DiskError, is_disk_error
 from headtohead.training import checkpoint
 
 if TYPE_CHECKING:
@@ -188,6 +189,43 @@ def test_disk_errors_are_recognised(number: int, full: bool) -> None:
     wrapped.__cause__ = error
     assert is_disk_error(wrapped) is full
     assert not is_disk_error(ValueError("(os error 28)"))
+
+
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EACCES, errno.EISDIR])
+def test_errors_of_a_plugin_are_not_errors_of_the_disk(tmp_path: Path, number: int) -> None:
+    error = OSError(number, os.strerror(number))
+    assert not is_disk_error(error, of_plugin=True)
+
+    def fail(temporary: Path) -> None:
+        raise error
+
+    with pytest.raises(DiskError) as caught:
+        files.replace(tmp_path / "a", fail)
+    assert is_disk_error(caught.value, of_plugin=True)
+    assert caught.value.errno == number
+    assert not list(tmp_path.iterdir())
+    assert is_disk_error(OSError(errno.ENOSPC, "No space left on device"), of_plugin=True)
+
+
+DENIED = """
+import headtohead as h2h
+
+@h2h.hookimpl
+def on_evaluation(run, step, metrics):
+    if "-s1-" in run.name:
+        raise {error}
+"""
+
+
+@pytest.mark.parametrize(
+    "error", ["TimeoutError(110, 'Connection timed out')", "PermissionError(13, 'Permission denied')"]
+)
+def test_a_plugin_without_permission_fails_its_run_alone(study: Study, error: str) -> None:
+    plugin = study.folder / "denied.py"
+    plugin.write_text(DENIED.format(error=error))
+    study.write(base={"train": {"steps": 4, "evaluate_every": 2}}, seeds=2)
+    done = study.run("--plugin", str(plugin), code=1)
+    assert sorted(study.states().values()) == ["DONE", "FAILED"], done.stderr
 
 
 @pytest.mark.slow

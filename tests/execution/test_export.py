@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from headtohead.storage.records import BucketRecord
 from headtohead.storage.run_directory import RunDirectory
 
 SENTENCES = ["the cat sees a dog", "she eats", "a zebra"]
-FILES = {"README.md", "config.json", "model.safetensors", "vocabulary.json"}
+FILES = {"README.md", "config.json", "manifest.json", "model.safetensors", "vocabulary.json"}
 
 
 @pytest.fixture
@@ -65,7 +66,8 @@ def test_the_exported_model_computes_equal_logits_without_the_study(
     original = headtohead.load(run)
     expected, translations = logits(original), original.translate(SENTENCES)
     written = headtohead.export(run, tmp_path / "model")
-    assert {path.name for path in written} == FILES == {path.name for path in (tmp_path / "model").iterdir()}
+    assert {path.name for path in written} == FILES
+    assert {path.name for path in (tmp_path / "model").iterdir()} == FILES | {".headtohead.jsonl"}
     moved = shutil.move(tmp_path / "model", tmp_path / "elsewhere")
     away()
     exported = headtohead.load(moved)
@@ -88,7 +90,7 @@ def test_subwords_are_exported(study: Any, away: Callable[[], None], monkeypatch
         torch.equal(*pair) for pair in zip(expected, logits(headtohead.load(study.folder / "model")), strict=True)
     )
     (study.folder / "model" / "tokenizer.source.json").unlink()
-    with pytest.raises(HeadToHeadError, match=r"has no tokenizer\.source\.json; export the run again"):
+    with pytest.raises(HeadToHeadError, match=r"tokenizer\.source\.json' is missing; export the run again"):
         headtohead.load(study.folder / "model")
 
 
@@ -208,19 +210,50 @@ def test_an_unfinished_run_is_not_exported(finished: Any) -> None:
         ("config.json", "{}", "config.json': vocabulary_sizes: Field required"),
         ("config.json", "{", "not valid JSON"),
         ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.words: Field required"),
-        ("vocabulary.json", None, "has no vocabulary.json; export the run again"),
         ("model.safetensors", "old", "model.safetensors' is damaged"),
     ],
 )
-def test_a_damaged_export_is_named(run: Path, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_an_invalid_export_is_named(run: Path, tmp_path: Path, name: str, content: str, message: str) -> None:
     headtohead.export(run, tmp_path / "model")
-    if content is None:
-        (tmp_path / "model" / name).unlink()
-    else:
-        (tmp_path / "model" / name).write_text(content)
+    (tmp_path / "model" / name).write_text(content)
+    record_sha256(tmp_path / "model", name)
     with pytest.raises(HeadToHeadError) as error:
         headtohead.load(tmp_path / "model")
     assert message in str(error.value)
+
+
+def record_sha256(model: Path, name: str) -> None:
+    """Record the sha256 of a file of a model as it is."""
+    manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"][name] = hashlib.sha256((model / name).read_bytes()).hexdigest()
+    (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "manifest.json"])
+def test_a_damaged_or_missing_file_of_an_export_is_named(run: Path, tmp_path: Path, name: str) -> None:
+    headtohead.export(run, tmp_path / "model")
+    path = tmp_path / "model" / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + b"0" + content[-2:])
+    damaged = f"'{path}' is damaged: its sha256 is not that in manifest.json; export the run again"
+    missing = f"'{path}' is missing; export the run again"
+    if name == "manifest.json":
+        damaged, missing = "not valid JSON", f"'{path.parent}' has no manifest.json; export the run again"
+    with pytest.raises(HeadToHeadError) as error:
+        headtohead.load(path.parent)
+    assert damaged in str(error.value)
+    path.unlink()
+    if name in ("config.json", "model.safetensors"):
+        return  # the folder is no exported model
+    with pytest.raises(HeadToHeadError) as error:
+        headtohead.load(path.parent)
+    assert str(error.value) == missing
+
+
+def test_the_model_card_of_an_export_may_be_edited(run: Path, tmp_path: Path) -> None:
+    headtohead.export(run, tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("mine")
+    assert headtohead.load(tmp_path / "model").can_translate
 
 
 def test_other_words_than_the_weights_are_refused(run: Path, tmp_path: Path) -> None:
@@ -229,6 +262,7 @@ def test_other_words_than_the_weights_are_refused(run: Path, tmp_path: Path) -> 
     content = json.loads(file.read_text(encoding="utf-8"))
     content["source"]["words"].append("new")
     file.write_text(json.dumps(content), encoding="utf-8")
+    record_sha256(file.parent, file.name)
     with pytest.raises(HeadToHeadError, match=r"vocabulary\.json and config\.json in .* differ in size"):
         headtohead.load(tmp_path / "model")
 

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from headtohead import LocalLauncher, api, files
+from headtohead import LocalLauncher, files
 from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
 from headtohead.model import precision
-from headtohead.model.members import shape
 from headtohead.planning import planner
-from headtohead.planning.stacking import machine_name, shape_hash
-from headtohead.plugins import registry
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
 from headtohead.storage.histories import read_metrics
@@ -53,20 +50,21 @@ def on_evaluation(run, step, metrics):
 """
 
 POISON = """
+import multiprocessing
+
 import headtohead as h2h
-import torch
 
 class Poison(h2h.Positional):
-    '''One member of the stack starts from numbers that are none.'''
+    '''One member of a worker's stack has numbers that are none.'''
 
     def build(self):
         self.table = self.parameter(64, self.context.d_model)
-        if self.context.role == "decoder":
-            with torch.no_grad():
-                self.table[0] = float("nan")
 
     def embed(self, positions, role):
-        return self.table[:, positions]
+        rows = self.table[:, positions].clone()
+        if role == "decoder" and len(rows) == 2 and multiprocessing.parent_process() is not None:
+            rows[0] = float("nan")
+        return rows
 
 @h2h.hookimpl
 def register_positionals():
@@ -74,6 +72,8 @@ def register_positionals():
 """
 
 GREEDY = """
+import multiprocessing
+
 import headtohead as h2h
 import torch
 
@@ -81,7 +81,7 @@ class Greedy(h2h.Positional):
     '''Runs out of memory where a batch has many rows.'''
 
     def rotate(self, x, positions, role):
-        if self.training and x.shape[1] > 6:
+        if self.training and x.shape[1] > 6 and multiprocessing.parent_process() is not None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return x
 
@@ -91,13 +91,15 @@ def register_positionals():
 """
 
 BROKEN = """
+import multiprocessing
+
 import headtohead as h2h
 
 class Broken(h2h.Positional):
-    '''Fails whenever it is trained.'''
+    '''Fails whenever a worker trains it.'''
 
     def rotate(self, x, positions, role):
-        if x.requires_grad:
+        if x.requires_grad and multiprocessing.parent_process() is not None:
             raise RuntimeError("the same fault")
         return x
 
@@ -252,6 +254,8 @@ def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: St
 
 
 CROWDED = """
+import multiprocessing
+
 import headtohead as h2h
 
 class Crowded(h2h.Positional):
@@ -260,7 +264,7 @@ class Crowded(h2h.Positional):
     calls = 0
 
     def rotate(self, x, positions, role):
-        Crowded.calls += self.training
+        Crowded.calls += self.training and multiprocessing.parent_process() is not None
         if CONDITION:
             raise RuntimeError("CUDA error: out of memory")
         return x
@@ -327,9 +331,53 @@ def register_positionals():
 """
 
 
+FAULTY_DEVICE = """
+import multiprocessing
+from pathlib import Path
+
+import headtohead as h2h
+
+FAILED = Path(__file__).with_suffix(".failed")
+
+class Faulty(h2h.Positional):
+    calls = 0
+
+    def rotate(self, x, positions, role):
+        Faulty.calls += self.training and multiprocessing.parent_process() is not None
+        if Faulty.calls > 100 and not FAILED.exists():
+            FAILED.touch()
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"faulty": Faulty}
+"""
+
+
+def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 60, "checkpoint_seconds": 0}}, baseline={"positional": "faulty"}, seeds=2)
+    study.run(*plugin(study, FAULTY_DEVICE))
+    assert list(study.folder.glob("*.failed"))
+    assert set(study.states().values()) == {"DONE"}
+    (folder,) = stack_folders(study.experiment)
+    assert folder.record.deaths == 1
+    assert "CUDA error: an illegal memory access" in (folder.path / "worker.log").read_text()
+    lines = (study.directories()[0] / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], "no step is trained twice"
+
+
+STACKED = """
+from headtohead.planning import stacking
+
+stacking.MAX_CPU_NUMBERS = 10**12
+"""
+"""Stacks all runs, although large models train no faster in a stack."""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
-def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
     # The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB, one run fits.
     study.write(
         base={
@@ -341,14 +389,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
         metrics={"primary": "test/loss", "report": []},
         seeds=8,
     )
-    file = study.folder / "mine.py"
-    file.write_text(ALLOCATING)
-    monkeypatch.setattr(registry, "_current", None)
-    registry.use_files([file])
-    (variant,) = api.plan(study.file, runs=study.runs).variants
-    name = shape_hash(shape(variant.config, registry.current()))
-    files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
-    done = study.run(*plugin(study, ALLOCATING))
+    done = study.run(*plugin(study, ALLOCATING + STACKED))
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
     sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}
@@ -360,7 +401,7 @@ def test_out_of_memory_halves_the_microbatches_and_keeps_the_batch_size(study: S
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
     done = study.run(*plugin(study, GREEDY))
     assert "out of memory; retrying with 2 micro-batches" in done.stderr
-    plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
+    plain = GREEDY.replace("if self.training", "if False")
     small = study.scores()
     study.run(*plugin(study, plain), "--fresh")
     for name, scores in study.scores().items():
@@ -583,3 +624,19 @@ def test_the_answer_of_the_report_is_printed_before_its_path(study: Study) -> No
     answer = json.loads((study.folder / "reports" / "tiny" / "answer.json").read_text())
     assert lines[report - 1 - len(answer["cautions"]) : report] == [answer["answer"], *answer["cautions"]]
     assert "sinusoidal" in answer["answer"]
+
+
+@pytest.mark.slow
+def test_a_loss_worse_than_a_uniform_guess_at_the_end_is_a_divergence(study: Study) -> None:
+    study.write(base={"train": {"steps": 120, "batch_tokens": 128, "lr": 50.0}}, seeds=1)
+    study.run()
+    (run,) = study.directories()
+    status = files.read_json(run / "status.json")
+    assert status["state"] == "DIVERGED"
+    assert re.fullmatch(
+        r"the validation loss, [\d,.]+, is worse than that of a uniform guess, [\d.]+; lower train.lr", status["reason"]
+    )
+    study.write(base={"train": {"steps": 20, "batch_tokens": 128, "lr": 50.0}}, seeds=1)
+    study.run("--name", "short")
+    (status_file,) = study.runs.glob("tiny-short/*-s1-*/status.json")
+    assert files.read_json(status_file)["state"] == "DONE"

@@ -1,4 +1,4 @@
-"""Seeds that are added until every contrast is decided, by the real command and from Python."""
+"""Seeds that are added until every main contrast is decided, by the real command and from Python."""
 
 from __future__ import annotations
 

@@ -169,12 +169,3 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished, h2h_here):
             record["runs"] = [planned for planned in record["runs"] if planned["directory"] != run.name]
         (folder / "experiment.json").write_text(json.dumps(record))
     assert h2h_here(finished.file.parent, "clean", "--only", "superseded").stdout == "nothing to remove\n"
-
-
-def test_clean_removes_caches_that_are_rebuilt(finished, h2h_here, tmp_path):
-    cache = tmp_path / "cache here"
-    (cache / "prepared" / "x").mkdir(parents=True)
-    (cache / "downloads").mkdir()
-    done = h2h_here(finished.file.parent, "clean", "--yes", "--cache", str(cache))
-    assert done.returncode == 0
-    assert tree(cache) == {"downloads"}

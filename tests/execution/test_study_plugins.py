@@ -102,19 +102,52 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
     planned = h2h_here(folder, "plan", "study/near.yaml", **cache)
     assert "1 finished run is STALE: positional 'near' has changed; retrain with --stale" in planned.stdout
+    refused = (
+        "1 finished run is STALE: positional 'near' has changed; add --stale (stale=True in Python) to retrain, or "
+        "keep the old results in 'near' and train in a separate experiment: h2h run study/near.yaml --name LABEL"
+    )
+    assert planned.stdout.splitlines()[-1] == f"h2h run refuses this: {refused}"
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
+    assert (done.returncode, done.stderr) == (2, f"h2h: {refused}\n")
+    status = h2h_here(folder, "status", "study/near.yaml").stdout
+    assert status.splitlines()[2] == "STALE: positional 'near' has changed"
+    report = h2h_here(folder, "report", "study/near.yaml").stdout
+    assert report.startswith("STALE (positional 'near' has changed): ")
+    answer = json.loads((folder / "study/reports/near/answer.json").read_text("utf-8"))
+    assert answer["stale"] == ["positional 'near' has changed"]
+    assert answer["answer"] == report.splitlines()[0]
     results = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     (near,) = (name for name in results if name.startswith("near-"))
     other = h2h_here(folder, "run", "study/near.yaml", "--stale", "--only", "far", "--no-tracking", **cache)
     assert (other.returncode, other.stdout.splitlines()[0]) == (0, "no run is STALE")
     again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
     assert again.returncode == 0, again.stderr
-    assert again.stdout.splitlines()[0] == "1 finished run is STALE; retraining"
+    assert "1 finished run is STALE; retraining" in again.stdout.splitlines()
     kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     assert {name for name in results if kept[name] != results[name]} == {near}
     assert [path.parent.name for path in folder.glob("study/runs/near/.archived/*/*/results.json")] == [near]
     assert "STALE" not in h2h_here(folder, "plan", "study/near.yaml", **cache).stdout
+    assert "STALE" not in h2h_here(folder, "status", "study/near.yaml").stdout
+    assert "STALE" not in h2h_here(folder, "report", "study/near.yaml").stdout
     described = h2h_here(folder, "data", "stats", "study/near.yaml", **cache)
     assert "dataset     letters" in described.stdout, described.stderr
+
+
+@pytest.mark.slow
+def test_a_separate_experiment_trains_the_changed_plugin_and_keeps_the_old_results(
+    folder: Path, h2h_here: Command, without_figures: None
+) -> None:
+    options = ("--no-tracking", "--workers", "1", "--threads", "1")
+    cache = {"H2H_CACHE": str(folder / "cache")}
+    assert h2h_here(folder, "run", "study/near.yaml", *options, **cache).returncode == 0
+    old = {path: path.read_bytes() for path in folder.glob("study/runs/near/*/results.json")}
+    (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
+    done = h2h_here(folder, "run", "study/near.yaml", "--name", "steep", *options, **cache)
+    assert done.returncode == 0, done.stderr
+    assert "STALE" not in done.stdout
+    trained = [path.parent.name for path in folder.glob("study/runs/near-steep/*/results.json")]
+    assert [name.partition("-s1-")[0] for name in trained] == ["near"]
+    assert {path: path.read_bytes() for path in old} == old
 
 
 @pytest.mark.slow

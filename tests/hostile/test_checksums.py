@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from headtohead.storage.records import RESULT_FILES
+from headtohead.storage.records import RUN_FILES
 
 Command = Callable[..., CompletedProcess[str]]
 Refusal = Callable[[object], str]
@@ -70,6 +70,7 @@ READERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("trace", RUN, "the cat"),
     ),
     "results.json": (("report", "tiny"), ("run", "tiny.yaml"), ("plan", "tiny.yaml"), ("reproduce", RUN)),
+    "metrics.jsonl": (("report", "tiny"), ("list",), ("status", "tiny")),
     "translations.tsv": (("report", "tiny"),),
     "attention/maps.safetensors": (("report", "tiny"),),
     "attention/probes.json": (("report", "tiny"), ("ablate-heads", RUN, "--no-decode", "--fresh")),
@@ -145,7 +146,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here:
             done = study.h2h(*typed)
         assert done.returncode == 0, done.stdout + done.stderr
     for run in study.runs():
-        assert set(json.loads((run / "status.json").read_text())["files"]) == set(RESULT_FILES)
+        assert set(json.loads((run / "status.json").read_text())["files"]) == set(RUN_FILES)
     return study
 
 
@@ -166,7 +167,7 @@ def test_a_damaged_file_is_one_line_with_the_file_and_the_repair(study: Study, r
     assert line.endswith(f"; {repair}")
 
 
-REPAIRED = [name for name in RESULT_FILES if name != "heads.json"]
+REPAIRED = [name for name in RUN_FILES if name != "heads.json"]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,10 @@ def test_repair_retrains_a_run_with_an_unreadable_record(study: Study, undisturb
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
-    ["results.json", *(pytest.param(name, marks=pytest.mark.slow) for name in REPAIRED if name != "results.json")],
+    [
+        "results.json",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in REPAIRED if name not in ("results.json", "run.json")),
+    ],
 )
 def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run(
     study: Study, undisturbed: Study, refusal: Refusal, file: str
@@ -242,6 +246,15 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
     done = study.h2h("run", "tiny.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert study.results() == undisturbed.results()
+
+
+@pytest.mark.slow
+def test_a_run_without_its_record_is_retrained_by_the_same_command(study: Study, undisturbed: Study) -> None:
+    (study.runs()[0] / "run.json").unlink()
+    assert "2 runs: 1 INTERRUPTED, 1 DONE" in study.h2h("status", "tiny").stdout
+    assert study.h2h("run", "tiny.yaml").returncode == 0
+    assert study.results() == undisturbed.results()
+    assert "none of 2 finished runs is damaged" in study.h2h("run", "tiny.yaml", "--repair").stdout
 
 
 @pytest.mark.slow
@@ -333,11 +346,14 @@ def test_buckets_with_invalid_counts_or_scores_are_refused(
     ],
     ids=str,
 )
-def test_damaged_lines_of_a_history_are_omitted_and_counted(study: Study, line: dict[str, Any]) -> None:
+def test_damaged_lines_of_a_history_are_omitted_and_counted(
+    study: Study, record_checksums: Callable[[Path], None], line: dict[str, Any]
+) -> None:
     run = study.runs()[0]
     whole = {"step": 4, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": 1.0}}
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(whole | line) + "\n")
+    record_checksums(run)
     done = study.h2h("report", "tiny")
     assert done.returncode == 0, done.stderr
     report = (study.folder / "reports/tiny/report.md").read_text()

@@ -34,6 +34,9 @@ from headtohead import Positional, hookimpl
 class Mine(Positional):
     """Nothing, by a name of its own."""
 
+    def rotate(self, x, positions, role):
+        return x
+
 @hookimpl
 def register_positionals():
     return {"mine": Mine}

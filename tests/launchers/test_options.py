@@ -106,3 +106,22 @@ def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(h2h_here: Comman
     assert find_device("auto", make_launcher("slurm", {})) == "cpu"
     line = refused(h2h_here, study, "--launcher", "slurm", "--device", "cuda")
     assert line == "h2h: device 'cuda' is not available here; use --device cpu"
+
+
+@pytest.mark.parametrize(
+    ("device", "use"),
+    [
+        ("gpu", "cuda"),
+        ("cuda:1", "cuda, with CUDA_VISIBLE_DEVICES=1 for this GPU alone"),
+        ("tpu", "auto, cpu or cuda"),
+        ("", "auto, cpu or cuda"),
+    ],
+)
+def test_an_unknown_device_is_an_error_with_the_value_to_type(device: str, use: str) -> None:
+    from headtohead.api import find_device
+    from headtohead.errors import HeadToHeadError
+    from headtohead.execution.launching import make_launcher
+
+    with pytest.raises(HeadToHeadError) as error:
+        find_device(device, make_launcher("slurm", {}))
+    assert str(error.value) == f"unknown device '{device}'; use --device {use}"

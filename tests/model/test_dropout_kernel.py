@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ import torch
 from torch import Tensor
 
 from headtohead.model import dropout
+from headtohead.model.cuda import cuda_layout
 from headtohead.model.dropout import Dropout, DropoutRNG
+from headtohead.model.dropout_kernel import kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
@@ -49,6 +52,15 @@ def both(compute: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     with monkeypatch.context() as patched:
         patched.setattr(dropout, "uses_kernel", lambda x: True)
         return expected, compute()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_dropout_has_a_fallback_where_the_kernel_cannot_run() -> None:
+    """Here torch has no CUDA; on other machines Triton, a C compiler or Python's headers are missing."""
+    assert "CUDA" in kernel_fault(torch.device("cuda"))
+    with cuda_layout():
+        assert not dropout.uses_kernel(SimpleNamespace(device=torch.device("cuda"), is_cuda=True))  # type: ignore[arg-type]
+        assert dropout.uses_kernel(torch.empty(2, device="meta")), "operations are counted on the device meta"
 
 
 @pytest.mark.default_cases(rows=1, dtype=2)

@@ -108,14 +108,11 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     assert (p <= 0.05 / 4).mean() == pytest.approx(0.8, abs=0.01)
 
 
-def test_the_summary_has_the_smallest_sign_flip_p_and_the_seeds_needed():
+def test_the_summary_has_the_minimum_detectable_effect_and_no_sign_flip_test():
     found = power_of("variant", 11, 6, "test/exact_match", 0.02)
-    assert found.floor == pytest.approx(11 * 2 / 2**6)
-    assert found.seeds_needed == 9
     assert found.summary == (
         "11 variant contrasts on 6 seeds: MDE 2.51 sd of the paired difference, for the median "
-        "contrast 0.050 (80% power, Holm at 0.05); the sign-flip test, printed for comparison, needs 9 seeds to reach "
-        "0.05 after Holm (smallest p now: 0.34)"
+        "contrast 0.050 (80% power, Holm at 0.05)"
     )
 
 

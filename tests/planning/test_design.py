@@ -306,8 +306,8 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{product: {train.device: [cpu, cuda]}}]",
-            "x.yaml:7: design[0].product.train.device[0]: an experiment does not choose the "
-            "device; remove 'device' and type h2h run --device cpu",
+            "x.yaml:7: design[0].product.train.device[0]: unknown field 'device'; the device is an "
+            "option of h2h run: --device cuda or --device cpu",
         ),
         (
             "design: [{product: {positional: []}}]",
@@ -758,3 +758,11 @@ def naive_block(block):
         for name, listed in values.items():
             for value in listed:
                 yield {name: value}
+
+
+@pytest.mark.parametrize("kind", ["product", "zip"])
+@pytest.mark.parametrize("pair", [("epochs", "steps"), ("batch_size", "batch_tokens")])
+def test_axes_that_replace_each_other_are_an_error(design, kind, pair):
+    axes = ", ".join(f"train.{name}: [8, 9]" for name in pair)
+    message = f"train.{pair[0]} and train.{pair[1]} are both given; keep one of them"
+    assert failure(design, f"design: [{{{kind}: {{{axes}}}}}]").endswith(f"design[0].{kind}: {message}")

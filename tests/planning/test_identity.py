@@ -18,7 +18,7 @@ DATA_HASH = "f" * 64
 # Frozen: a changed hash makes every existing result unusable. If a change is intended (such as a
 # new default), describe it in the changelog and update the hashes.
 GOLDEN = {
-    "default": ({"train": {"epochs": 1}}, "96bad69858020a5bce6c17cf14a36277b7680e284c5d2b76bac94c15b52705be"),
+    "default": ({"train": {"epochs": 1}}, "613f088f59a806939043e42f1026d54406c4d28cd65021d850c2ffad2cf984d5"),
     "every family": (
         {
             "train": {"steps": 100, "lr": 1e-4, "schedule": "constant"},
@@ -26,7 +26,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "4c45490f978f81c81672dfe61d733d54c2b77ece36f2926648931b331b5a301b",
+        "ddfe9e989ae0d7eb494eedec05adf162bd47cd8dc80744702f40ab2793281751",
     ),
     "sections": (
         {
@@ -35,7 +35,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "95791e991e6786f41aa197367d589d8c1e44eb1272aec66add342f0d4f8efb57",
+        "e425cd48ff731baae02646b2cf35f460bfd3bf7d7ddb1da53684087802fbad1c",
     ),
 }
 

@@ -17,7 +17,7 @@ def test_a_plan_has_the_seeds_of_the_first_look_and_states_the_rest(plan):
     assert found.design.seeds == (1, 2, 3, 4)
     level = 100 * found.looks.level(0.05)
     assert (
-        "seeds: 4, then up to 8 until every contrast is decided; judged at 4 and 8 seeds, each look at a level of "
+        "seeds: 4, then up to 8 until every main contrast is decided; judged at 4 and 8 seeds, each look at a level of "
         f"{level:.2g} % for 5 % over all looks; at most 16 runs"
     ) in overview(found).lines
     assert found.record().looks.seeds == (4, 8)

@@ -1,6 +1,7 @@
 import json
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -95,9 +96,15 @@ def test_a_folder_is_found_beside_an_experiment_of_the_same_name_in_the_runs_fol
     assert find_experiment(copied, tmp_path / "runs") == copied
 
 
-def test_an_experiment_without_runs_suggests_the_nearest(study, tmp_path):
-    from pathlib import Path
+def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("other.yaml").touch()
+    with pytest.raises(HeadToHeadError) as caught:
+        find_experiment(Path("other.yaml"), tmp_path / "runs")
+    assert str(caught.value) == f"no runs of 'other' in '{tmp_path / 'runs'}'; start with h2h run other.yaml"
 
+
+def test_an_experiment_without_runs_suggests_the_nearest(study, tmp_path):
     study({})
     with pytest.raises(HeadToHeadError) as caught:
         find_experiment(Path("experiments/studi.yaml"), tmp_path / "runs")

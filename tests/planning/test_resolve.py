@@ -2,7 +2,8 @@ from typing import ClassVar
 
 import pytest
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import ConfigBuilder
+from headtohead.config.resolve import build_config, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
 from headtohead.schema.config_input import DataInput
@@ -228,6 +229,14 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"train": {"epochs": 1, "steps": 2}}, "train: epochs and steps are both given; keep one of them"),
         ({"train.steps": 2, "train.epochs": 1}, "train.epochs and train.steps are both given; keep one of them"),
         ({"train": {"steps": 2, "epochs": 1}}, "train: epochs and steps are both given; keep one of them"),
+        (
+            {"train": {"epochs": 1, "batch_tokens": 512, "batch_size": 8}},
+            "train: batch_size and batch_tokens are both given; keep one of them",
+        ),
+        (
+            {"train.batch_size": 8, "train.batch_tokens": 512},
+            "train.batch_size and train.batch_tokens are both given; keep one of them",
+        ),
         ({"train": {}}, "train: give epochs or steps; neither is set"),
         (
             {"train": {"epochs": 1, "early_stopping": {"patiance": 1}}},
@@ -238,10 +247,13 @@ def test_an_error_in_a_recipe_names_the_recipe():
             "train.early_stopping.metric: expected 'valid/loss', 'valid/perplexity' or 'valid/token_accuracy', got "
             "'val_loss'; did you mean 'valid/loss'?",
         ),
-        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping: expected a mapping, got 5"),
+        (
+            {"train": {"epochs": 1, "early_stopping": 5}},
+            "train.early_stopping: expected a mapping of metric, patience, got 5",
+        ),
         (
             {"train": {"epochs": 1, "device": "cpu"}},
-            "train.device: an experiment does not choose the device; remove 'device' and type h2h run --device cpu",
+            "train.device: unknown field 'device'; the device is an option of h2h run: --device cuda or --device cpu",
         ),
         (
             {"model": {"tie_embeddings": "all"}},
@@ -326,3 +338,16 @@ def test_unknown_fields_suggest_the_name_in_headtohead(registry, field, hint):
     with pytest.raises(HeadToHeadError) as raised:
         resolve({"train": {"epochs": 1}, field: 1}, registry)
     assert str(raised.value).endswith(hint), raised.value
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [("batch_size", "batch_tokens", (None, 8)), ("batch_tokens", "batch_size", (8, 2048)), ("steps", "epochs", None)],
+)
+def test_the_later_of_two_fields_that_replace_each_other_is_kept(registry, first, second, kept):
+    builder = ConfigBuilder(registry)
+    builder.merge({"train": TRAIN["train"] | {"steps": None}}, builder.root)
+    for field in (first, second):
+        builder.merge({f"train.{field}": 8}, builder.root)
+    train = build_config(builder).train
+    assert (train.epochs, train.steps) == (8, None) if kept is None else (train.batch_size, train.batch_tokens) == kept

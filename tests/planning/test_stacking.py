@@ -2,20 +2,10 @@
 
 import pytest
 
-from headtohead import files
 from headtohead.config.resolve import resolve
 from headtohead.model.counting import training_bytes
-from headtohead.model.members import shape
 from headtohead.planning import stacking
-from headtohead.planning.stacking import (
-    MEMORY_FRACTION,
-    PROCESS_BYTES,
-    activations,
-    arrange,
-    load_stack_sizes,
-    machine_name,
-    shape_hash,
-)
+from headtohead.planning.stacking import MEMORY_FRACTION, PROCESS_BYTES, activations, arrange
 from headtohead.plugins.registry import current
 
 WIDE = """
@@ -40,9 +30,11 @@ PLENTY = 2**40
 
 
 def arranged(plan, workers, most=None, memory=PLENTY):
-    shapes = {shape(variant.config, current()) for variant in plan.variants}
-    sizes = {} if most is None else {shape_hash(shape): most for shape in shapes}
-    return arrange(plan, plan.runs, workers, "cpu", sizes, memory)
+    """Arrange the runs of a plan; ``most`` replaces the estimated number of members."""
+    with pytest.MonkeyPatch.context() as patch:
+        if most is not None:
+            patch.setattr(stacking, "fastest_members", lambda *arguments: most)
+        return arrange(plan, plan.runs, workers, "cpu", memory)
 
 
 def test_runs_of_one_shape_train_together_despite_other_differences(wide):
@@ -93,7 +85,7 @@ def test_a_variant_with_enough_runs_for_a_stack_has_a_separate_stack(plan, seeds
     stacks = arranged(found, workers=1)
     assert {len({run.variant for run in stack}) for stack in stacks} == {variants}
     assert sum(map(len, stacks)) == 2 * seeds
-    assert len(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == 1
+    assert len(arrange(found, found.runs, 1, "cuda", PLENTY)) == 1
 
 
 def test_a_model_that_uses_all_cores_is_not_stacked(plan):
@@ -120,14 +112,6 @@ def test_logits_do_not_make_stacks_smaller(plan):
     assert max(many) > 15
 
 
-def test_measured_stack_sizes_are_cached_per_machine(tmp_path):
-    assert load_stack_sizes(tmp_path, "cpu") == {}
-    files.write_json(tmp_path / "stack-sizes.json", {machine_name("cpu"): {"a": 4}, "other": {"a": 9}})
-    assert load_stack_sizes(tmp_path, "cpu") == {"a": 4}
-    (tmp_path / "stack-sizes.json").write_text('{"torn')
-    assert load_stack_sizes(tmp_path, "cpu") == {}
-
-
 def test_logits_beyond_the_vocabulary_count_in_activation_memory():
     tokens = {"train": {"steps": 1, "batch_tokens": 100}}
     few, many = (resolve({**tokens, "quirks": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
@@ -143,19 +127,28 @@ def test_a_stack_fits_into_the_memory_of_the_gpu(plan):
     found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
     weights = found.variants[0].counts.total * 16
     assert 128 * weights > 80e9
-    assert sizes_of(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == [128]
+    assert sizes_of(arrange(found, found.runs, 1, "cuda", PLENTY)) == [128]
     for memory in (16 * 2**30, 80 * 2**30):
-        largest = max(sizes_of(arrange(found, found.runs, 1, "cuda", {}, memory)))
+        largest = max(sizes_of(arrange(found, found.runs, 1, "cuda", memory)))
         assert largest * weights < memory
-        assert largest > 0.3 * memory / (weights + 2**30), "most of the memory is used"
+        assert largest > 0.15 * memory / (weights + 2**30), "half of the memory is used"
 
 
-def test_a_measured_size_is_reduced_if_processes_share_the_memory(plan):
+def test_stacks_are_smaller_if_processes_share_the_memory(plan):
     found = plan("", "model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096", seeds=16)
     assert sizes_of(arranged(found, 1, most=16)) == [16]
     small = sizes_of(arranged(found, 1, most=16, memory=2**30))
     assert 1 < max(small) < 16
     assert sizes_of(arranged(found, 1, most=16, memory=2**20)) == [1] * 16
+
+
+def test_a_stack_on_a_gpu_leaves_memory_for_captured_steps(plan):
+    """A captured step has memory of its own, beside that of the eager step that verifies it."""
+    size = ("model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096")
+    eager, auto = (plan("", *size, f"train.backend={backend}") for backend in ("eager", "auto"))
+    members = [stacking._fitting(found, found.runs[0], 1000, "cuda", 2**32) for found in (eager, auto)]
+    assert members[1] == members[0] // 2 > 10
+    assert stacking._fitting(auto, auto.runs[0], 1000, "cpu", 2**32) == members[0]
 
 
 @pytest.mark.default_cases(2)
@@ -175,14 +168,14 @@ def test_stacks_within_the_rough_bound_fit_without_a_trace(plan, choice, pad_to,
         return traced[-1]
 
     monkeypatch.setattr(stacking, "training_bytes", trace)
-    assert stacking._fitting(found, run, 2, PROCESS_BYTES) == 1
+    assert stacking._fitting(found, run, 2, "cpu", PROCESS_BYTES) == 1
     (member_bytes,) = traced
     traced.clear()
     low, high = PROCESS_BYTES, PLENTY
     while high - low > 2**10:  # the smallest memory that requires no trace
         middle = (low + high) // 2
         traced.clear()
-        stacking._fitting(found, run, 1, middle)
+        stacking._fitting(found, run, 1, "cpu", middle)
         low, high = (middle, high) if traced else (low, middle)
     assert MEMORY_FRACTION * (high - PROCESS_BYTES) >= member_bytes
 

@@ -87,6 +87,7 @@ TABLE = {
         "train.eps": (1e-9, 1e-9, 1e-8, None, 1e-8),
         "train.weight_decay": (0.0,) * 5,
         "train.schedule": ("constant", "constant", "constant", None, "constant"),
+        "train.warmup_steps": (0, 0, 0, None, 0),
         "train.clip_norm": (None, None, None, "any", None),
         "quirks.trainable": (None, None, None, None, ("feed-forward", "cross-attention", "lm-head")),
     },

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from headtohead.report.answer import answer, sides
 from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
+from headtohead.storage.records import DeclaredContrast
 
 
 def answered(folder, **options):
@@ -473,3 +475,15 @@ def test_the_check_of_claims_finds_planted_claims(quickstart):
     for name, claim in planted.items():
         assert claim != text
         assert contradictions(analysis, claim) != [], name
+
+
+def test_names_of_declared_contrasts_are_in_the_answer(study):
+    frames = load_frames(study(axes={"positional": ["sinusoidal", "rotary", "none"]}, one_at_a_time=True))
+    declared = (
+        DeclaredContrast(name="positions matter", variant="none", against="sinusoidal"),
+        DeclaredContrast(name="rotary − sinusoidal", variant="rotary", against="sinusoidal"),
+    )
+    record = frames.record.model_copy(update={"contrasts": declared})
+    text = answer(analyse(dataclasses.replace(frames, record=record)))
+    assert text.startswith("Without positional encoding (positions matter), exact match falls from ")
+    assert "with rotary instead of sinusoidal, it rises" in text

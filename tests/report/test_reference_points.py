@@ -17,7 +17,7 @@ from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.report.facts import other_test_line, warnings
 from headtohead.report.figures.strip import strip_figure
-from headtohead.report.reference_points import neighbour_line
+from headtohead.report.reference_points import neighbour_line, reference_fact
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
@@ -28,7 +28,7 @@ POINTS = {
     "data_hash": "ab" * 32,
     "test_limit": None,
     "sentences": 250,
-    "nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 10.0},
+    "nearest_neighbour": {"exact_match": 0.45, "bleu": 60.0, "chrf": 10.0},
     "vocabulary_bound": {"exact_match": 0.9, "bleu": 95.0, "chrf": 96.0},
     "source_copy": {"exact_match": 0.0, "bleu": 0.1, "chrf": 12.0},
 }
@@ -69,13 +69,13 @@ def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_table_is_sorted_by_bleu(study: Any, tmp_path: Path) -> None:
+def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -> None:
     text = write_report(study(POINTS), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     section = text.split("## Reference points")[1].split("\n## ")[0]
     rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
     assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
-    assert "| nearest neighbour | 0.000 | 60.0 | 10.0 |" in section
-    assert "nearest-neighbour translation has 60.0 BLEU, the vocabulary upper bound is 95.0" in text
+    assert "| nearest neighbour | 0.450 | 60.0 | 10.0 |" in section
+    assert "nearest-neighbour translation has 0.450 exact match, the vocabulary upper bound is 0.900" in text
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -106,7 +106,9 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     )
     text = written.markdown.read_text(encoding="utf-8")
     own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences")
-    assert "Reference points on the baseline's test sentences: nearest-neighbour translation has 60.0 BLEU" in text
+    assert (
+        "Reference points on the baseline's test sentences: nearest-neighbour translation has 0.450 exact match" in text
+    )
     assert "250 test sentences, beside the baseline." in own
     assert ("**grouped**" in own, "row" in own) == (True, False)
     assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other
@@ -137,7 +139,8 @@ def test_a_single_variant_beyond_those_named_with_other_test_sentences_is_singul
 def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
     paths = write_report(study(POINTS), tmp_path / "reports")
     line = (
-        "Not better than nearest-neighbour translation: rotary (57.9 against 60.0 BLEU), none (25.4 against 60.0 BLEU)."
+        "Not better than nearest-neighbour translation: rotary (0.402 against 0.450 exact match), none (0.102 against "
+        "0.450 exact match)."
     )
     assert line in paths.cautions
     text = paths.markdown.read_text(encoding="utf-8")
@@ -147,42 +150,59 @@ def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study:
     assert record["reference_points"]["scores"]["nearest_neighbour"]["test/bleu"] == 60.0
 
 
+def with_scores(name: str, exact_match: float, bleu: float = 0.0, chrf: float = 0.0) -> dict[str, Any]:
+    return POINTS | {name: {"exact_match": exact_match, "bleu": bleu, "chrf": chrf}}
+
+
 @pytest.mark.parametrize(
-    ("bleu", "chrf", "line"),
+    ("points", "line"),
     [
-        (20.0, 10.0, None),
+        (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
         (
-            80.0,
-            10.0,
-            "No variant is better than nearest-neighbour translation in this metric: 66.1 BLEU at most, against 80.0.",
+            with_scores("nearest_neighbour", 0.8),
+            "No variant is better than nearest-neighbour translation: 0.502 exact match at most, against 0.800.",
         ),
-        (20.0, 40.0, "Not better than nearest-neighbour translation: none (31.9 against 40.0 chrF)."),
+        (
+            with_scores("nearest_neighbour", 0.2),
+            "Not better than nearest-neighbour translation: none (0.102 against 0.200 exact match).",
+        ),
     ],
 )
-def test_the_line_depends_on_the_nearest_neighbour(bleu: float, chrf: float, line: str | None, study: Any) -> None:
-    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": chrf}}
+def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
+    points: dict[str, Any], line: str | None, study: Any
+) -> None:
     assert neighbour_line(analyse(load_frames(study(points)))) == line
 
 
-def test_the_line_is_limited_to_a_metric_only_if_variants_are_better_in_another_metric(study: Any) -> None:
-    folder = study()
+def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None:
+    points = POINTS | {
+        "nearest_neighbour": {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0},
+        "majority": {"exact_match": 0.3, "bleu": 0.0, "chrf": 0.0},
+    }
+    analysis = analyse(load_frames(study(points)))
+    assert neighbour_line(analysis) == (
+        "Not better than the most frequent target: none (0.102 against 0.300 exact match)."
+    )
+    assert (reference_fact(analysis) or "").endswith("the most frequent target has 0.300.")
 
-    def line(bleu: float, chrf: float) -> str:
-        points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": bleu, "chrf": chrf}}
-        (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-        return neighbour_line(analyse(load_frames(folder))) or ""
 
-    none = "No variant is better than nearest-neighbour translation"
-    assert line(80.0, 10.0).startswith(f"{none} in this metric: 66.1 BLEU at most, against 80.0.")
-    assert line(20.0, 90.0).startswith(f"{none} in this metric: ")
-    assert line(80.0, 90.0).startswith(f"{none}: 66.1 BLEU at most, against 80.0; ")
+@pytest.mark.usefixtures("without_figures")
+def test_a_metric_in_which_no_model_can_score_is_not_printed(study: Any, tmp_path: Path) -> None:
+    points = with_scores("vocabulary_bound", 0.9, 0.0, 96.0)
+    folder = study(points, primary="test/bleu")
+    paths = write_report(folder, tmp_path / "reports")
+    section = paths.markdown.read_text(encoding="utf-8").split("## Reference points")[1].split("\n## ")[0]
+    header = next(line for line in section.splitlines() if line.startswith("|"))
+    assert ("exact match" in header, "BLEU" in header, "chrF" in header) == (True, False, True)
+    assert (reference_fact(analyse(load_frames(folder))) or "").endswith(
+        "nearest-neighbour translation has 10.0 chrF, the vocabulary upper bound is 96.0."
+    )
 
 
 def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headtohead.report.reference_points.MOST_NAMED", 1)
-    points = POINTS | {"nearest_neighbour": {"exact_match": 0.0, "bleu": 60.0, "chrf": 40.0}}
-    assert neighbour_line(analyse(load_frames(study(points)))) == (
-        "Not better than nearest-neighbour translation: 2 of 3 variants in BLEU, none (31.9 against 40.0 chrF)."
+    assert neighbour_line(analyse(load_frames(study(POINTS)))) == (
+        "Not better than nearest-neighbour translation: 2 of 3 variants in exact match."
     )
 
 

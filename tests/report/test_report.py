@@ -18,6 +18,7 @@ from headtohead.analysis.study import analyse
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
+from headtohead.ownership import claim
 from headtohead.report.blocks import (
     AttentionMaps,
     Block,
@@ -103,6 +104,7 @@ def words(page: Page) -> str:
 def test_a_report_is_a_page_a_markdown_file_a_table_and_figures(report):
     names = sorted(str(path.relative_to(report.folder)) for path in report.folder.rglob("*.*"))
     assert names == [
+        ".headtohead.jsonl",
         "answer.json",
         "figures/attention.svg",
         "figures/contrasts.svg",
@@ -264,6 +266,7 @@ def again(quickstart, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("reports") / "quickstart"
     stale = folder / "figures" / "old.svg"
+    claim(folder, ["figures/old.svg"])
     stale.parent.mkdir(parents=True)
     stale.write_text("<svg/>")
     runs, reports = str(quickstart.parent), str(folder.parent)

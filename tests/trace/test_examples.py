@@ -74,6 +74,14 @@ def test_masked_scores_are_omitted_from_a_softmax_weight():
     assert examples.softmax_weight(np.full((1, 2), -1e9), np.full((1, 2), 0.5)) is None
 
 
+def test_large_differences_of_scores_do_not_overflow():
+    scores = np.array([[-1000.0, 1000.0]])
+    assert examples.softmax_weight(scores, np.array([[0.0, 1.0]])).text.endswith(" = 0.000")
+    assert examples.softmax_weight(-scores, np.array([[1.0, 0.0]])).text.endswith(" = 1.000")
+    assert examples.sigmoid_weight(scores, np.array([[0.0, 1.0]])).text.endswith(" = 0.000")
+    assert examples.sigmoid_weight(-scores, np.array([[1.0, 0.0]])).text.endswith(" = 1.000")
+
+
 def test_long_sums_show_the_first_and_the_last_terms():
     line = examples.weighted_sum(np.full((1, 6), 0.1), np.arange(6.0)[:, None], np.array([[1.5]])).text
     assert line == "0.100·0.000 + 0.100·1.000 + 0.100·2.000 + … + 0.100·5.000 = 1.500"

@@ -40,14 +40,19 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
 
 
 @pytest.mark.slow
-def test_sync_of_an_experiment_accepts_its_file_or_its_name(
+def test_sync_of_an_experiment_accepts_its_file_its_name_or_its_folder(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
     for name in ("one", "two"):
         make_experiment(name=name, seeds=1, axes=AXES)
-    result = _call("sync", "experiments/two.yaml", "--runs", str(tmp_path / "runs"))
-    assert result.output.startswith("two: 1 shipped")
-    assert "one:" not in result.output
+    for target, counts in {
+        "experiments/two.yaml": "1 shipped, 0 unchanged",
+        "two": "0 shipped, 1 unchanged",
+        str(tmp_path / "runs" / "two"): "0 shipped, 1 unchanged",
+    }.items():
+        result = _call("sync", target, "--runs", str(tmp_path / "runs"))
+        assert result.output.startswith(f"two: {counts}"), target
+        assert "one:" not in result.output
 
 
 def test_sync_names_a_run_that_it_cannot_ship_and_fails(
@@ -64,7 +69,7 @@ def test_sync_names_a_run_that_it_cannot_ship_and_fails(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
+        (["quikstart"], "no runs of 'quikstart'.*did you mean 'quickstart'"),
         (["--uri", "./mlruns"], "file store './mlruns' is not supported"),
     ],
 )

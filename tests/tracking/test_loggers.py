@@ -23,6 +23,7 @@ import pytest
 from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.storage.run_directory import checksums
 from headtohead.tracking.loggers import LoggerShipper, locked, send_all
 
 MakeExperiment = Callable[..., Path]
@@ -147,7 +148,7 @@ def test_a_logger_that_follows_an_early_stopped_run_receives_the_test_metrics_at
     shipper.send(sweep=False)
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 150, "epoch": 4.0, "time": time.time(), "values": measured}) + "\n")
-    (run / "status.json").write_text(json.dumps(status))
+    (run / "status.json").write_text(json.dumps(status | {"files": checksums(run)}))
     shipper.send(sweep=False)
     assert shipper.failures == []
     (end,) = folder.parent.parent.glob("*.txt.end")

@@ -14,6 +14,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from headtohead.storage.leases import Lease
+from headtohead.storage.run_directory import checksums
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
 
@@ -216,9 +217,12 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(
 
 
 @pytest.mark.slow
-def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place) -> None:
+def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
+    shipped: Place, record_checksums: Callable[[Path], None]
+) -> None:
     record = json.loads((shipped.run.path / "run.json").read_text())
     _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
+    record_checksums(shipped.run.path)
     shipped.ship()
     run = shipped.shipped()
     assert run.data.params["parameters"] == "155000"
@@ -280,6 +284,7 @@ def _train_earlier(place: Place) -> None:
     metrics = place.run.path / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     metrics.write_text("".join(json.dumps(line | {"time": line["time"] - 86_400}) + "\n" for line in lines))
+    _change(place, "status.json", files=checksums(place.run.path))
 
 
 @pytest.mark.default_cases(1)

@@ -11,6 +11,7 @@ import pytest
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
 from headtohead.storage.records import StatusRecord
+from headtohead.storage.run_directory import checksums
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 MakeExperiment = Callable[..., Path]
@@ -21,22 +22,27 @@ def run(make_experiment: MakeExperiment) -> TrackedRun:
     return TrackedStudy.read(make_experiment(seeds=1, axes={"positional": ["rotary"]})).runs()[0]
 
 
+def test_the_changed_history_of_a_finished_run_is_an_error(run: TrackedRun) -> None:
+    path = run.path / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"train/loss": ', '"train/loss": 1', 1))
+    with pytest.raises(HeadToHeadError) as error:
+        run.histories()
+    assert str(error.value).startswith(f"'{path}' is damaged: its sha256 is not that in status.json; ")
+
+
 def test_a_repeated_step_keeps_its_first_time_and_its_last_value(run: TrackedRun) -> None:
-    _append(run, {"step": 10, "time": 5.0, "values": {"x": 1.0}})
-    _append(run, {"step": 10, "time": 9.0, "values": {"x": 2.0}})
+    _append(run, _line(10, 5.0, 1.0) + _line(10, 9.0, 2.0))
     assert run.histories()["x"] == [(10, 5000, 2.0)]
 
 
 def test_a_truncated_line_is_skipped_and_hides_no_other_line(run: TrackedRun) -> None:
     before = run.histories()
-    with (run.path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 400, "time": 1, "val')
+    _append(run, '{"step": 400, "time": 1, "val')
     assert run.histories() == before
 
 
 def test_steps_are_in_order_even_if_lines_are_not(run: TrackedRun) -> None:
-    _append(run, {"step": 20, "time": 2, "values": {"x": 2.0}})
-    _append(run, {"step": 10, "time": 1, "values": {"x": 1.0}})
+    _append(run, _line(20, 2.0, 2.0) + _line(10, 1.0, 1.0))
     assert [point.step for point in run.histories()["x"]] == [10, 20]
 
 
@@ -98,6 +104,13 @@ def test_a_damaged_record_is_named_in_one_line(run: TrackedRun, content: str, re
     assert "\n" not in str(caught.value)
 
 
-def _append(run: TrackedRun, line: dict[str, object]) -> None:
+def _append(run: TrackedRun, text: str) -> None:
+    """Append text to the history of a run, before the run was finished."""
     with (run.path / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(text)
+    status = json.loads((run.path / "status.json").read_text())
+    (run.path / "status.json").write_text(json.dumps(status | {"files": checksums(run.path)}))
+
+
+def _line(step: int, time: float, value: float) -> str:
+    return json.dumps({"step": step, "time": time, "values": {"x": value}}) + "\n"

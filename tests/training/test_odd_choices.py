@@ -25,6 +25,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training import results
 from headtohead.training.evaluate import translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
@@ -547,3 +548,35 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
         assert probe["source"] == "I love AI ."
         assert probe["target_tokens"] == probe["cross_tokens"] == ["J'", "adore", "l'IA"]
     assert (tmp_path / "reports" / "odd" / "index.html").is_file()
+
+
+def masked(masking: Any) -> RunConfig:
+    config = tiny_config(masking=masking)
+    evaluate = config.evaluate.model_copy(update={"unpadded": True, "max_length": 4, "test_limit": 4})
+    return config.model_copy(update={"evaluate": evaluate})
+
+
+@pytest.mark.parametrize(
+    ("masking", "evaluations"), [("padding-causal", 1), ("causal", 2), ({"name": "window", "width": 2}, 1), ("none", 2)]
+)
+def test_scores_without_padding_are_computed_only_where_they_can_differ(
+    masking: Any, evaluations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    own = results.translate_rows
+    monkeypatch.setattr(results, "translate_rows", lambda *given: calls.append(1) or own(*given))
+    stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
+    metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1).metrics
+    assert len(calls) == evaluations
+    equal = metrics["test/loss_unpadded"] == metrics["test/loss"]
+    assert equal == (evaluations == 1)
+    assert 0 <= metrics["test/exact_match_unpadded"] <= 1
+
+
+def test_a_member_whose_masks_hide_padding_has_its_padded_scores_in_a_mixed_stack() -> None:
+    configs = [masked(masking) for masking in ("padding-causal", "causal")]
+    stack = StackTraining(configs[0], [1, 2], tiny_data(), torch.device("cpu"), configs=configs)
+    scored = score_test_split(stack, tiny_data(), decoding_limit=4)
+    hidden, visible = (scored(member).metrics for member in range(2))
+    assert hidden["test/loss_unpadded"] == hidden["test/loss"]
+    assert visible["test/loss_unpadded"] != visible["test/loss"]

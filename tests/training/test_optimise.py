@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from headtohead.model.transformer import Transformer
+from headtohead.planning.schedule import learning_rate, mean_rate
 from headtohead.schema.run_config import TrainConfig
 from headtohead.testing.tiny import tiny_config
-from headtohead.training.optimise import StackOptimizer, clip_gradients, gradient_norms, learning_rate
+from headtohead.training.optimise import StackOptimizer, clip_gradients, gradient_norms
 
 STEPS = 100
 
@@ -29,7 +30,21 @@ def test_warm_up_is_linear_up_to_the_peak(schedule):
 
 
 def test_constant_stays_at_the_peak():
-    assert rates(schedule="constant") == [0.5] * STEPS
+    assert rates(schedule="constant", warmup_steps=0) == [0.5] * STEPS
+
+
+@pytest.mark.parametrize("steps", [20, 100, 2000, 10**6])
+def test_the_default_schedule_trains_at_a_mean_of_half_the_peak(steps):
+    config = TrainConfig(lr=0.5)
+    assert mean_rate(config, steps) == pytest.approx(0.5, abs=0.05)
+    assert learning_rate(config, 1 + steps // 20, steps) == pytest.approx(0.5, rel=0.01)
+    assert learning_rate(config, 1, steps) > 0
+
+
+def test_the_mean_rate_is_that_of_all_steps():
+    config = TrainConfig(lr=0.5, schedule="inverse-sqrt", warmup_steps=7)
+    expected = sum(learning_rate(config, step, 5000) for step in range(1, 5001)) / 5000
+    assert mean_rate(config, 5000) * 0.5 == pytest.approx(expected, rel=0.02)
 
 
 def test_inverse_sqrt_equals_the_schedule_of_the_paper():
@@ -41,7 +56,7 @@ def test_inverse_sqrt_equals_the_schedule_of_the_paper():
 
 
 def test_inverse_sqrt_without_warm_up_starts_at_the_peak():
-    found = rates(schedule="inverse-sqrt")
+    found = rates(schedule="inverse-sqrt", warmup_steps=0)
     assert found[:4] == pytest.approx([0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25])
 
 

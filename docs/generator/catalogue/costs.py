@@ -227,7 +227,8 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
         return None
     x = torch.zeros(1, tokens, sizes["d"])
     positions = torch.arange(tokens).unsqueeze(0)
-    context = AttentionContext(positions, positions, torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool))
+    mask = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
+    context = AttentionContext(positions, positions, mask, declared=frozenset({"shows-the-rest"}))
     return _flops(lambda: part.attend(x, None if part.self_attention else x, context))
 
 

@@ -55,7 +55,7 @@ def kernel(style: str, encoding: str) -> AttentionKernel | None:
     if find_incompatibility(config, {"source": WIDTH, "target": WIDTH}, current()):
         return None
     module = _attention(config)
-    if module.needs_mask_values:
+    if module.has_fast_path:
         return AttentionKernel("fast path", "the style computes no weights")
     if module.path == "explicit":
         cause = "encoding" if _attention(_config(style, "none")).path == "fused" else "style"

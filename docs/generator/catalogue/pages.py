@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from catalogue.kernels import kernels_page
 from catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
+from headtohead.ownership import claim, owned, remove
 from headtohead.report.templating import environment, tidy_markdown
 
 Files = Mapping[str, str | Picture]
@@ -44,8 +44,9 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write the catalogue and remove earlier pictures."""
-    shutil.rmtree(folder / "pictures", ignore_errors=True)
+    """Write the catalogue and remove the files of an earlier catalogue."""
+    remove(folder, owned(folder).difference(files))
+    claim(folder, files)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,9 +67,7 @@ def stale_files(folder: Path, files: Files) -> Iterator[str]:
                 yield name
         elif not same_numbers(stored_numbers(path), numbers_of(content)):
             yield name
-    for path in sorted(folder.glob("pictures/*")):
-        if f"pictures/{path.name}" not in files:
-            yield f"pictures/{path.name}"
+    yield from sorted(owned(folder).difference(files))
 
 
 def _prose(text: str) -> str:

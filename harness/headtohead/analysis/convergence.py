@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast, loss_mismatch
+from headtohead.analysis.contrasts import Contrast, score_mismatch
 from headtohead.analysis.study import Analysis, main_contrasts
 from headtohead.schema.run_config import DECAYS_TO_ZERO
 from headtohead.statistics.differences import pair_differences
@@ -190,7 +190,7 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
 
 
 def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:
-    """Return the gaps of the tested contrasts with comparable losses."""
+    """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
     frames = analysis.frames
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
@@ -198,9 +198,10 @@ def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:
     gaps = []
     for contrast in main_contrasts(analysis):
         pairs = contrast.pairs
-        if contrast.paired is None or any(loss_mismatch(frames, *pair, LOSS) for pair in pairs):
+        sides = {slug for pair in pairs for slug in pair}
+        if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):
             continue
-        scores = {slug: frames.scores(slug, LOSS) for pair in pairs for slug in pair}
+        scores = {slug: frames.scores(slug, LOSS) for slug in sides}
         seeds, differences = pair_differences(scores, pairs)
         if seeds:
             difference = float(differences.mean())

@@ -6,10 +6,10 @@ Nothing here reads run directories. The tests are those of reports.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
@@ -45,6 +45,18 @@ STEPS = ("step", "_step", "global_step", "epoch")
 METRIC, VALUE = "metric", "value"
 MOST_NAMES = 5
 """Maximum number of rows, seeds or columns that a message lists."""
+
+MOST_LETTERS = 80
+"""Maximum length of a value that a message quotes."""
+
+MOST_VARIANTS = 40
+"""Maximum number of variants that the error without a baseline lists."""
+
+LEAST, LARGEST = 1e-60, 1e60
+"""Smallest and largest size of a score other than 0, so that the fourth power of a difference is a float."""
+
+NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+WHOLE_NUMBER = re.compile(r"\A(-?)0*([1-9]\d*|0)(\.0*)?\Z", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,7 @@ class Judged:
 def judge(
     table: pd.DataFrame,
     *,
-    baseline: str,
+    baseline: str | None,
     metric: str | None = None,
     margin: float | None = None,
     higher_is_better: bool | None = None,
@@ -134,7 +146,7 @@ def judge(
     Args:
         table: A row per variant and seed with a column per metric, or a row per variant, seed and metric with the
             columns ``metric`` and ``value``. With a column ``step`` or ``epoch``, the last row of a run counts.
-        baseline: Name of the variant with which the others are compared.
+        baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
         margin: The smallest difference that matters, for verdicts of equivalence.
         higher_is_better: Direction of the metric; by default from its name.
@@ -146,14 +158,20 @@ def judge(
     Raises:
         HeadToHeadError: If the table does not permit the comparison.
     """
+    table = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
+    if table.columns.has_duplicates:
+        name = table.columns[table.columns.duplicated()][0]
+        raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
     scores, metric = _scores(table, metric, variant_columns, seed_column, warnings)
-    if higher_is_better is None:
-        higher_is_better = direction(metric)
+    if baseline is None:
+        raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MOST_VARIANTS)}")
     if baseline not in scores:
         raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
     if len(scores) < 2:
         raise HeadToHeadError(f"only the baseline '{baseline}' has scores; a comparison needs another variant")
+    if higher_is_better is None:
+        higher_is_better = direction(metric)
     _refuse_seeds(scores, baseline, is_paired, looks, warnings)
     warnings += _equal_scores(scores, metric)
     against = scores[baseline]
@@ -236,19 +254,31 @@ def direction(metric: str) -> bool:
     return higher
 
 
+def _texts(column: pd.Series) -> list[str]:
+    """Return the values of a column as text; a missing value is an empty text."""
+    return ["" if gone else str(value) for value, gone in zip(column.tolist(), column.isna(), strict=True)]
+
+
+def _number(text: str) -> float:
+    """Return a decimal number, or NaN for any other text."""
+    return float(text) if NUMBER.fullmatch(text) else math.nan
+
+
 def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the rows of finished runs, and a warning if there are others."""
-    column = next((name for name in table.columns if str(name).lower() in STATES), None)
+    column = next((name for name in table.columns if name.lower() in STATES), None)
     if column is None:
         return table, []
-    states = table[column].astype(str).str.lower()
-    others = table[~states.isin(FINISHED)]
-    if states.isin(NOT_FINISHED).all() and len(table):
-        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(set(states)))}")
-    if others.empty or len(others) == len(table):  # a column with other words is not a state of runs
+    states = _texts(table[column])
+    lower = {state.lower() for state in states}
+    others = [row for row, state in enumerate(states) if state.lower() not in FINISHED]
+    if lower and lower <= NOT_FINISHED:
+        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(lower))}")
+    if not others or len(others) == len(table):  # a column with other words is not a state of runs
         return table, []
-    listed = _listed([f"{number} ({state})" for number, state in zip(_rows(others), others[column], strict=True)])
-    return table.drop(others.index), [f"left out, as their {column} is not finished: {_plural('row', others)} {listed}"]
+    rows = "row" if len(others) == 1 else "rows"
+    listed = _listed([f"{row + 1} ({states[row]})" for row in others])
+    return table.drop(others), [f"left out, as their {column} is not finished: {rows} {listed}"]
 
 
 def _scores(
@@ -257,43 +287,63 @@ def _scores(
     """Return the score by variant and seed, in the order of the table, and the name of the metric."""
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
         if column not in table.columns:
-            names = [str(name) for name in table.columns]
+            names = [*table.columns]
             if len(names) == 1 and ";" in names[0]:
                 raise HeadToHeadError("the table has one column, with semicolons; separate its columns by commas")
-            raise HeadToHeadError(f"the table has no column '{column}'; columns: {_listed(names)}; name it: {option}")
+            raise HeadToHeadError(
+                f"the table has no column '{column}'; columns: {_listed(names)}; name it with {option}, or give the "
+                "table one row per variant and seed, with the columns variant, seed and the metric"
+            )
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
-    values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
-    parts = [[str(value) for value in table[name].tolist()] for name in variant_columns]
-    variants = [" · ".join(values) for values in zip(*parts, strict=True)]
-    seeds = [_seed_name(seed) for seed in table[seed_column].tolist()]
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        row = int(wrong[0])
-        value = table[column].iloc[row]
-        problem = "has no number" if value != value else f"is not a finite number: {str(value)!r}"
-        raise HeadToHeadError(
-            f"row {_rows(table)[row]}: '{metric}' of variant '{variants[row]}', seed {seeds[row]} {problem}; give "
-            "every run a score, or remove the variant"
-        )
+    variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
     step_column = next((name for name in STEPS if name in table.columns), None)
-    steps = table[step_column].to_numpy() if step_column else None
-    histories: dict[str, dict[str, list[tuple[float, float, int]]]] = {}
-    for row, (variant, seed, value) in enumerate(zip(variants, seeds, values, strict=True)):
-        step = float(steps[row]) if steps is not None else 0.0
-        histories.setdefault(variant, {}).setdefault(seed, []).append((step, float(value), row))
+    steps = _texts(table[step_column]) if step_column else ["0"] * len(table)
+    histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}
+    for index, parts, seed, score, step in zip(
+        table.index, variants, _texts(table[seed_column]), _texts(table[column]), steps, strict=True
+    ):
+        row, variant, seed = index + 1, " · ".join(parts), WHOLE_NUMBER.sub(r"\1\2", seed)
+        for name, is_missing in (("variant", not any(parts)), ("seed", seed.lower() in ("", "nan"))):
+            if is_missing:
+                raise HeadToHeadError(f"row {row} has no {name}; every run needs one")
+        value = _score(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}")
+        histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
     scores: dict[str, dict[str, float]] = {}
     for variant, by_seed in histories.items():
+        curves = {}
         for seed, history in by_seed.items():
-            unordered = any(math.isnan(step) for step, _, _ in history) and len(history) > 1
-            if unordered or len({step for step, _, _ in history}) < len(history):
-                rows = [str(_rows(table)[row]) for _, _, row in history]
+            is_single = len(history) == 1  # its step is not read
+            curve = {
+                0.0 if is_single else _finite(step, f"row {row}: '{step_column}'"): value
+                for row, step, value in history
+            }
+            if len(curve) < len(history):
                 raise HeadToHeadError(
-                    f"variant '{variant}' has seed {seed} twice (rows {_listed(rows)}); a run counts once: remove the "
-                    "others, or name further columns of the variant with --variant"
+                    f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in history])}); "
+                    "a run counts once: remove the others, or name further columns of the variant with --variant"
                 )
-            scores.setdefault(variant, {})[seed] = max(history)[1]
-        _refuse_copies(variant, by_seed)
+            curves[seed] = curve
+            scores.setdefault(variant, {})[seed] = curve[max(curve)]
+        _refuse_copies(variant, curves)
     return scores, metric
+
+
+def _finite(text: str, name: str, remedy: str = "") -> float:
+    """Return a number; ``name`` begins the error about another text, and ``remedy`` ends it."""
+    value = _number(text)
+    if not math.isfinite(value):
+        problem = f"is not a finite number: '{_shortened(text)}'" if text else "has no number"
+        raise HeadToHeadError(f"{name} {problem}{remedy}")
+    return value
+
+
+def _score(text: str, name: str) -> float:
+    value = _finite(text, name, "; give every run a score, or remove the variant")
+    if value and not LEAST <= abs(value) <= LARGEST:
+        raise HeadToHeadError(
+            f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size: rescale the metric"
+        )
+    return value
 
 
 def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) -> tuple[str, pd.DataFrame, str]:
@@ -301,40 +351,41 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
     if metric in table.columns:
         return str(metric), table, str(metric)
     if {METRIC, VALUE} <= set(table.columns):
-        known = [str(name) for name in table[METRIC].unique()]
+        names = pd.Series(_texts(table[METRIC]), table.index)
+        known = [*names.unique()]
         chosen = metric or (known[0] if len(known) == 1 else None)
         if chosen in known:
-            return VALUE, table[table[METRIC].astype(str) == chosen], str(chosen)
+            return VALUE, table[names == chosen], str(chosen)
     else:
         skipped = {*others, *STEPS}
         known = [
-            str(name)
+            name
             for name in table.columns
-            if name not in skipped and pd.to_numeric(table[name], errors="coerce").notna().any()
+            if name not in skipped and any(not math.isnan(_number(text)) for text in _texts(table[name]))
         ]
         if metric is None and len(known) == 1:
             return known[0], table, known[0]
     if metric is None:
         known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
-        raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}" if known else "no metric")
+        if not known:
+            raise HeadToHeadError(f"the table has no column of scores; columns: {_listed([*table.columns])}")
+        raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
     raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
 
 
-def _refuse_copies(variant: str, by_seed: Mapping[str, Sequence[tuple[float, float, int]]]) -> None:
+def _refuse_copies(variant: str, curves: Mapping[str, Mapping[float, float]]) -> None:
     """Refuse a run that was copied under another seed: equal histories of several steps."""
-    first: dict[tuple[tuple[float, float], ...], str] = {}
-    for seed, history in by_seed.items():
-        if len(history) < 2:
+    first: dict[frozenset[tuple[float, float]], str] = {}
+    for seed, curve in curves.items():
+        if len(set(curve.values())) < 2:
             continue
-        curve = tuple(sorted((step, value) for step, value, _ in history))
-        if len({value for _, value in curve}) < 2:
-            continue
-        if curve in first:
+        points = frozenset(curve.items())
+        if points in first:
             raise HeadToHeadError(
-                f"variant '{variant}': seeds {first[curve]} and {seed} have the same values at all {len(curve)} steps; "
-                "a copied run is no further seed"
+                f"variant '{variant}': seeds {first[points]} and {seed} have the same values at all {len(curve)} "
+                "steps; a copied run is no further seed"
             )
-        first[curve] = seed
+        first[points] = seed
 
 
 def _refuse_seeds(
@@ -381,30 +432,12 @@ def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> lis
     return [f"equal {metric} of {_listed(found)}; check that these are separate runs"]
 
 
-def _seed_name(seed: object) -> str:
-    """Return a seed as text; pandas reads whole numbers as floats if a value of the column is missing.
-
-    Raises:
-        HeadToHeadError: If it is missing.
-    """
-    if isinstance(seed, float):
-        if math.isnan(seed):
-            raise HeadToHeadError("a row has no seed; every run needs one")
-        if seed.is_integer():
-            return str(int(seed))
-    return str(seed)
+def _shortened(text: str) -> str:
+    """Return a text of the table for a message."""
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
 
 
-def _rows(table: pd.DataFrame) -> list[int]:
-    """Return the numbers of the rows in the file, without its header, from 1."""
-    return [int(index) + 1 for index in table.index]
-
-
-def _plural(noun: str, rows: pd.DataFrame) -> str:
-    return noun + "s" * (len(rows) != 1)
-
-
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """Return the first names and the number of the others."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(_shortened, names[:most])) + more

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headtohead.analysis.contrasts import Families, families, incomplete, is_late
+from headtohead.analysis.contrasts import Contrast, incomplete, is_late
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.statistics.verdicts import NO_VERDICT
@@ -20,8 +21,8 @@ class LooksStatus:
         taken: The numbers of seeds at which the study was judged, without a look that has runs without a result.
         seeds: Number of seeds of the current look.
         complete: Whether every run of the current look has a result.
-        undecided: Names of the declared contrasts that more seeds can decide.
-        unranked: Names of the declared contrasts that have no test, for example because runs failed.
+        undecided: Names of the main contrasts that more seeds can decide.
+        unranked: Names of the main contrasts that have no test, for example because runs failed.
         late: Whether the looks were set or changed after results existed.
     """
 
@@ -44,16 +45,14 @@ class LooksStatus:
         return self.looks.next(self.seeds) if self.complete and self.undecided else None
 
 
-def looks_status(frames: Frames, tested: Families | None = None) -> LooksStatus | None:
+def looks_status(frames: Frames, contrasts: Sequence[Contrast]) -> LooksStatus | None:
     """Return the status of a study with sequential seeds, or None.
 
-    ``tested`` are the contrasts of the primary metric; they are computed if None.
+    ``contrasts`` are the main contrasts of the primary metric. Others, such as interactions, are not waited for.
     """
     record, looks = frames.record.looks, frames.looks
     if record is None or looks is None:
         return None
-    tested = tested or families(frames, frames.record.metrics.primary)
-    contrasts = [contrast for family in tested for contrast in family.contrasts]
     complete = not incomplete(frames)
     return LooksStatus(
         looks=looks,

@@ -13,8 +13,9 @@ NAMES = {
     "vocabulary_bound": "vocabulary upper bound",
     "nearest_neighbour": "nearest neighbour",
     "source_copy": "copied source",
+    "majority": "most frequent target",
 }
-"""The names of the reference points in reports, highest scores first."""
+"""The names of the reference points in reports; the most frequent target only of data with few targets."""
 
 METRICS = ("test/exact_match", "test/bleu", "test/chrf")
 
@@ -28,18 +29,18 @@ class ReferencePoints:
 
 
 @dataclass(frozen=True)
-class NeighbourComparison:
-    """The mean score of a variant and the score of the nearest neighbour, in ``metric``."""
+class ReferenceComparison:
+    """The mean score of a variant and the score of a reference point, in ``metric``."""
 
     slug: str
     metric: str
     score: float
-    neighbour: float
+    reference: float
 
     @property
     def beaten(self) -> bool:
         """Whether the variant has a higher score."""
-        return self.score > self.neighbour
+        return self.score > self.reference
 
 
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
@@ -55,28 +56,39 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
             for metric in METRICS
         }
         for name in NAMES
+        if all(getattr(entry, name) for entry in entries)
     }
     return ReferencePoints(sum(entry.sentences for entry in entries), scores)
 
 
-def neighbour_comparisons(analysis: Analysis, metric: str) -> list[NeighbourComparison]:
-    """Compare every ranked variant with the nearest neighbour on its data."""
-    frames = analysis.frames
+def reference_comparisons(analysis: Analysis, name: str) -> list[ReferenceComparison]:
+    """Compare every ranked variant with a reference point on its data, in the metric of the comparison."""
+    frames, metric = analysis.frames, reference_metric(analysis)
+    if metric is None:
+        return []
     found = []
     for slug in analysis.ranked:
         points, summary = reference_points(frames, slug), frames.summary(slug, metric)
-        if points is not None and not math.isnan(summary.mean) and frames.trained(slug) == slug:
-            neighbour = points.scores["nearest_neighbour"][metric]
-            found.append(NeighbourComparison(slug, metric, summary.mean, neighbour))
+        if points and name in points.scores and not math.isnan(summary.mean) and frames.trained(slug) == slug:
+            found.append(ReferenceComparison(slug, metric, summary.mean, points.scores[name][metric]))
     return found
 
 
-def translation_metrics(analysis: Analysis) -> tuple[str, str]:
-    """Return the metrics in which models and nearest neighbours are compared, chrF first if it is the primary metric.
+def scoring_metrics(points: ReferencePoints) -> list[str]:
+    """Return the metrics in which the vocabulary upper bound is above 0: in others, no model can score."""
+    return [metric for metric in METRICS if points.scores["vocabulary_bound"][metric] > 0]
 
-    The exact match of nearest neighbours is about 0.
+
+def reference_metric(analysis: Analysis) -> str | None:
+    """Return the metric in which models and reference points are compared.
+
+    It is the primary metric, else BLEU, chrF or exact match: the first in which a model can score. None if there is no
+    such metric, or no reference point.
     """
-    return ("test/chrf", "test/bleu") if analysis.metric == "test/chrf" else ("test/bleu", "test/chrf")
+    points = reference_points(analysis.frames, analysis.frames.baseline)
+    usable = scoring_metrics(points) if points else []
+    preferred = (analysis.metric, "test/bleu", "test/chrf", "test/exact_match")
+    return next((metric for metric in preferred if metric in usable), None)
 
 
 def decodes(frames: Frames) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
 from headtohead.analysis.looks import LooksStatus, looks_status
@@ -82,7 +82,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
 
     tested = families(frames, metric, allow_partial=allow_partial)
-    return Analysis(
+    analysis = Analysis(
         frames=frames,
         metric=metric,
         allow_partial=allow_partial,
@@ -98,8 +98,8 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         upper_bound=_upper_bound(frames, metric),
         added=tested.added,
         taken=tested.taken,
-        looks=looks_status(frames, tested),
     )
+    return replace(analysis, looks=looks_status(frames, main_contrasts(analysis)))
 
 
 def main_contrasts(analysis: Analysis) -> list[Contrast]:

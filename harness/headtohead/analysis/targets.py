@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from headtohead.analysis.contrasts import loss_mismatch
+from headtohead.analysis.contrasts import OTHER_DATA, score_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import ALPHA, holm, sign_test_p
 from headtohead.storage import states
@@ -123,8 +123,8 @@ def _variant(
     curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> VariantTarget:
     frames = analysis.frames
-    mismatch = loss_mismatch(frames, slug, frames.baseline, metric)
-    if mismatch:
+    mismatch = score_mismatch(frames, slug, frames.baseline, metric)
+    if mismatch and (value is None or mismatch != OTHER_DATA):
         return VariantTarget({}, {}, mismatch)
     rows = frames.rows(slug)
     rows = rows[rows["state"].isin(states.RESULTS)]
@@ -137,7 +137,7 @@ def _variant(
             steps[seed] = first_step(*curves[str(run)], target, higher_is_better(metric))
             seconds[seed] = steps[seed] * milliseconds / 1000
     incomplete = None if analysis.allow_partial else analysis.incomplete.get(slug)
-    return VariantTarget(steps, seconds, incomplete)
+    return VariantTarget(steps, seconds, mismatch or incomplete)
 
 
 def first_step(steps: np.ndarray, values: np.ndarray, target: float, higher: bool) -> float:

@@ -13,9 +13,10 @@ import click
 
 from headtohead import logs
 from headtohead.cli.output import echo
-from headtohead.errors import HeadToHeadError, Interrupted, is_disk_error, machine_limit, nearest
+from headtohead.errors import HeadToHeadError, Interrupted, is_disk_error, machine_limit, nearest, suggestion
 from headtohead.escaping import VisibleFormatter, single_line
 from headtohead.plugins.commands import plugin_commands
+from headtohead.synonyms import synonyms
 
 COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
@@ -35,7 +36,7 @@ COMMANDS = {
     "ablate-heads": "Measure the effect of masking each attention head.",
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
-    "clean": "Remove archived, superseded and failed runs, and caches.",
+    "clean": "Remove archived, superseded and failed runs, trials and caches.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
 }
@@ -57,12 +58,40 @@ def stop_with_usage_error(error: click.UsageError) -> NoReturn:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         raise error
     message = single_line(error.format_message()).removesuffix(".")  # may quote a file name
+    if isinstance(error, click.NoSuchOption) and error.ctx:
+        message = f"no such option '{error.option_name}'{_suggest_option(error.option_name, error.ctx.command)}"
     command = error.ctx.command_path if error.ctx else "h2h"
     echo(f"h2h: {message[0].lower()}{message[1:]} (options: {command} --help)", err=True)
     sys.exit(2)
 
 
-class LazyGroup(click.Group):
+def _suggest_option(name: str, command: click.Command) -> str:
+    """Return what an unknown option may stand for: another option, or a field for --set."""
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    if "--set" in options and not set(synonyms(name)) & set(options):
+        from headtohead.config.validation_errors import find_field
+
+        field = find_field(name.lstrip("-").replace("-", "_"))
+        if field is not None:
+            return f"; type --set {field}=VALUE"
+    return suggestion(name, options)
+
+
+class SuggestingGroup(click.Group):
+    """A group that suggests a command for an unknown command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            is_file = args[0].endswith((".yaml", ".yml")) and "run" in known
+            hint = f"; type h2h run {args[0]}" if is_file else nearest(args[0], known)
+            raise HeadToHeadError(f"unknown command '{args[0]}'{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,13 +107,6 @@ class LazyGroup(click.Group):
         module, _, attribute = path.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in summaries() and not args[0].startswith("-"):
-            raise HeadToHeadError(f"unknown command '{args[0]}'{nearest(args[0], summaries())}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -121,6 +143,8 @@ class LazyGroup(click.Group):
                     err=True,
                 )
                 sys.exit(2)
+            if isinstance(error, EOFError):  # click would exit with 1
+                raise RuntimeError(f"EOFError: {error}") from error
             if not is_disk_error(error):
                 raise
             echo(

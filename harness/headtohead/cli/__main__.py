@@ -8,7 +8,13 @@ import os
 import sys
 import threading
 
+from headtohead import children, logs
 from headtohead.cli import main
+from headtohead.cli.output import echo
+from headtohead.errors import describe
+
+INTERNAL_ERROR = 70
+"""Exit code of an unexpected error (EX_SOFTWARE of sysexits.h); no command returns it otherwise."""
 
 
 def entry() -> None:
@@ -19,12 +25,18 @@ def entry() -> None:
     interpreter exits normally and waits for them.
     """
     code: object = 0
+    os.environ.update(children.SAFE_PATH)  # for processes that libraries start
     # matplotlib warns if the home folder cannot be written, and then uses a temporary folder.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         main(prog_name="h2h")
     except SystemExit as error:
         code = error.code
+    except Exception as error:
+        code = INTERNAL_ERROR
+        file = logs.traceback_file(error)
+        where = f"the traceback is in '{file}'" if file else "--log-file FILE keeps the traceback"
+        echo(f"h2h: internal error: {describe(error)}; {where}", err=True)
     main_thread = threading.main_thread()
     running = any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
     if running or not isinstance(code, int):

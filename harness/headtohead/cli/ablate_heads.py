@@ -15,7 +15,7 @@ from headtohead.cli.output import echo, echo_json, optional_number
 @click.argument("target", metavar="RUN|EXPERIMENT")
 @click.option("--no-decode", is_flag=True, help="Measure only the loss, without translating; much faster.")
 @click.option("--fresh", is_flag=True, help="Compute anew where heads.json exists.")
-@format_option("json: the content of heads.json of each run.", "json")
+@format_option("json: the name of each run with the content of its heads.json.", "json")
 @runs_option
 @plugin_option
 def command(
@@ -35,7 +35,7 @@ def command(
     records = []
     for path in _directories(target, runs_root):
         record = masked_heads(path, decode=not no_decode, fresh=fresh)
-        records.append(record)
+        records.append({"run": path.name, **record})
         if form == "text":
             _print(path.name, record)
     if form == "json":

@@ -41,7 +41,7 @@ def command(
     in float64 on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
 
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
-    violations.
+    violations, or an entry that cannot be checked.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
@@ -75,6 +75,7 @@ def _check(
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     examinations: list[Examination] = []
+    unchecked: list[str] = []
     verdicts: Verdicts = {}
     for entry in chosen:
         try:
@@ -82,7 +83,8 @@ def _check(
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
-            echo(f"not checked: {entry.family}/{entry.name}: {error}", err=True)
+            unchecked.append(f"{entry.family}/{entry.name}")
+            echo(f"not checked: {unchecked[-1]}: {error}", err=True)
             continue
         if form == "text":
             if len(examinations) > 1:
@@ -91,9 +93,9 @@ def _check(
     if form == "json":
         records = [examination.to_json() for examination in examinations]
         echo_json(records)
-    elif len(examinations) > 1:
-        _print_totals(examinations)
-    return 0 if all(examination.is_sound for examination in examinations) else 1
+    elif len(chosen) > 1:
+        _print_totals(examinations, unchecked)
+    return 0 if not unchecked and all(examination.is_sound for examination in examinations) else 1
 
 
 def _print_examination(examination: Examination) -> None:
@@ -126,7 +128,7 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
-def _print_totals(examinations: list[Examination]) -> None:
+def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
     violated = [examination.name for examination in examinations if not examination.is_sound]
     named = [
         examination.name
@@ -136,6 +138,8 @@ def _print_totals(examinations: list[Examination]) -> None:
     echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
     if named:
         echo(f"known violations{_listed(named)}")
+    if unchecked:
+        echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
 
 
 def _listed(names: list[str]) -> str:

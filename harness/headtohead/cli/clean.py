@@ -10,7 +10,7 @@ import click
 from headtohead.cli.options import cache_option, runs_option
 from headtohead.cli.output import echo
 
-KINDS = ("archived", "superseded", "failed", "cache")
+KINDS = ("archived", "superseded", "failed", "trial", "reproduced", "cache")
 
 
 @click.command("clean")
@@ -22,8 +22,8 @@ def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | Non
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
     archived: runs that --fresh, --stale, --force or --repair moved. superseded: runs that are in no plan any more.
-    failed: runs that ended without a result. cache: prepared data and compiled code, which are rebuilt when they are
-    needed.
+    failed: runs that ended without a result. trial: runs of h2h run --try. reproduced: runs of h2h reproduce. cache:
+    prepared data, which are rebuilt when they are needed. Files that headtohead did not write stay.
     """
     from headtohead.cli.tables import print_table
     from headtohead.data import cache_root

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headtohead.cli import SuggestingGroup
 from headtohead.cli.options import cache_option, plugin_option
 from headtohead.cli.output import echo
 from headtohead.escaping import single_line
@@ -28,7 +29,7 @@ set_option = click.option(
 )
 
 
-@click.group("data")
+@click.group("data", cls=SuggestingGroup)
 def command() -> None:
     """Download datasets and describe them."""
 

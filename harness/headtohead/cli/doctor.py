@@ -35,11 +35,7 @@ class Diagnosis:
 @runs_option
 @plugin_option
 def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
-    """Check Python, packages, devices, backends, disk, plugins, data cache and MLflow store.
-
-    On a GPU, this runs the backend self-test, which takes at most half a minute, and caches its result:
-    train.backend auto uses CUDA graphs only where they are verified.
-    """
+    """Check Python, packages, devices, disk, plugins, data cache and MLflow store."""
     failed = False
     for check in _checks(runs_root, plugin_files):
         for diagnosis in check():
@@ -56,7 +52,6 @@ def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[]
         _python,
         _packages,
         _device,
-        _backends,
         lambda: _plugins(plugin_files),
         lambda: _folder("runs folder", runs_root),
         lambda: _folder("data cache", cache_root()),
@@ -88,7 +83,7 @@ def _packages() -> Iterator[Diagnosis]:
         except metadata.PackageNotFoundError:
             yield Diagnosis(FAIL, name, f"not installed; run pip install '{text}'")
             continue
-        pinned = tested.get(name.lower(), version)
+        pinned = tested.get(_normalised(name), version)
         if _numbers(version) < _numbers(minimum):
             yield Diagnosis(FAIL, name, f"{version} is installed, {minimum} or later is needed")
         elif version.partition("+")[0] != pinned:
@@ -104,7 +99,12 @@ def _pins() -> Iterator[tuple[str, str]]:
         for line in path.read_text(encoding="utf-8").splitlines():
             name, equals, version = line.partition("==")
             if equals:
-                yield name.strip().lower(), version.split(";")[0].strip().partition("+")[0]
+                yield _normalised(name.strip()), version.split(";")[0].strip().partition("+")[0]
+
+
+def _normalised(name: str) -> str:
+    """Return a package name as PyPI compares names: ``Ruamel_yaml`` and ``ruamel.yaml`` are one package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -126,33 +126,6 @@ def _device() -> Iterator[Diagnosis]:
         properties = torch.cuda.get_device_properties(number)
         text = f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
         yield Diagnosis(OK, f"cuda:{number}", text)
-
-
-def _backends() -> Iterator[Diagnosis]:
-    """Run the self-test anew on each kind of GPU, since the driver may have changed."""
-    import torch
-
-    from headtohead.data import cache_root
-    from headtohead.training import selftest
-
-    compiled = "compile is verified against eager gradients in every training"
-    if not torch.cuda.is_available():
-        text = f"auto is eager, {selftest.TESTED} requires a CUDA device, {compiled}"
-        yield Diagnosis(OK, "backends", text)
-        return
-    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    kinds = {selftest.machine(device): device for device in reversed(devices)}
-    for device in kinds.values():
-        try:
-            verdict = selftest.verify(cache_root(), device, again=True)
-        except OSError as error:
-            yield Diagnosis(FAIL, "backends", f"cannot store the result of the self-test: {error.strerror}")
-            return
-        text = f"{verdict.description}; {compiled}"
-        if verdict.fault:
-            yield Diagnosis(WARN, "backends", f"auto is eager: {text}")
-        else:
-            yield Diagnosis(OK, "backends", f"auto is {selftest.TESTED}: {text}")
 
 
 def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Diagnosis]:

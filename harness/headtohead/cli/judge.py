@@ -21,7 +21,7 @@ LOWER = "--higher-is-better/--lower-is-better"
 
 @click.command()
 @click.argument("source", metavar="FILE")
-@click.option("--baseline", metavar="VARIANT", required=True, help="The variant with which the others are compared.")
+@click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option("--margin", type=float, metavar="X", help="The smallest difference that matters, for 'equivalent'.")
 @click.option(LOWER, "higher", default=None, help="Direction of the metric, if its name does not determine it.")
@@ -58,7 +58,7 @@ LOWER = "--higher-is-better/--lower-is-better"
 @format_option("json: the answer as JSON.", "json", "markdown")
 def command(
     source: str,
-    baseline: str,
+    baseline: str | None,
     metric: str | None,
     margin: float | None,
     higher: bool | None,

@@ -27,13 +27,31 @@ MOST_COMPLETIONS = 1000
 """Maximum number of names that shell completion reads."""
 
 run_argument: Decorator = click.argument("run", shell_complete=complete_run)
-set_option: Decorator = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Override a field of the file's base, for example model.d_model=64.",
-)
+
+
+def _overrides(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse ``--set PATH VALUE``, of which click takes VALUE for an argument."""
+    if texts:
+        from headtohead.config.loading import read_override
+
+        for text in texts:
+            read_override(text)
+    return texts
+
+
+def _set_option(of: str, example: str) -> Decorator:
+    """Return the option ``--set``; ``example`` is a PATH=VALUE for its help."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        callback=_overrides,
+        help=f"Override a field of {of}, for example {example}.",
+    )
+
+
+set_option = _set_option("the file's base", "model.d_model=64")
 seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
 name_option: Decorator = click.option(
     "--name",
@@ -123,8 +141,7 @@ def format_option(description: str, *formats: str) -> Decorator:
 
 def recipe_set_option(example: str) -> Decorator:
     """Return the option ``--set`` of commands that take a recipe; ``example`` is a PATH=VALUE for its help."""
-    description = f"Override a field of the recipe, for example {example}."
-    return click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help=description)
+    return _set_option("the recipe", example)
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:

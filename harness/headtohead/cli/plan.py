@@ -40,13 +40,13 @@ def command(
         # Errors of the file are raised before torch is loaded.
         loaded = load_file(experiment, overrides, seeds, max_runs, label)
         from headtohead.planning.planner import make_plan
-        from headtohead.planning.replacing import dropped_note, replaced_results
+        from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
         from headtohead.plugins.registry import use_files
 
         use_files(plugin_files)
         registry = loaded.load_plugins()
         plan = make_plan(loaded, registry, runs_root, fresh=fresh)
-        refused, dropped = replaced_results(plan, registry), dropped_note(plan)
+        refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
     if form == "json":
         _print_json(plan)
     else:

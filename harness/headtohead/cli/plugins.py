@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @plugin_option
 def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
-    """List plugins by family, or describe NAME with its options or, for a recipe, its values."""
+    """List plugins by family, or describe NAME with its options or, for a recipe, its values.
+
+    The name of a family, such as positional, lists the plugins of this family.
+    """
     registry = _load(plugin_files)
-    if name is None:
-        _print_all(registry)
+    if name is None or name in registry.entries:
+        _print_all(registry, name)
         return
     for index, entry in enumerate(_find(registry, name)):
         if index:
@@ -42,10 +45,11 @@ def _load(plugin_files: tuple[Path, ...]) -> Registry:
         gc.enable()
 
 
-def _print_all(registry: Registry) -> None:
+def _print_all(registry: Registry, family: str | None) -> None:
     from headtohead.cli.tables import print_table
 
-    rows = [[entry.family, entry.name, entry.entry.summary(), _origin(entry)] for entry in registry.all()]
+    entries = [entry for entry in registry.all() if family in (None, entry.family)]
+    rows = [[entry.family, entry.name, entry.entry.summary(), _origin(entry)] for entry in entries]
     print_table(["family", "name", "summary", "from"], rows)
 
 

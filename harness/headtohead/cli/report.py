@@ -89,9 +89,10 @@ def _content(experiment: Path, store: str | None, runs_root: Path, allow_partial
     from headtohead.report.writing import read_content
 
     if store is None:
-        from headtohead.storage.progress import find_experiment
+        from headtohead.storage.progress import experiment_file, find_experiment
 
-        yield read_content(find_experiment(experiment, runs_root), allow_partial=allow_partial)
+        folder, file = find_experiment(experiment, runs_root), experiment_file(experiment)
+        yield read_content(folder, allow_partial=allow_partial, file=file)
         return
     from headtohead import files
     from headtohead.tracking import materialise

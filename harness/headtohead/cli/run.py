@@ -32,11 +32,7 @@ TRAINING_ONLY = (
 @reports_option
 @plugin_option
 @click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="auto: cuda if available, else cpu.",
+    "--device", metavar="[auto|cpu|cuda]", default="auto", show_default=True, help="auto: cuda if available, else cpu."
 )
 @click.option("--workers", type=click.IntRange(1), help="Number of stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")
@@ -49,7 +45,7 @@ TRAINING_ONLY = (
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
-@click.option("--stale", is_flag=True, help="Retrain finished runs whose plugin code has changed.")
+@click.option("--stale", is_flag=True, help="Retrain finished runs with changed plugin code.")
 @click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
 @click.option("--try", "trial", is_flag=True, help="Train a few steps in this process, in a folder of its own.")
 @click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @format_option("json: one record per run.", "json")
 def command(experiment: Path, runs_root: Path, form: str) -> None:
     """Show the state of every run of EXPERIMENT, a file, a name or a folder."""
-    from headtohead.storage.progress import find_experiment, read_progress
+    from headtohead.storage.progress import experiment_file, find_experiment, read_progress
 
     folder = find_experiment(experiment, runs_root)
-    progress = read_progress(folder)
+    progress = read_progress(folder, experiment_file(experiment))
     if form == "json":
         records = [run.__dict__ for run in progress.runs]
-        echo_json({"name": progress.name, "runs": records})
+        echo_json({"name": progress.name, "stale": progress.stale, "runs": records})
     else:
         _print_text(progress, folder)
 
@@ -40,6 +40,8 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     echo(f"{progress.name}: {progress.question}")
     echo(f"{len(progress.runs)} runs: {shown}")
+    if progress.stale:
+        echo(f"STALE: {'; '.join(progress.stale)}")
     seeds = list(dict.fromkeys(run.seed for run in progress.runs))
     variants: dict[str, dict[int, RunProgress]] = {}
     for run in progress.runs:

@@ -27,6 +27,7 @@ def command(
 ) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
+    EXPERIMENT is a file, a name or a folder.
     With --logger, log to these loggers instead. The command is idempotent: a run is never logged twice.
     """
     if loggers:
@@ -77,15 +78,15 @@ def _send_to_loggers(folders: list[Path], loggers: tuple[str, ...], plugin_files
 
 
 def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
-    from headtohead.errors import HeadToHeadError, nearest
+    """Return the folders of experiments given by file, name or folder; without any, those of the runs folder."""
+    from headtohead.errors import HeadToHeadError
     from headtohead.storage.paths import inside
+    from headtohead.storage.progress import find_experiment
     from headtohead.storage.records import EXPERIMENT
 
-    known = {path.parent.name: path.parent for path in sorted(runs_root.glob(f"*/{EXPERIMENT}"))}
+    if experiments:
+        return [find_experiment(Path(name), runs_root) for name in experiments]
+    known = sorted(path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}"))
     if not known:
         raise HeadToHeadError(f"no experiments in '{runs_root}'; run h2h run EXPERIMENT first")
-    names = [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in experiments]
-    for name in names:
-        if name not in known:
-            raise HeadToHeadError(f"no experiment '{name}' in '{runs_root}'{nearest(name, known)}")
-    return [inside(runs_root, name) for name in names or known]
+    return [inside(runs_root, name) for name in known]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from headtohead import children
 from headtohead.cli.options import runs_option
 from headtohead.cli.output import echo
 
@@ -54,7 +55,7 @@ def _open(link: str) -> None:
     elif any(name in os.environ for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")):
         tool = shutil.which("xdg-open")
         if tool is not None:
-            subprocess.Popen(
+            children.start_program(
                 [tool, link],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

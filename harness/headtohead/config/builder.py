@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, located, shown
-from headtohead.config.validation_errors import section_of, suggest_field
+from headtohead.config.validation_errors import section_of, suggest_field, suggest_lists
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
@@ -26,12 +27,8 @@ from headtohead.schema.sections import FilePath
 FAMILIES = ("positional", "attention", "masking")
 DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
 
-_EXCLUSIVE = {"epochs": "steps", "steps": "epochs"}
+_EXCLUSIVE = {"epochs": "steps", "steps": "epochs", "batch_size": "batch_tokens", "batch_tokens": "batch_size"}
 """Fields of ``train`` that replace each other."""
-
-_OPTIONS_OF_COMMANDS: dict[FieldPath, str] = {
-    ("train", "device"): "an experiment does not choose the device; remove 'device' and type h2h run --device cpu"
-}
 
 
 _FLAGS = {"seeds": "--seeds N", "name": "--name LABEL", "plugins": "--plugin FILE"}
@@ -76,7 +73,7 @@ class ConfigBuilder:
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
         """Merge a mapping such as ``base``; dotted keys are assigned after whole sections."""
-        _refuse_both(values, "train.", location)
+        refuse_both(values, "train.", location)
         for key in sorted(values, key=assignment_order):
             self.assign(tuple(key.split(".")), values[key], location.child(key))
 
@@ -132,7 +129,10 @@ class ConfigBuilder:
             for role, selection in value.items():
                 self._assign_role(family, role, (), selection, location.child(role))
             return
-        name, options = _named(value, location, f"a name, a mapping with 'name', or {_roles()}")
+        expected = f"a name, a mapping with 'name', or {_roles()}"
+        if isinstance(value, list):
+            raise location.error(f"expected {expected}, got {shown(value)}{suggest_lists(value, family)}")
+        name, options = _named(value, location, expected)
         self._select_in_all_roles(family, name, options, location)
 
     def _select_in_all_roles(
@@ -192,9 +192,10 @@ class ConfigBuilder:
             self._assign_field(section, rest, value, location)
             return
         if not isinstance(value, Mapping):
-            raise location.error(f"expected a mapping, got {shown(value)}")
+            hint = f"; type data: {{dataset: {value}}}" if section == "data" and isinstance(value, str) else ""
+            raise location.error(f"expected a mapping, got {shown(value)}{hint}")
         if section == "train":
-            _refuse_both(value, "", location)
+            refuse_both(value, "", location)
         for key in sorted(value, key=lambda key: key != "dataset"):
             self._assign_field(section, tuple(key.split(".")), value[key], location.child(key))
 
@@ -217,6 +218,8 @@ class ConfigBuilder:
     def _select_dataset(self, value: Any, location: SourceLocation) -> None:
         if not isinstance(value, str):
             raise location.error(f"expected the name of a dataset, got {shown(value)}")
+        if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
+            raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
         self.entry("dataset", value, location)
         if value != self.sections["data"].get("dataset", DataInput().dataset):
             self.dataset_options.clear()
@@ -245,7 +248,7 @@ class ConfigBuilder:
         name, rest = path[0], path[1:]
         if name not in model.model_fields:
             hint = suggest_field(name, model.model_fields, str(above[0]))
-            raise location.error(_OPTIONS_OF_COMMANDS.get((*above, name), f"unknown field '{name}'{hint}"))
+            raise location.error(f"unknown field '{name}'{hint}")
         here = (*above, name)
         inner = section_of(model.model_fields[name].annotation)
         if inner is None and rest:
@@ -306,7 +309,8 @@ def _suggestion(path: tuple[str, ...]) -> str:
     return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
 
 
-def _refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
-    """Raise an error if a mapping gives both the epochs and the steps of training."""
-    if all(values.get(prefix + name) is not None for name in _EXCLUSIVE):
-        raise location.error(f"{prefix}epochs and {prefix}steps are both given; keep one of them")
+def refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
+    """Raise an error if a mapping gives two fields of ``train`` that replace each other."""
+    for name, other in _EXCLUSIVE.items():
+        if values.get(prefix + name) is not None and values.get(prefix + other) is not None:
+            raise location.error(f"{prefix}{name} and {prefix}{other} are both given; keep one of them")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import re
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import format_validation_error, section_of
 from headtohead.config.yaml_text import parse, refuse_size
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, similar_file
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
 
@@ -151,6 +150,8 @@ def load_text(
     written = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
     given = _seeds_option(seeds) if seeds is not None else (written, root.child("seeds"))
     number = given[0] if isinstance(given[0], int) else len(given[0])
+    if isinstance(overrides, str):
+        raise HeadToHeadError(f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}")
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
     changes = tuple(read_override(text) for text in overrides)
     check_values(file, root, changes)
@@ -311,9 +312,8 @@ def _read(path: Path) -> str:
         refuse_size(status.st_size if stat.S_ISREG(status.st_mode) else 0, str(path))
         data = path.read_bytes()
     except FileNotFoundError as error:
-        similar = sorted(other.name for other in path.parent.glob(f"{glob.escape(path.stem)}.y*ml"))
-        suggestion = f"; did you mean '{path.parent / similar[0]}'?" if similar else ""
-        raise HeadToHeadError(f"experiment file '{path}' does not exist{suggestion}") from error
+        hint = similar_file(path, ".yaml", ".yml")
+        raise HeadToHeadError(f"experiment file '{path}' does not exist{hint}") from error
     except IsADirectoryError as error:
         raise HeadToHeadError(f"'{path}' is a folder; name an experiment file") from error
     except OSError as error:

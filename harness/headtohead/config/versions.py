@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from headtohead import children
 from headtohead.config.builder import FAMILIES
 from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
@@ -22,13 +23,16 @@ from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
 @cache
-def versions() -> dict[str, str | None]:
-    """Return the versions of headtohead, Python and torch, the platform and the code's commit."""
+def versions(file: Path | None = None) -> dict[str, str | None]:
+    """Return the versions of headtohead, Python and torch, the platform, and the commit of an experiment file.
+
+    The commit is None if the file is not in a Git repository.
+    """
     return {
         "headtohead": _version("headtohead"),
         "python": platform.python_version(),
         "torch": _version("torch"),
-        "git_commit": _commit(),
+        "git_commit": _commit(file) if file else None,
         "platform": platform.platform(),
     }
 
@@ -90,14 +94,18 @@ def drift(
         sources: The source hash of each of its plugin entries, by family and name.
         used: The entries that its configuration uses now.
     """
-    changed = []
     then, now = recorded.get("headtohead"), versions()["headtohead"]
-    if then is not None and then != now:
-        changed.append(f"headtohead {then}, now {now}")
-    for entry in used:
-        if sources.get((entry.family, entry.name), entry.source_sha256) != entry.source_sha256:
-            changed.append(f"{entry.family} '{entry.name}' has changed")
-    return tuple(changed)
+    version = [f"headtohead {then}, now {now}"] if then is not None and then != now else []
+    return (*version, *changed_plugins(sources, used))
+
+
+def changed_plugins(sources: Mapping[tuple[str, str], str], used: Sequence[Registered]) -> tuple[str, ...]:
+    """Return the plugin entries with another source than that of a run; arguments as for `drift`."""
+    return tuple(
+        f"{entry.family} '{entry.name}' has changed"
+        for entry in used
+        if sources.get((entry.family, entry.name), entry.source_sha256) != entry.source_sha256
+    )
 
 
 def _version(distribution: str) -> str | None:
@@ -107,14 +115,15 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
-    """Return the commit if headtohead runs from a source tree."""
-    tree = Path(__file__).parents[3]
-    if not (tree / ".git").exists():
-        return None
-    command = ["git", "-C", str(tree), "rev-parse", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
+def _commit(file: Path) -> str | None:
+    """Return the commit of the repository in which a file is committed, or None."""
+    git = ["git", "-C", str(file.resolve().parent), "-c", "core.fsmonitor=false"]
+    done = None
+    for words in (["ls-files", "--error-unmatch", "--", file.resolve().name], ["rev-parse", "HEAD"]):
+        try:
+            done = children.run_program([*git, *words], timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode:
+            return None
+    return done.stdout.strip() if done else None

@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from headtohead import errors
+from headtohead import children, errors
 from headtohead.data.reading import MAX_DATA_BYTES, max_data_bytes
 from headtohead.errors import HeadToHeadError
 
@@ -42,12 +42,7 @@ def call_in_child(subject: str, function: str, *arguments: Any, seconds: float |
     seconds, memory = seconds or SECONDS, MEMORY_BYTES + MEMORY_FACTOR * max_data_bytes()
     code = f"from {__name__} import main; main({function!r}, {seconds!r}, {memory!r})"
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            input=json.dumps(arguments).encode(),
-            capture_output=True,
-            timeout=seconds,
-        )
+        done = children.run_program([sys.executable, "-c", code], input=json.dumps(arguments), timeout=seconds)
     except subprocess.TimeoutExpired as error:
         raise HeadToHeadError(f"{subject} cannot be read: the reader took more than {seconds:g} s") from error
     if done.returncode:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, similar_file
 
 MAX_DATA_BYTES = "H2H_MAX_DATA_BYTES"
 """Environment variable: the maximum size of a data file, downloaded or unpacked."""
@@ -161,7 +161,7 @@ def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
             )
         return path.open("rb")
     except FileNotFoundError as error:
-        raise HeadToHeadError(f"file '{path}' does not exist") from error
+        raise HeadToHeadError(f"file '{path}' does not exist{similar_file(path)}") from error
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 

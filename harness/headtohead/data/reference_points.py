@@ -1,4 +1,4 @@
-"""Translations that need no training: the nearest neighbour, the vocabulary upper bound and the copied source.
+"""Answers that need no training: nearest neighbour, vocabulary upper bound, copied source and most frequent target.
 
 Their scores are reference points for the scores of models.
 """
@@ -15,6 +15,9 @@ from scipy import sparse
 
 from headtohead.data.prepared import PreparedData
 from headtohead.errors import UndefinedError
+
+MOST_TARGETS = 100
+"""Maximum number of different training targets with which the most frequent target is a reference point."""
 
 ROWS_AT_ONCE = 64
 """Number of test sentences that are compared with all training sentences at once."""
@@ -75,6 +78,12 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
         exact = (text for text in test.references[row] if reproduced(text) == text)
         translations.append(next(exact, own))
     return translations
+
+
+def majority_target(data: PreparedData) -> str | None:
+    """Return the most frequent training target, or None if there are more than ``MOST_TARGETS`` different targets."""
+    counts = Counter(data.splits["train"].target_text)
+    return counts.most_common(1)[0][0] if len(counts) <= MOST_TARGETS else None
 
 
 def _counts(sentences: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:

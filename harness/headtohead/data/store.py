@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead import files
+from headtohead import files, ownership
 from headtohead.config.identity import identity_fields
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser
 from headtohead.data.reading import max_data_bytes, open_file
@@ -85,7 +85,7 @@ class PreparedStore:
                 file.write(digest)
 
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            ownership.claim(self.folder, [path.name])
             files.replace(path, write)
         except OSError as error:
             raise unwritable(self.folder, error) from error

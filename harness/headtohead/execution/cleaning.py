@@ -1,8 +1,7 @@
-"""Find and remove what no experiment needs: archived, superseded and failed runs, and caches."""
+"""Find and remove what no experiment needs: archived, superseded and failed runs, trials, reproductions and caches."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,25 +9,31 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+from headtohead import ownership
+from headtohead.errors import HeadToHeadError
+from headtohead.files import unreadable
+from headtohead.schema.config_input import INIT_FROM
 from headtohead.storage import states
 from headtohead.storage.disk_usage import disk_usage
+from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, observe, refuse_busy
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT, RUN
+from headtohead.storage.records import EXPERIMENT, RUN, STATUS, RunRecord, read_record
+from headtohead.storage.run_files import delete_run_files, run_files
 
-Kind = Literal["archived", "superseded", "failed", "cache"]
-RUN_KINDS: tuple[Kind, ...] = ("archived", "superseded", "failed")
+Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
+RUN_KINDS: tuple[Kind, ...] = ("archived", "reproduced", "superseded", "failed")
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
-CACHES = ("prepared", "compiled")
-"""Folders of the cache that headtohead rebuilds when it needs them; downloads are not among them."""
+PREPARED = "prepared"
+"""Folder of the cache that is rebuilt when it is needed."""
 
 
 @dataclass(frozen=True)
 class Leftover:
     """A path that can be removed, and why.
 
-    ``experiment`` is the folder whose runs must not be trained during the removal; None for caches.
+    ``experiment`` is the folder whose runs must not be trained during the removal; None for caches and trials.
     """
 
     kind: Kind
@@ -42,20 +47,25 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
     """Return what can be removed from a runs folder and the cache.
 
     archived: runs that ``--fresh``, ``--force`` or ``--repair`` moved to ``.archived``. superseded: runs that are
-    neither in the plan of their experiment nor reused by another experiment. failed: planned runs without a result that
-    ended as FAILED, OOM, TIMEOUT or KILLED. cache: prepared data and compiled code.
+    neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
+    weights. failed: planned runs without a result that ended as FAILED, OOM, TIMEOUT or KILLED. trial and reproduced:
+    runs of ``--try`` and of ``h2h reproduce``. cache: prepared data. Experiments behind symbolic links are not cleaned.
 
     Raises:
-        HeadToHeadError: If a record is damaged, since its runs could be needed.
+        HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
     """
-    folders = sorted(path.parent for path in runs_root.glob(f"*/{EXPERIMENT}"))
-    experiments = [ExperimentDirectory.read(folder) for folder in folders]
-    needed = {experiment.run_path(run) for experiment in experiments for run in experiment.record.runs}
+    experiments = [ExperimentDirectory.read(folder) for folder in _experiments(runs_root)]
+    needed = {path for experiment in experiments for path in _needed(experiment, runs_root)}
     found: list[Leftover] = []
     for experiment in experiments:
-        found += _archived(experiment.path)
-        for record in sorted(experiment.path.glob(f"*/{RUN}")):
-            path = inside(experiment.path, record.parent.name)
+        if experiment.path.is_symlink():
+            continue
+        found += _folders("archived", experiment.path, ".archived", "moved by --fresh, --force or --repair")
+        found += _folders("reproduced", experiment.path, ".reproduced", "trained by h2h reproduce")
+        for path in run_directories(experiment.path):
+            if not run_files(path):
+                continue
+            _require_record(path)
             status, state = observe(path)
             if path not in needed:
                 if state not in states.ACTIVE:
@@ -63,36 +73,75 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
             elif state in REMOVED_STATES:
                 reason = f"{state}: {status.reason}" if status.reason else state
                 found.append(_leftover("failed", path, reason, experiment.path))
-    for name in CACHES:
-        if (cache / name).is_dir():
-            found.append(_leftover("cache", cache / name, "rebuilt when it is needed", None))
+    found += _folders("trial", runs_root, ".try", "trained by h2h run --try")
+    if ownership.owned(cache / PREPARED):
+        found.append(_leftover("cache", cache / PREPARED, "rebuilt when it is needed", None))
     return [leftover for leftover in found if leftover.kind in kinds]
 
 
 def remove(leftovers: Sequence[Leftover]) -> None:
     """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
 
+    Files that headtohead did not write stay.
+
     Raises:
         HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
     """
     for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
-        paths = [leftover.path for leftover in group]
+        found = list(group)
         with ExitStack() as stack:
             if experiment is not None:
-                runs = [path for path in paths if path.parent == experiment]
+                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(refuse_busy())
                 stack.enter_context(Lease(*runs))
-                current = {found.path for found in find_leftovers(experiment.parent, experiment, RUN_KINDS)}
-                paths = [path for path in paths if path in current]
-            for path in paths:
-                shutil.rmtree(path)
+                current = {
+                    (other.kind, other.path) for other in find_leftovers(experiment.parent, experiment, RUN_KINDS)
+                }
+                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
+            for leftover in found:
+                if leftover.kind == "cache":
+                    ownership.remove(leftover.path, ownership.owned(leftover.path))
+                else:
+                    delete_run_files(leftover.path)
 
 
-def _archived(experiment: Path) -> Iterator[Leftover]:
-    for path in sorted(experiment.glob(".archived/*")):
-        checked = inside(experiment, ".archived", path.name)
-        yield _leftover("archived", checked, "moved by --fresh, --force or --repair", experiment)
+def _experiments(runs_root: Path) -> list[Path]:
+    """Return the folders of experiments.
+
+    Raises:
+        HeadToHeadError: If a folder with runs has no record.
+    """
+    folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
+    for folder in folders:
+        if not (folder / EXPERIMENT).is_file() and any(folder.glob(f"*/{RUN}")):
+            raise HeadToHeadError(unreadable(folder / EXPERIMENT, "no such file"))
+    return [folder for folder in folders if (folder / EXPERIMENT).is_file()]
+
+
+def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
+    """Yield the runs that an experiment consists of, and those that ``init_from`` names."""
+    yield from map(experiment.run_path, experiment.record.runs)
+    for variant in experiment.record.variants:
+        if init_from := variant.config.get(INIT_FROM):
+            yield inside(runs_root, init_from["run"])
+
+
+def _require_record(run: Path) -> None:
+    """Raise HeadToHeadError if the record of a run is missing or damaged, or its status is missing."""
+    for name in (RUN, STATUS):
+        if not (run / name).is_file():
+            raise HeadToHeadError(unreadable(run / name, "no such file"))
+    read_record(RunRecord, run / RUN)
+
+
+def _folders(kind: Kind, root: Path, name: str, reason: str) -> Iterator[Leftover]:
+    """Yield the folders in a hidden folder that contain files of runs."""
+    for path in sorted((root / name).glob("*")):
+        checked = inside(root, name, path.name)
+        active = any(observe(run)[1] in states.ACTIVE for run in run_directories(checked))
+        if run_files(checked) and not active:
+            yield _leftover(kind, checked, reason, root if kind != "trial" else None)
 
 
 def _leftover(kind: Kind, path: Path, reason: str, experiment: Path | None) -> Leftover:

@@ -2,7 +2,7 @@
 
 ``model.safetensors`` holds the weights, ``config.json`` the record of the run with its configuration,
 ``vocabulary.json`` the words of both sides. A side with subwords has the tokenizer of Hugging Face's ``tokenizers`` in
-``tokenizer.source.json`` or ``tokenizer.target.json``.
+``tokenizer.source.json`` or ``tokenizer.target.json``. ``manifest.json`` has the sha256 of every other file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from pydantic import Field
 from safetensors.torch import save_file
 from torch import Tensor
 
-from headtohead import files
+from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
-from headtohead.storage.records import Count, Record, RunRecord, read_record
+from headtohead.storage.records import Count, Record, RunRecord, Sha256, read_record
 
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
 TOKENIZERS: dict[Side, str] = {"source": "tokenizer.source.json", "target": "tokenizer.target.json"}
+MANIFEST = "manifest.json"
+FILES = (WEIGHTS, CONFIG, VOCABULARIES, CARD, *TOKENIZERS.values(), MANIFEST)
 
 
 class ExportRecord(Record):
@@ -34,6 +36,23 @@ class ExportRecord(Record):
     model_type: Literal["headtohead"] = "headtohead"
     vocabulary_sizes: Mapping[Side, Count]
     run: RunRecord
+
+
+class ManifestRecord(Record):
+    """``manifest.json``: the sha256 of every other file of the model, by name."""
+
+    format: Literal["headtohead-manifest/1"] = "headtohead-manifest/1"
+    files: Mapping[
+        Literal[
+            "model.safetensors",
+            "config.json",
+            "vocabulary.json",
+            "README.md",
+            "tokenizer.source.json",
+            "tokenizer.target.json",
+        ],
+        Sha256,
+    ]
 
 
 class SideRecord(Record):
@@ -75,12 +94,18 @@ def check_target(folder: Path, *, force: bool) -> None:
     """Check that a model can be written to a folder.
 
     Raises:
-        HeadToHeadError: If it is a file, or without ``force`` a folder with files.
+        HeadToHeadError: If it is a file, a folder with files of the same names that headtohead did not write, or
+            without ``force`` a folder with any files.
     """
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise HeadToHeadError(f"folder '{folder}' is not empty; choose another, or --force to replace the model in it")
+    foreign = ownership.foreign(folder, FILES)
+    if foreign:
+        raise HeadToHeadError(
+            f"'{folder / foreign[0]}' is not a file of h2h export; choose another folder, or move it away"
+        )
 
 
 def write_exported(
@@ -105,18 +130,20 @@ def write_exported(
         texts |= {TOKENIZERS[side]: words.tokenisers[side].subwords or "" for side in SIDES}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (VOCABULARIES, *TOKENIZERS.values()):  # of a model that is replaced
-            (folder / name).unlink(missing_ok=True)
+        ownership.remove(folder, ownership.owned(folder))
+        ownership.claim(folder, [WEIGHTS, *(name for name, text in texts.items() if text), MANIFEST])
         files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
         for name, text in texts.items():
             if text:
                 files.write_text(folder / name, text)
+        written = [WEIGHTS, *(name for name, text in texts.items() if text)]
+        manifest = ManifestRecord.model_validate({"files": {name: files.sha256(folder / name) for name in written}})
+        files.write_text(folder / MANIFEST, _json(manifest))
     except Exception as error:
         if not (isinstance(error, OSError) or is_disk_error(error)):
             raise
         raise HeadToHeadError(f"cannot write to '{folder}' ({error}); free space, or choose another folder") from error
-    return [folder / name for name in (WEIGHTS, *(name for name, text in texts.items() if text))]
+    return [folder / name for name in (*written, MANIFEST)]
 
 
 def read_exported(folder: Path) -> Exported:
@@ -125,6 +152,7 @@ def read_exported(folder: Path) -> Exported:
     Raises:
         HeadToHeadError: If a file is damaged or missing.
     """
+    _verify(folder)
     exported = read_record(ExportRecord, folder / CONFIG)
     assert exported is not None
     vocabularies = read_record(ExportedVocabularies, folder / VOCABULARIES)
@@ -135,6 +163,23 @@ def read_exported(folder: Path) -> Exported:
     if words is not None and exported.run.imported is None and _sizes(exported.run, words) != dict(sizes):
         raise HeadToHeadError(f"{VOCABULARIES} and {CONFIG} in '{folder}' differ in size; export the run again")
     return Exported(folder, exported.run, (sizes["source"], sizes["target"]), words)
+
+
+def _verify(folder: Path) -> None:
+    """Compare every file that `load` reads with its sha256; the card may be edited.
+
+    Raises:
+        HeadToHeadError: If the manifest is missing, or a file is damaged or missing.
+    """
+    manifest = read_record(ManifestRecord, folder / MANIFEST)
+    if manifest is None:
+        raise HeadToHeadError(f"'{folder}' has no {MANIFEST}; export the run again")
+    for name, recorded in manifest.files.items():
+        path = folder / name
+        if name != CARD and not path.is_file():
+            raise HeadToHeadError(f"'{path}' is missing; export the run again")
+        if name != CARD and files.sha256(path) != recorded:
+            raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
 
 
 def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) -> PreparedData:

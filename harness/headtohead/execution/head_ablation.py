@@ -30,12 +30,12 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
     stored = None if fresh else RunDirectory(path).heads
     if stored is not None and (not decode or "bleu" in stored["whole"]):
         return dict(stored)
-    run = load(path)
-    if stored is not None and run.config.evaluate.decode == "none":
-        return dict(stored)
-    record = _measure(run, decode)
     try:
         with leased(path) as run_writer:
+            run = load(path)
+            if stored is not None and run.config.evaluate.decode == "none":
+                return dict(stored)
+            record = _measure(run, decode)
             run_writer.add_result(HEADS, record)
     except Busy as error:
         raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error

@@ -23,7 +23,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from headtohead import logs
+from headtohead import children, logs
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
@@ -130,7 +130,7 @@ def _environment(device: str, slot: int) -> dict[str, str]:
     Raises:
         HeadToHeadError: If this machine has no GPU.
     """
-    environment = {**os.environ, **logs.environment()}
+    environment = {**os.environ, **logs.environment(), **children.SAFE_PATH}
     if device == "cuda":
         import torch
 
@@ -191,16 +191,17 @@ def _die_with_parent(alive: Connection) -> None:
 
 @contextmanager
 def hidden_main() -> Iterator[None]:
-    """Prevent workers from importing the user's script.
+    """Prevent workers from importing the user's script, and the fork server from importing the working directory.
 
     multiprocessing imports the main module in every child, in case the target function is defined there. A script
-    without an ``if __name__`` guard would start the experiment again.
+    without an ``if __name__`` guard would start the experiment again. Workers search the same folders as this process.
     """
     main = sys.modules["__main__"]
     hidden = {name: main.__dict__.pop(name) for name in ("__file__",) if name in main.__dict__}
     spec, main.__spec__ = main.__spec__, None
     try:
-        yield
+        with children.without_working_directory():
+            yield
     finally:
         main.__dict__.update(hidden)
         main.__spec__ = spec

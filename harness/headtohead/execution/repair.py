@@ -8,10 +8,11 @@ from pathlib import Path
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.scheduler import move_to_archive
 from headtohead.planning.plan import Plan
+from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
-from headtohead.storage.records import HEADS, RESULTS, STATUS
+from headtohead.storage.records import HEADS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter
 from headtohead.storage.stack import stack_folders
 
@@ -46,7 +47,7 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
                 log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
             if damaged:
                 _archive(experiment, damaged)
-    finished = sum(1 for run in runs if damages[run.path.name] or run.has(RESULTS))
+    finished = sum(1 for run in runs if damages[run.path.name] or run.state in states.RESULTS)
     if damaged:
         log(f"{len(damaged)} of {finished} finished runs damaged: {_listed(damages, damaged)}; retraining")
     else:
@@ -106,8 +107,10 @@ def _listed(damages: Mapping[str, Mapping[str, str]], damaged: Sequence[str]) ->
 def _damages(run: RunDirectory) -> dict[str, str]:
     """Return the damage of each damaged or missing file of a run; of an unreadable record, the error."""
     try:
-        run.record  # noqa: B018
-        return run.damaged_files()
+        damages = run.damaged_files()
+        if not damages:
+            run.record  # noqa: B018
+        return damages
     except HeadToHeadError as error:
         return {"": str(error)}
 

@@ -22,6 +22,7 @@ from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import CHECKPOINT, RESULTS
 from headtohead.storage.run_directory import RunDirectory, find_run, leased
+from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import STACKS, StackFolder, stack_folders
 from headtohead.training import checkpoint
 
@@ -86,7 +87,7 @@ def _stack_of(path: Path) -> StackFolder:
 
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     """Lay out an untrained copy of the stack in another folder."""
-    shutil.rmtree(experiment, ignore_errors=True)
+    delete_run_files(experiment)
     record = replace(stack.record, cache=str(cache_root()), prepared="", deaths=0, timeout_seconds=None)
     for member, run in zip(record.members, stack.runs(), strict=True):
         with leased(inside(experiment, member.directory)) as writer:

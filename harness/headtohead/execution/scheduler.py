@@ -19,7 +19,6 @@ from typing import Any
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
-from headtohead.execution.stack_sizes import stack_sizes
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Exit, Job, Launcher
@@ -32,6 +31,7 @@ from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.records import EXPERIMENT, RUN, ProbeSentence
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
 MAX_DEATHS = 3
@@ -211,9 +211,8 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
     paths = {run.run_hash: inside(plan.directory, run.directory) for run in runs}
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
     workers, _ = share_machine(machine, len(folders) + len(unassigned))
-    sizes = stack_sizes(plan, unassigned, machine.device, cache)
     memory = machine.launcher.memory(machine.device, workers)
-    new_stacks = arrange(plan, unassigned, workers, machine.device, sizes, memory)
+    new_stacks = arrange(plan, unassigned, workers, machine.device, memory)
     _, threads = share_machine(machine, len(folders) + len(new_stacks))
     records = [stack_record(plan, members, machine, cache, threads) for members in new_stacks]
     with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
@@ -294,7 +293,8 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
         folder.path.mkdir(parents=True, exist_ok=True)
         files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
-    folder.record_execution(lease, {run.path for run in folder.runs()})
+    # A finished run keeps the settings that it was trained with.
+    folder.record_execution(lease, {run.path for run in folder.runs() if run.state not in states.RESULTS})
     return folder
 
 
@@ -308,7 +308,7 @@ def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lea
     (folder.path / RECORD).unlink()
     weights = folder.initial_weights if folder.initial_weights.exists() else None
     new_stacks = [lay_out(folder.experiment, part, lease, weights) for part in parts]
-    shutil.rmtree(folder.path)
+    delete_run_files(folder.path)
     return new_stacks
 
 
@@ -424,6 +424,7 @@ class _Execution:
             exits.OOM: lambda: self._out_of_memory(folder),
             exits.TIMEOUT: lambda: self._end_runs(folder, states.TIMEOUT, f"over {folder.record.timeout_seconds:g} s"),
             exits.FAILED: lambda: self._failed(folder),
+            exits.DEVICE: lambda: self._device_failed(folder),
         }.get(code, lambda: self._died(folder, code))
         handle()
 
@@ -469,6 +470,14 @@ class _Execution:
         middle = len(record.members) // 2
         halves = [record.part(part) for part in (record.members[:middle], record.members[middle:])]
         self._split(folder, halves)
+
+    def _device_failed(self, folder: StackFolder) -> None:
+        """Train on in a new process, which has a new context of the GPU; if that fails as often, end the runs."""
+        if folder.record.deaths + 1 < MAX_DEATHS:
+            self._died(folder, exits.DEVICE)
+        else:
+            folder.change(deaths=0)
+            self._failed(folder)
 
     def _failed(self, folder: StackFolder) -> None:
         record = folder.record

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headtohead import files
+from headtohead import children, files
 from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.objects import worker_plugins
@@ -101,12 +101,17 @@ class ShipperProcess:
         return True
 
 
-def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
-    """Start the shipper to MLflow; return None if MLflow is not installed or the folder cannot be written."""
+def start_shipper(experiment: Path, reports: Path) -> ShipperProcess | None:
+    """Start the shipper to MLflow; return None if MLflow is not installed or the folder cannot be written.
+
+    Args:
+        experiment: The experiment's folder.
+        reports: The folder of all reports.
+    """
     if importlib.util.find_spec("mlflow") is None:
         return None
-    uri = default_uri(runs_root)
-    process = _start(experiment, log_file(None), "--uri", uri)
+    uri = default_uri(experiment.parent)
+    process = _start(experiment, log_file(None), "--uri", uri, "--reports", str(reports))
     return ShipperProcess(experiment, uri, process) if process else None
 
 
@@ -129,7 +134,7 @@ def _start(experiment: Path, log_name: str, *options: str, plugins: bytes = b"")
     command = [sys.executable, "-m", module, str(experiment), *options, "--parent", str(os.getpid())]
     source = subprocess.PIPE if plugins else subprocess.DEVNULL
     with log:
-        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, start_new_session=True)
+        process = children.start_program(command, stdin=source, stdout=log, stderr=log, start_new_session=True)
     if process.stdin is not None:
         with suppress(OSError), process.stdin as pipe:  # a process that has ended is reported by `finish`
             pipe.write(plugins)

@@ -6,7 +6,6 @@ No worker is started, so that a debugger works in plugins, and errors keep their
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.run_files import delete_run_files
 from headtohead.training.loop import Evaluation
 
 FOLDER = ".try"
@@ -80,9 +80,8 @@ def try_out(
         initial_runs=runs_root,
     )
     plan = plan.limited_to(only)
-    if plan.directory.exists():
-        shutil.rmtree(inside(root, plan.name))
-    plan.directory.mkdir(parents=True)
+    delete_run_files(inside(root, plan.name))
+    plan.directory.mkdir(parents=True, exist_ok=True)
     files.write_json(plan.directory / EXPERIMENT, plan.record().to_json())
     runs = pending(plan)
     log(f"trying {len(runs)} variant{'s' * (len(runs) != 1)} for {steps} steps in {plan.directory}")

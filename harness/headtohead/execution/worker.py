@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import sys
 import time
 import traceback
@@ -18,7 +19,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.data import cache_root, prepare, read_prepared
+from headtohead.data import prepare, read_prepared
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
@@ -31,10 +32,10 @@ from headtohead.storage.objects import load_plugins
 from headtohead.storage.records import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
-from headtohead.training import checkpoint, selftest
+from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
-from headtohead.training.memory import is_out_of_memory, keep_freed_memory
+from headtohead.training.memory import is_device_error, is_out_of_memory, keep_freed_memory
 from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
@@ -53,7 +54,8 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
     folder = StackFolder(path)
     try:
         lease = Lease(*(run.path for run in folder.runs()))
-        lease.acquire()
+        with files.disk_errors():
+            lease.acquire()
     except Busy:
         return exits.BUSY
     except OSError as error:
@@ -89,13 +91,15 @@ def _report(error: Exception) -> int:
         # The parent reads the message from the log.
         return exits.INPUT if _log(str(error)) else exits.DISK
     logged = _log("".join(traceback.format_exception(error)))
-    if is_disk_error(error):
+    if is_disk_error(error, of_plugin=True):
         return exits.DISK
     if is_out_of_memory(error):
         return exits.OOM
     # The parent uses the last line as the reason.
     logged &= _log(current().describe(error))
-    return exits.FAILED if logged else exits.DISK
+    if not logged:
+        return exits.DISK
+    return exits.DEVICE if is_device_error(error) else exits.FAILED
 
 
 def _log(text: str) -> bool:
@@ -152,7 +156,6 @@ class Worker:
                 for member in self.record.members
             ],
             on_fall_back=self._on_fall_back,
-            unverified=lambda name: selftest.unverified(name, cache_root(), self.device),
             run_hashes=[member.run_hash for member in self.record.members],
             saving=self._writing,
         )
@@ -209,11 +212,12 @@ class Worker:
 
     @contextmanager
     def _isolated(self, index: int) -> Iterator[None]:
-        """Retire a member on an error in its own code; re-raise full disks, out of memory and lost leases."""
+        """Retire a member on an error in its own code; re-raise errors of the disk, the memory, the GPU and leases."""
         try:
             yield
         except Exception as error:
-            if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
+            ends_stack = is_disk_error(error, of_plugin=True) or is_out_of_memory(error) or is_device_error(error)
+            if ends_stack or isinstance(error, LeaseLost):
                 raise
             log.info("%s raised an error", self.runs[index].path.name, exc_info=True)
             _log("".join(traceback.format_exception(error)))
@@ -266,9 +270,13 @@ class Worker:
             log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
             self.last_metrics[index] = finite
             if self.training.progress.members[index].ended == "diverged":
-                run.set_state(
-                    states.DIVERGED, step=evaluation.step, reason=f"the loss is not finite at step {evaluation.step}"
-                )
+                reason = f"the loss is not finite at step {evaluation.step}"
+                if all(map(math.isfinite, evaluation.metrics.values())):
+                    reason = (
+                        f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
+                        f"{self.training.uniform_loss:,.2f}; lower train.lr"
+                    )
+                run.set_state(states.DIVERGED, step=evaluation.step, reason=reason)
                 self._announce_end(index, states.DIVERGED)
                 return
             self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)

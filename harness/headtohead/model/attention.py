@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headtohead.errors import UndefinedError
+from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.attention_context import AttentionContext, Cache, may_be
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
@@ -23,7 +23,7 @@ from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.positional import BuildContext, Positional, require_shape
+from headtohead.plugins.positional import BuildContext, Positional, require_like, require_shape
 
 MAX_SHORT_SCORES = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""
@@ -104,19 +104,14 @@ class MultiHeadAttention(nn.Module):
             or bool(mechanisms & {"score", "values"})
         )
         # Dropout acts on weights, which a fast path does not compute.
-        self._has_fast_path = (
+        self.has_fast_path = (
             overrides(style, Attention, "fast_path")
             and not mechanisms & {"bias", "score", "values"}
             and not dropout.rate
         )
-        needs_weights = needs_weights and not self._has_fast_path
+        needs_weights = needs_weights and not self.has_fast_path
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` if the variant requires the weights."""
-
-    @property
-    def needs_mask_values(self) -> bool:
-        """Whether the fast path depends on the structure of each mask, which the host computes."""
-        return self._has_fast_path
 
     def _build_projections(self, bias: bool, init: Init) -> None:
         context, geometry = self.context, self.context.geometry
@@ -196,7 +191,10 @@ class MultiHeadAttention(nn.Module):
         else:
             heads = self._explicit(q, k, v, ctx, record)
         if self._has_post_heads:
-            heads = self.style.post_heads(heads.view(*q.shape[:2], *heads.shape[-3:]))
+            heads = heads.view(*q.shape[:2], *heads.shape[-3:])
+            finished = self.style.post_heads(heads)
+            require_like(self.style, "post_heads", finished, heads, "member batch head query value_width")
+            heads = finished
             if record is not None:
                 record("finished", heads)
         joined = heads.transpose(-3, -2).reshape(x.shape[0], x.shape[1], self._joined)
@@ -209,7 +207,11 @@ class MultiHeadAttention(nn.Module):
         """Return the output of a style without projections."""
         queries = _sentences(x, ctx.query_positions)
         keys = queries if memory is None else _sentences(memory, ctx.key_positions)
-        filled, values = self.style.read(queries, keys, ctx.mask)
+        filled, values = self._pair("read", self.style.read(queries, keys, ctx.mask))
+        geometry = self.context.geometry
+        lead = {"member": x.shape[0], "batch": queries.shape[1], "head": geometry.output_heads}
+        require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=keys.shape[2])
+        require_shape(self.style, "read", values, **lead, key=keys.shape[2], width=geometry.value_width)
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
@@ -237,7 +239,7 @@ class MultiHeadAttention(nn.Module):
             record("plain_queries", q)
             record("plain_keys", k)
         if self._transforms:
-            q, k = self.style.transform(q, k)
+            q, k = self._transform(q, k)
         if self._rotates:
             # A cached step computes only the new keys, which have the positions of the queries.
             new_keys = ctx.query_positions if self.self_attention else ctx.key_positions
@@ -251,16 +253,29 @@ class MultiHeadAttention(nn.Module):
         """Return queries as ``_project`` does, for cached keys."""
         q = _split(queries, ctx.query_positions.shape[1], self.context.geometry.heads)
         if self._transforms:
-            q, _ = self.style.transform(q, q)
+            q, _ = self._transform(q, q)
         if self._rotates:
             q = self._rotate(q, ctx.query_positions, ctx)
         return q
 
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
-        role = self.context.role
-        if not ctx.sampled_positions:
-            return self.positional.rotate(x, positions, role)
-        return self.positional.rotate(x.flatten(0, 1).unsqueeze(0), positions, role).view(x.shape)
+        folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
+        rotated = self.positional.rotate(folded, positions, self.context.role)
+        require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")
+        return rotated.view(x.shape) if ctx.sampled_positions else rotated
+
+    def _transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        queries, keys = self._pair("transform", self.style.transform(q, k))
+        require_like(self.style, "transform", queries, q, "member batch head time key_width")
+        require_like(self.style, "transform", keys, k, "member batch head time key_width")
+        return queries, keys
+
+    def _pair(self, hook: str, result: object) -> tuple[Tensor, Tensor]:
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise HeadToHeadError(
+                f"{type(self.style).__name__}.{hook} returned {type(result).__name__}; return a tuple of two tensors"
+            )
+        return result
 
     def _repeat(self, x: Tensor) -> Tensor:
         groups = self._groups
@@ -277,9 +292,9 @@ class MultiHeadAttention(nn.Module):
             self.positional,
             "bias",
             bias,
-            member=1 if ctx.sampled_positions else self.context.members,
+            member=1 if ctx.sampled_positions else (1, self.context.members),
             batch=None,
-            head=self.context.geometry.heads,
+            head=(1, self.context.geometry.heads),
             query=ctx.query_positions.shape[1],
             key=ctx.key_positions.shape[1],
         )
@@ -289,12 +304,12 @@ class MultiHeadAttention(nn.Module):
 
     def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, with members folded into the batch or not."""
-        if not self._has_fast_path:
+        if not self.has_fast_path:
             return self._fused(q, k, v, ctx)
-        pattern = ctx.pattern
-        if pattern is None:
-            pattern = "prefix" if self.context.role == "decoder" else "same"
-        return self.style.fast_path(q, k, v, ctx.mask, pattern)
+        heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
+        shape = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
+        require_shape(self.style, "fast_path", heads, **shape, width=v.shape[-1])
+        return heads
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
@@ -365,14 +380,20 @@ class MultiHeadAttention(nn.Module):
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
+        members, batch, heads, queries, _ = q.shape
+        ends = {"head": heads, "query": queries, "key": k.shape[3]}
+        require_shape(self.style, "scores", products, member=members, batch=(1, batch), **ends)
         products = products.to(torch.promote_types(products.dtype, torch.float32))
         added = self.positional.score(q, *positions, layer)
+        if added is not None:
+            require_shape(self.positional, "score", added, member=(1, members), batch=(1, batch), **ends)
         bias = self._bias(ctx)
         if bias is not None:
             bias = bias.to(products.dtype)
             added = bias if added is None else added + bias
         total = products if added is None else products + added
         scores = self.style.mix_scores(total)
+        require_like(self.style, "mix_scores", scores, total, "member batch head query key")
         if record is not None:
             if added is not None:
                 record("products", products)
@@ -385,13 +406,20 @@ class MultiHeadAttention(nn.Module):
     def _weigh(self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
         """Return the outputs of the heads for scores that contain the mask value."""
         unmixed = self.style.normalise(filled, ctx.mask)
+        require_like(self.style, "normalise", unmixed, filled, "member batch head query key")
         weights = self.style.mix(unmixed)
+        members, batch, _, queries, keys = unmixed.shape
+        heads = self.context.geometry.output_heads
+        require_shape(self.style, "mix", weights, member=members, batch=batch, head=heads, query=queries, key=keys)
         dropped = self.dropout.transposed(weights)
         if v.dtype == torch.bfloat16:
             dropped = dropped.to(v.dtype)
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         values = self.positional.values(dropped, *positions, self.context.layer or 0)
-        out = dropped @ v if values is None else dropped @ v + values
+        out = dropped @ v
+        if values is not None:
+            require_like(self.positional, "values", values, out, "member batch head query value_width")
+            out = out + values
         if record is not None:
             if ctx.mask is not None:
                 record("mask", ctx.mask.expand_as(filled))

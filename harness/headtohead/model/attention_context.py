@@ -33,6 +33,8 @@ class AttentionContext:
     mask: Tensor | None
     sampled_positions: bool = False
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
+    declared: frozenset[str] = frozenset()
+    """Properties that the masking scheme declares in this role."""
     has_data: bool = True
     """Whether the mask has data; False on the device ``meta``."""
     _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)
@@ -75,19 +77,17 @@ class AttentionContext:
         assert self.mask is not None
         return ~self.mask.flatten(0, 1).any(dim=-1, keepdim=True)
 
-    @cached_property
-    def pattern(self) -> MaskPattern | None:
-        """Structure of the mask; None if it has no data."""
+    @property
+    def pattern(self) -> MaskPattern:
+        """Structure of the mask as its scheme declares it, so that no step reads the mask from the device."""
         mask = self.mask
         if mask is None or mask.shape[-2] == 1:
             return "same"
-        if not self.has_data:
-            return None
-        used_keys = mask.any(-2, keepdim=True)
-        if bool((mask == used_keys).all()):
+        if "shows-the-rest" not in self.declared:
+            return "other"
+        if "hides-future" not in self.declared:
             return "same"
-        square = mask.shape[-2] == mask.shape[-1]
-        return "prefix" if square and bool((mask == used_keys.expand_as(mask).tril()).all()) else "other"
+        return "prefix" if self.query_positions is self.key_positions else "other"
 
     @cached_property
     def has_dead_rows(self) -> bool:
@@ -103,15 +103,14 @@ _ASSUMED = ContextVar("assumed", default=False)
 def may_be(flags: Tensor) -> bool:
     """Return whether any flag is set, or True where testing it has a cost.
 
-    On a GPU, the test would synchronise with the host. A graph that is traced for other batches
-    must not depend on the data of this batch.
+    On a GPU, the test would synchronise with the host.
     """
     return _ASSUMED.get() or on_cuda(flags) or flags.is_meta or bool(flags.any())
 
 
 @contextmanager
 def all_assumed() -> Iterator[None]:
-    """Make ``may_be`` return True within the context, for tracing."""
+    """Make ``may_be`` return True within the context, as on a GPU."""
     token = _ASSUMED.set(True)
     try:
         yield

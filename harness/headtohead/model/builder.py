@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -22,9 +23,11 @@ from headtohead.model.members import (
     mask_value_of,
     same_or_each,
 )
+from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Component, Positional
+from headtohead.plugins.positional import BuildContext, Component, Positional, require_members, require_registered
 from headtohead.plugins.registry import current
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
 
@@ -32,6 +35,29 @@ def member_generator(seed: int, purpose: str) -> torch.Generator:
     """Return the random generator of a run for a purpose; purposes have independent streams."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+BuiltComponent = TypeVar("BuiltComponent", bound=Component)
+
+
+def _checked(component: BuiltComponent) -> BuiltComponent:
+    """Return a component whose tensors all have a member axis; every component of a model is built here."""
+    require_registered(component)
+    require_members(component)
+    return component
+
+
+def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
+    """Build the encodings and styles of a variant alone, with their initial values.
+
+    Raises:
+        HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
+    """
+    build, model = Builder([config] * len(seeds), seeds), config.model
+    for role in ROLES:
+        build.positional(role)
+        for layer in range(model.encoder_layers if role == "encoder" else model.decoder_layers):
+            build.style(role, layer)
 
 
 class Builder:
@@ -79,7 +105,7 @@ class Builder:
         for group in by_entry:
             entry = self.registry.positional(group.chosen.name)
             options = entry.Options.model_validate(group.chosen.options)
-            parts.append(entry(options, self._context(role, None, group.members)))
+            parts.append(_checked(entry(options, self._context(role, None, group.members))))
         if len(parts) == 1:
             return parts[0]
         return PerMemberPositional(parts, [group.members for group in by_entry])
@@ -91,6 +117,7 @@ class Builder:
         for group in by_entry:
             entry = self.registry.masking(group.chosen.name)
             parts.append(entry(entry.Options.model_validate(group.chosen.options)))
+            require_registered(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [group.members for group in by_entry])
 
     def dropout(self, kind: str) -> Dropout:
@@ -98,15 +125,17 @@ class Builder:
         self._sites += 1
         return Dropout(self.dropout_rng, self._sites, self._rates[kind])
 
-    def attention(self, role: str, layer: int) -> MultiHeadAttention:
+    def style(self, role: str, layer: int) -> Attention:
         chosen = self.config.attention.role(role)
         entry = self.registry.attention(chosen.name)
-        context = self._context(role, layer)
-        style = entry(entry.Options.model_validate(chosen.options), context)
+        return _checked(entry(entry.Options.model_validate(chosen.options), self._context(role, layer)))
+
+    def attention(self, role: str, layer: int) -> MultiHeadAttention:
+        style = self.style(role, layer)
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
-            context,
+            style.context,
             style,
             positional,
             self.mask_value,

@@ -19,7 +19,7 @@ from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.entry import Entry
-from headtohead.plugins.positional import Positional
+from headtohead.plugins.positional import Component, Positional, require_members
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
@@ -88,6 +88,9 @@ def _count(
         lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
         with operations:
             model(source, lengths, target, lengths)
+        for part in model.modules():
+            if isinstance(part, Component):
+                require_members(part)  # a hook may have assigned another parameter
         return _counts(model, operations.flops / target_length)
 
     return counted(measure)

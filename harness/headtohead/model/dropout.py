@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.model.cuda import on_cuda
-from headtohead.model.dropout_kernel import FusedDropout
+from headtohead.model.dropout_kernel import FusedDropout, kernel_fault
 from headtohead.model.members import PerMember, same_or_each
 
 Rate = float | PerMember
@@ -63,7 +63,7 @@ def mix_(words: Tensor) -> Tensor:
 
 def uses_kernel(x: Tensor) -> bool:
     """Return whether dropout of ``x`` is a single kernel."""
-    return on_cuda(x) and x.device.type != "cpu"
+    return on_cuda(x) and x.device.type != "cpu" and not (x.device.type == "cuda" and kernel_fault(x.device))
 
 
 @dataclass(frozen=True)

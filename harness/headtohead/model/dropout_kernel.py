@@ -5,10 +5,13 @@ It has the random numbers of ``DropoutRNG``, and stores no mask. Triton is impor
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from headtohead.errors import first_line
 
 torch.library.define(
     "headtohead::dropout",
@@ -28,6 +31,19 @@ def _launch(*arguments: Any) -> Tensor:
 
     dropped: Tensor = dropout(*arguments)
     return dropped
+
+
+@cache
+def kernel_fault(device: torch.device) -> str:
+    """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can."""
+    try:
+        starts, low, scale = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros(1), torch.ones(1)
+        FusedDropout.apply(  # type: ignore[no-untyped-call]
+            torch.ones(1, 1, device=device), starts, low.to(starts), scale.to(device), 0, 0, 0, 0
+        )
+    except Exception as error:
+        return first_line(error)
+    return ""
 
 
 class FusedDropout(torch.autograd.Function):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import ModelConfig, RunConfig
 
 
 def find_geometry(config: RunConfig, role: str) -> Geometry:
@@ -15,7 +18,26 @@ def find_geometry(config: RunConfig, role: str) -> Geometry:
     """
     chosen = config.attention.role(role)
     style = current().attention(chosen.name)
-    return style.geometry(style.Options.model_validate(chosen.options), config.model)
+    return geometry_of(style, style.Options.model_validate(chosen.options), config.model)
+
+
+def geometry_of(style: type[Attention], options: Options, model: ModelConfig) -> Geometry:
+    """Return the head geometry of a style.
+
+    Raises:
+        HeadToHeadError: If its sizes are inconsistent with the model, or it returns no consistent ``Geometry``.
+    """
+    geometry = style.geometry(options, model)
+    if not isinstance(geometry, Geometry):
+        raise HeadToHeadError(
+            f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.Geometry"
+        )
+    if min(geometry.heads, geometry.kv_heads) < 1 or geometry.heads % geometry.kv_heads:
+        raise HeadToHeadError(
+            f"{style.__name__}.geometry returned {geometry.heads} heads and {geometry.kv_heads} key and value heads; "
+            "return kv_heads that divide heads"
+        )
+    return geometry
 
 
 def only_length(config: RunConfig) -> int | None:

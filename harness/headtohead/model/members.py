@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import Positional
+from headtohead.plugins.positional import Positional, require_shape
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
@@ -220,6 +221,22 @@ class PerMemberPositional(Positional):
         )
 
 
+def require_mask(
+    masking: Masking, mask: object, rows: tuple[int, ...], query_positions: Tensor, key_positions: Tensor
+) -> None:
+    """Refuse what ``Masking.mask`` returned if it is no boolean tensor of the right shape.
+
+    Raises:
+        HeadToHeadError: With the shape or dtype to return.
+    """
+    require_shape(masking, "mask", mask, batch=rows, query=len(query_positions), key=len(key_positions))
+    if isinstance(mask, Tensor) and mask.dtype != torch.bool:
+        raise HeadToHeadError(
+            f"{type(masking).__name__}.mask returned a tensor of {mask.dtype}; return torch.bool, True where a query "
+            "attends to a key"
+        )
+
+
 class PerMemberMasking(Masking):
     """Maskings of a role that differ between members."""
 
@@ -229,9 +246,12 @@ class PerMemberMasking(Masking):
         self.index_of = MemberIndex(members)
         self.members = sum(map(len, members))
 
-    def hides_later(self, role: str) -> bool:
-        """Return whether every member's masking hides later keys."""
-        return all(part.hides_later(role) for part in self.parts)
+    def role_properties(self, role: str) -> frozenset[str]:
+        """Return the properties that the maskings of all members declare."""
+        declared = [part.role_properties(role) or frozenset() for part in self.parts]
+        common = frozenset.intersection(*declared)
+        # A key that only some members hide is not shown by all of them.
+        return common if len(set(declared)) == 1 else common - {"shows-the-rest"}
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         """Return the masks of all members, ``[member · sentence, query, key]``.
@@ -244,7 +264,9 @@ class PerMemberMasking(Masking):
         for number, part in enumerate(self.parts):
             own = self.index_of.take(rows, number)
             mask = part.mask(role, query_positions, key_positions, own.flatten())
-            if mask is None:
+            if mask is not None:
+                require_mask(part, mask, (1, own.numel()), query_positions, key_positions)
+            else:
                 mask = torch.ones(1, 1, 1, dtype=torch.bool, device=lengths.device)
             sentences = 1 if len(mask) == 1 else own.shape[1]
             masks.append(mask.view(-1, sentences, *mask.shape[1:]))

@@ -16,7 +16,7 @@ from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
-from headtohead.model.members import PerMemberPositional
+from headtohead.model.members import PerMemberPositional, require_mask
 from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional, require_shape
@@ -129,9 +129,6 @@ class Transformer(nn.Module):
         """Why steps cannot be captured as a graph; empty if they can."""
         if any(self._samples_positions.values()):
             return "its encoding samples positions"
-        attentions = [module for module in self.modules() if isinstance(module, MultiHeadAttention)]
-        if any(attention.needs_mask_values for attention in attentions):
-            return "its attention depends on the values of each mask"
         return ""
 
     @property
@@ -389,7 +386,9 @@ class Transformer(nn.Module):
         rows, time = ids.shape[1:]
         first, batch = self.microbatch or (0, rows)
         if first == 0:
-            self._sampled[role] = positional.draw(batch, time)
+            drawn = self._sampled[role] = positional.draw(batch, time)
+            if drawn is not None:
+                require_shape(positional, "draw", drawn, member=self.members, batch=batch, time=time)
         # The last micro-batch frees the positions: a step must leave no new tensor behind.
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
@@ -409,7 +408,7 @@ class Transformer(nn.Module):
             positions = self._positions(start, ids.shape[-1], ids.device).row
         embedded = positional.embed(positions, role)
         if embedded is not None:
-            members = 1 if sampled is not None else len(ids)
+            members = 1 if sampled is not None else (1, len(ids))
             time, width = positions.shape[1], positional.context.d_model
             require_shape(positional, "embed", embedded, member=members, batch=None, time=time, d_model=width)
         return embedded
@@ -454,10 +453,13 @@ class Transformer(nn.Module):
     ) -> AttentionContext:
         mask = self.maskings[role].mask(role, query.positions, key.positions, lengths.flatten())
         if mask is not None:
+            rows = (1, self.members, lengths.numel())
+            require_mask(self.maskings[role], mask, rows, query.positions, key.positions)
             mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
+        declared = self.maskings[role].role_properties(role) or frozenset()
         if sampled is not None:
-            return AttentionContext(sampled, sampled, mask, sampled_positions=True)
-        return AttentionContext(query.row, key.row, mask, has_data=self.has_data)
+            return AttentionContext(sampled, sampled, mask, sampled_positions=True, declared=declared)
+        return AttentionContext(query.row, key.row, mask, declared=declared, has_data=self.has_data)
 
     def _cross_context(
         self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor

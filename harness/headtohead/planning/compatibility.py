@@ -8,7 +8,7 @@ from headtohead.config.builder import FAMILIES
 from headtohead.errors import HeadToHeadError
 from headtohead.model.bounds import find_bound
 from headtohead.model.fit import misfit
-from headtohead.model.geometry import only_length
+from headtohead.model.geometry import geometry_of, only_length
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.positional import Component
 from headtohead.plugins.registry import Registered, Registry
@@ -104,7 +104,7 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
         entry = config.attention.role(role)
         style = registry.attention(entry.name)
         try:
-            geometry = style.geometry(style.Options.model_validate(entry.options), config.model)
+            geometry = geometry_of(style, style.Options.model_validate(entry.options), config.model)
         except HeadToHeadError as error:
             return str(error)
         entry = config.positional.role(role)
@@ -135,7 +135,10 @@ def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], regist
 
 def _incompatible_with(registered: Registered, options: Options, setting: Setting) -> str | None:
     try:
-        return registered.entry.incompatible_with(options, setting)
+        reason = registered.entry.incompatible_with(options, setting)
+        if reason is None or isinstance(reason, str):
+            return reason
+        raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
     except HeadToHeadError as error:
         return str(error)
     except Exception as error:

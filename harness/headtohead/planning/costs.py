@@ -14,6 +14,7 @@ from headtohead.config.versions import entries_of
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
+from headtohead.model.builder import build_components
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.duration import duration
 from headtohead.plugins.launcher import cpu_cores
@@ -90,12 +91,14 @@ def _shape(config: RunConfig) -> str:
 
 def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
+    used = [current().find(family, entry.name) for family, entry in entries_of(config)]
+    own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
     try:
+        if own:
+            build_components(config, range(1, 5))
         return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
     except Exception as error:
-        used = [current().find(family, entry.name) for family, entry in entries_of(config)]
-        own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
-        if not own or is_disk_error(error) or machine_limit(error):
+        if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
         traceback = "" if isinstance(error, HeadToHeadError) else " (h2h run --try prints the traceback)"

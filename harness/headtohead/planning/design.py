@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
+from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, refuse_both
 from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
@@ -285,6 +285,8 @@ class _AxesDesign:
 
     def _block(self, block: _Block) -> None:
         values = block.content
+        if block.kind != "one_at_a_time":
+            refuse_both(values, "train.", block.location)
         for axis, listed in values.items():
             check_axis(axis, listed, block.location.child(axis))
             if axis not in self.axes:

@@ -11,6 +11,7 @@ from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.between import END, START
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
+from headtohead.planning.schedule import mean_rate, warmup_steps
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.metrics import counted
@@ -21,6 +22,9 @@ NUMBERS = range(2, 8)
 
 LONG = 600.0
 """Estimated training seconds from which a plan measures which precision is faster here."""
+
+LOW_RATE = 0.1
+"""Mean learning rate, as a fraction of ``lr``, below which a plan has a note."""
 
 MOST_NAMES = 12
 """Maximum number of variants that a line or a section names."""
@@ -42,7 +46,7 @@ class Overview:
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
     lines = [_project_line(plan), _data_line(plan), *_tuning_lines(plan), *_looks_lines(plan)]
-    lines += [_runs_line(plan), _steps_line(plan)]
+    lines += [_runs_line(plan), _steps_line(plan), *_rate_lines(plan)]
     if plan.remaining or (plan.tuning and not plan.tuning.is_done):
         lines.append(f"time: {plan.estimate.summary}")
         if plan.estimate.seconds > LONG:
@@ -99,7 +103,7 @@ def _looks_lines(plan: Plan) -> list[str]:
     trained = sum(variant.equal is None for variant in plan.variants)
     level = 100 * plan.looks.level(ALPHA)
     return [
-        f"seeds: {first}, then up to {last} until every contrast is decided; judged at {seeds} seeds, "
+        f"seeds: {first}, then up to {last} until every main contrast is decided; judged at {seeds} seeds, "
         f"each look at a level of {level:.2g} % for {100 * ALPHA:.2g} % over all looks; at most {trained * last} runs"
     ]
 
@@ -172,9 +176,23 @@ def _steps_line(plan: Plan) -> str:
     """Return the steps of a run, of all variants if they differ, and the variants with a longer warm-up."""
     steps = _ends([variant.steps for variant in plan.variants])
     per_epoch = _ends([variant.steps_per_epoch for variant in plan.variants])
-    short = [variant for variant in plan.variants if 0 < variant.steps < variant.config.train.warmup_steps]
-    warning = f"; the warm-up of {short[0].config.train.warmup_steps:,} steps is longer than training" if short else ""
+    warmups = [(variant.steps, warmup_steps(variant.config.train, variant.steps)) for variant in plan.variants]
+    longer = [warmup for of_variant, warmup in warmups if 0 < of_variant < warmup]
+    warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
     return f"steps: {steps} per run, {per_epoch} per epoch{warning}"
+
+
+def _rate_lines(plan: Plan) -> list[str]:
+    """Return a line if schedule and warm-up make the mean learning rate of a variant much lower than ``lr``."""
+    means = {variant.slug: mean_rate(variant.config.train, variant.steps) for variant in plan.variants if variant.steps}
+    low = sorted((mean, slug) for slug, mean in means.items() if mean < LOW_RATE)
+    if not low:
+        return []
+    mean, slug = low[0]
+    return [
+        f"learning rate: its mean over the steps of {slug} is {mean:.1%} of train.lr; set "
+        "train.warmup_steps to a few percent of the steps, or train.schedule to cosine"
+    ]
 
 
 def _ends(numbers: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from headtohead.config.versions import entries_of
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
@@ -133,6 +134,25 @@ def _masking(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
             f"masking.{', masking.'.join(sides)}",
             "padding is attended to, so a sentence's result depends on the other sentences of its batch",
         )
+
+
+def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
+    """Return whether a sentence has the same scores in a padded batch and alone, because its masks hide all padding.
+
+    False for entries of plugins, whose declarations nothing has verified, and for positions by batch row.
+    """
+    used = [(family, chosen.name) for family, chosen in entries_of(config)]
+    if not all(name in registry.entries[family] and registry.find(family, name).is_built_in for family, name in used):
+        return False
+    if any(config.positional.role(role).options.get("index") == "row" for role in ("encoder", "decoder")):
+        return False
+    source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
+    # In self-attention, padding follows every token.
+    targets = [role for role in ROLES if role not in source]
+    return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
+        _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
+        for role in targets
+    )
 
 
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import entries_of, plugins_of, versions
-from headtohead.data import PreparedData, cache_root
+from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
@@ -21,10 +21,11 @@ from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
-from headtohead.planning.stacking import arrange, load_stack_sizes, processors
+from headtohead.planning.stacking import arrange, processors
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.sources import source_name
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
@@ -61,7 +62,7 @@ class PlannedRun:
 
     ``directory`` is relative to the experiment's folder. ``reused_from`` is the run of another experiment,
     ``<experiment>/<directory>``, that provides the result. ``stale`` lists the code and plugin versions that
-    changed after a finished run was recorded.
+    changed after a finished run was recorded, ``changed_plugins`` only the plugins.
     """
 
     variant: str
@@ -72,6 +73,7 @@ class PlannedRun:
     reason: str | None = None
     reused_from: str | None = None
     stale: tuple[str, ...] = ()
+    changed_plugins: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -243,10 +245,9 @@ class Plan:
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        sizes = load_stack_sizes(cache_root(), device)
         workers = processors(device)
         memory = Launcher().memory(device, workers)
-        return arrange(self, self.remaining, workers, device, sizes, memory)
+        return arrange(self, self.remaining, workers, device, memory)
 
     def variant_of(self, run: PlannedRun) -> PlannedVariant:
         """Return the variant of a run, on the data of the run."""
@@ -288,7 +289,7 @@ class Plan:
             notes=self.notes,
             data=self.data.record,
             runs=tuple(run.record for run in self.runs),
-            versions=versions(),
+            versions=versions(self.loaded.path),
         )
 
     def _margins(self) -> dict[str, MarginRecord]:
@@ -348,9 +349,9 @@ class Plan:
             experiment=self.name,
             variant=run.variant,
             seed=run.seed,
-            plugins=plugin_records(variant.config, current()),
+            plugins=plugin_records(variant.config, current(), self.runs_root.resolve().parent),
             data=self.data_of(run).record,
-            versions=versions(),
+            versions=versions(self.loaded.path),
             created=now(),
             **dict(variant.resolved),
         )
@@ -364,9 +365,14 @@ def parameter_counts(counts: ModelCounts) -> ParameterCounts:
     return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
 
 
-def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord, ...]:
-    """Return the records of the plugin entries that a configuration uses."""
-    return tuple(PluginRecord.model_validate(entry, from_attributes=True) for entry in plugins_of(config, registry))
+def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tuple[PluginRecord, ...]:
+    """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
+    return tuple(
+        PluginRecord.model_validate(entry, from_attributes=True).model_copy(
+            update={"source": source_name(entry.entry, project)}
+        )
+        for entry in plugins_of(config, registry)
+    )
 
 
 def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:

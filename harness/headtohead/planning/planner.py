@@ -21,7 +21,7 @@ from headtohead import data
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.config.versions import drift, plugins_of
+from headtohead.config.versions import changed_plugins, drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
@@ -46,7 +46,6 @@ from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
@@ -385,12 +384,17 @@ def _with_states(
 
 
 def _run(planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]) -> PlannedRun:
-    state, own = existing.state, existing.experiment == experiment
+    """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
+    state, own, record = existing.state, existing.experiment == experiment, existing.record
+    changed = changed_plugins(record.sources, plugins) if state in states.RESULTS else ()
+    if changed and not own:
+        return planned
     return replace(
         planned,
         state=state,
         reason=existing.status.reason,
-        stale=drift(existing.record.versions, existing.record.sources, plugins) if state in states.RESULTS else (),
+        stale=drift(record.versions, record.sources, plugins) if state in states.RESULTS else (),
+        changed_plugins=changed,
         directory=existing.directory if own else planned.directory,
         reused_from=None if own else existing.reference,
     )
@@ -456,8 +460,9 @@ def _power(
     metric: str,
     looks: Looks | None,
 ) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts.
+    """Return the power of each family of contrasts, without the choices of a Shapley path.
 
+    The effect of a choice also varies over permutations, of which the power of a paired t-test takes no account.
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
     scores = defaultdict(dict, results.scores(metric))
@@ -517,9 +522,6 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
                 f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
             )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
-    seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-    if 1 < seeds < SIGN_FLIP_SEEDS and plan.power:
-        notes.append(few_seeds(seeds))
     return tuple(notes)
 
 

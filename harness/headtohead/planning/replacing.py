@@ -1,4 +1,4 @@
-"""Reject calls that would drop finished runs from an experiment's report.
+"""Reject calls that would drop finished runs from an experiment's report, or report runs of changed plugins.
 
 ``experiment.json`` and the report contain the runs of the last plan. Editing the experiment file may
 replace runs; options of a single call and another file of the same name may not.
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from headtohead.config.identity import run_identity
 from headtohead.config.loading import LoadedExperiment, experiment_name
+from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.planning.plan import Plan
@@ -23,15 +24,17 @@ from headtohead.storage.records import EXPERIMENT
 PROTECTED = states.RESULTS | states.ACTIVE
 
 
-def refuse_replacing(plan: Plan, registry: Registry) -> None:
+def refuse_replacing(plan: Plan, registry: Registry, *, stale: bool = False) -> None:
     """Raise an error if the overrides of a plan drop finished or running runs, or if its name is another file's.
 
-    Overrides of fields that no result depends on are allowed, as are additional seeds and variants.
+    Overrides of fields that no result depends on are allowed, as are additional seeds and variants. Finished runs with
+    a changed plugin are an error too, unless ``stale`` is set, which retrains them.
 
     Raises:
-        HeadToHeadError: With the other file, or the options and the number of dropped runs, and what to do instead.
+        HeadToHeadError: With the other file, the changed plugins, or the options and the number of dropped runs, and
+            what to do instead.
     """
-    reason = replaced_results(plan, registry)
+    reason = replaced_results(plan, registry) or (None if stale else stale_results(plan))
     if reason:
         raise HeadToHeadError(reason)
 
@@ -61,6 +64,22 @@ def replaced_results(plan: Plan, registry: Registry) -> str | None:
                 "edit the experiment file"
             )
     return None
+
+
+def stale_results(plan: Plan) -> str | None:
+    """Return why ``h2h run`` rejects a plan with finished runs whose plugins have changed, or None."""
+    plans = [plan, *([plan.tuning.plan] if plan.tuning else [])]
+    stale = [run for part in plans for run in part.selected if run.changed_plugins]
+    if not stale:
+        return None
+    loaded = plan.loaded
+    words = [next_command("run", loaded.path, plan.runs_root), *replace(loaded, label=None).run_options]
+    runs = "1 finished run is" if len(stale) == 1 else f"{len(stale)} finished runs are"
+    changes = ", ".join(sorted({change for run in stale for change in run.changed_plugins}))
+    return (
+        f"{runs} STALE: {changes}; add --stale (stale=True in Python) to retrain, or keep the old results in "
+        f"'{plan.name}' and train in a separate experiment: {' '.join(words)} --name LABEL"
+    )
 
 
 def dropped_note(plan: Plan) -> str | None:

@@ -1,6 +1,8 @@
-"""Numbers of steps that follow from the configuration and the number of batches of an epoch."""
+"""Numbers of steps and learning rates that follow from the configuration and the number of batches of an epoch."""
 
 from __future__ import annotations
+
+import math
 
 from headtohead.schema.run_config import TrainConfig
 
@@ -19,3 +21,37 @@ def planned_steps(train: TrainConfig, steps_per_epoch: int) -> int:
 def evaluation_interval(train: TrainConfig, steps: int) -> int:
     """Return the number of steps between evaluations: ``evaluate_every``, or a tenth of the steps."""
     return train.evaluate_every or max(1, round(steps / 10))
+
+
+def warmup_steps(train: TrainConfig, steps: int) -> int:
+    """Return the number of steps of the warm-up: ``warmup_steps``, or a twentieth of the steps."""
+    return steps // 20 if train.warmup_steps is None else train.warmup_steps
+
+
+def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
+    """Return the learning rate of step ``step`` (from 1) of ``steps``.
+
+    Warm-up is linear from 0. ``inverse-sqrt`` then falls with the square root of the step (Vaswani
+    et al. 2017, section 5.3, with the peak set directly), ``cosine`` to 0 at the last step
+    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts).
+    """
+    warmup = warmup_steps(train, steps)
+    if step < warmup:
+        return train.lr * step / warmup
+    if train.schedule == "inverse-sqrt":
+        return train.lr * math.sqrt(max(warmup, 1) / max(step, 1))
+    if train.schedule == "cosine":
+        progress = (step - warmup) / max(1, steps - warmup)
+        return train.lr * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+    return train.lr
+
+
+def mean_rate(train: TrainConfig, steps: int) -> float:
+    """Return the mean learning rate of a training as a fraction of ``lr``, from at most 1,000 of its steps.
+
+    >>> round(mean_rate(TrainConfig(schedule="inverse-sqrt", warmup_steps=0), 2000), 3)
+    0.044
+    """
+    count = min(steps, 1000)
+    chosen = [math.ceil((index + 0.5) * steps / count) for index in range(count)]
+    return sum(learning_rate(train, step, steps) for step in chosen) / (train.lr * count)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headtohead import files
-from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import training_bytes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
@@ -33,7 +28,7 @@ runs, and 2 members of 10 million were 2 to 5 % slower.
 """
 
 MAX_MEMBERS = {"cpu": 64, "cuda": 128}
-"""Maximum number of members of a stack by device, regardless of measured sizes."""
+"""Maximum number of members of a stack by device."""
 
 PROCESS_BYTES = 2**29
 """Memory of a training process without its model: torch, its kernels, prepared data."""
@@ -43,6 +38,9 @@ MEMORY_FRACTION = 0.8
 
 ACTIVATION_COPIES = 16
 """Upper bound of a step's memory in copies of ``activations``: steps that fit by it are not traced."""
+
+CAPTURED_COPIES = 2
+"""A captured step has memory of its own, beside that of the eager steps that verify it."""
 
 OWN_STACK_NUMBERS = 2_500_000
 """Numbers of a variant's runs from which they get a stack of their own on a CPU.
@@ -63,40 +61,6 @@ def processors(device: str) -> int:
 
 StackKey = tuple[str, str]
 """Shape of the runs of a stack, and their variant if it has a stack of its own, else an empty string."""
-
-STACK_SIZES_FILE = "stack-sizes.json"
-"""File in the cache: the fastest stack size by machine and shape hash."""
-
-
-def load_stack_sizes(cache: Path, device: str) -> dict[str, int]:
-    """Return the stack sizes measured on this machine by shape hash.
-
-    Empty if this machine does not have the device, as on the login node of a GPU cluster.
-    """
-    return measured_sizes(cache).get(machine_name(device), {}) if processors(device) else {}
-
-
-def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
-    """Return the measured stack sizes of all machines, by machine and shape hash."""
-    try:
-        sizes: dict[str, dict[str, int]] = files.read_json(cache / STACK_SIZES_FILE)
-    except (FileNotFoundError, HeadToHeadError):
-        return {}
-    return sizes
-
-
-def shape_hash(name: str) -> str:
-    """Return the hash of a shape's name, 16 hexadecimal digits."""
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
-def machine_name(device: str) -> str:
-    """Return a name of the hardware and the torch version that training times depend on."""
-    import torch
-
-    if device == "cuda":
-        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    return f"{platform.node()}, {platform.machine()}, torch {torch.__version__}"
 
 
 def activations(config: RunConfig, source_words: int, target_words: int) -> int:
@@ -120,13 +84,11 @@ def _layers(config: RunConfig) -> tuple[int, int]:
     return model.encoder_layers, model.decoder_layers
 
 
-def arrange(
-    plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, sizes: Mapping[str, int], memory: int
-) -> list[list[PlannedRun]]:
+def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
     """Return the runs of each stack.
 
-    Stacks of the same shape differ in size by at most 1. A stack is not larger than its fastest size and
-    fits into memory. There are at least as many stacks as processes if there are enough runs. Similar
+    Stacks of the same shape differ in size by at most 1. A stack is not larger than its estimated fastest
+    size and fits into memory. There are at least as many stacks as processes if there are enough runs. Similar
     runs are put into the same stack; a variant with enough runs has a stack of its own.
 
     Args:
@@ -134,7 +96,6 @@ def arrange(
         runs: The runs to train.
         workers: Number of processes that train in parallel.
         device: ``"cpu"`` or ``"cuda"``.
-        sizes: Measured stack sizes by shape hash; other shapes are estimated.
         memory: Bytes that a stack's process may use.
     """
     registry = current()
@@ -150,8 +111,9 @@ def arrange(
         members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
     counts = {}
     for key, members in groups.items():
-        fastest = sizes.get(shape_hash(key[0])) or _estimated(plan, members[0], device)
-        size = _fitting(plan, members[0], min(fastest, len(members)), memory)
+        variant = plan.variant_of(members[0])
+        fastest = fastest_members(variant.config, variant.counts.total, device)
+        size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
     return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
@@ -163,15 +125,21 @@ def _sort_key(config: RunConfig) -> tuple[str, ...]:
     return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 
-def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
+def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
+    """Return the estimated number of members with which a stack trains the most runs per second.
+
+    Args:
+        config: A variant of the stack.
+        parameters: Number of weights of a member.
+        device: ``"cpu"`` or ``"cuda"``.
+    """
     if device != "cpu":
         return MAX_MEMBERS["cuda"]
-    variant = plan.variant_of(run)
-    numbers = variant.counts.total + _tokens(variant.config) * _inside(variant.config)
+    numbers = parameters + _tokens(config) * _inside(config)
     return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // numbers))
 
 
-def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
+def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
     """Return the number of members, 1 to ``wanted``, that fit into memory."""
     variant, data = plan.variant_of(run), plan.data_of(run)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
@@ -179,6 +147,8 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
     logits = wanted * evaluate.batch_size * longest * vocab_sizes(variant.config, *words).target
     # Evaluation holds logits, their logarithms and a copy for the losses.
     available = MEMORY_FRACTION * (memory - PROCESS_BYTES - 12 * min(LOGITS_AT_ONCE, logits))
+    if device == "cuda" and variant.config.train.backend != "eager":
+        available /= CAPTURED_COPIES
     batch = largest_batch(variant.config, data.record["longest"])
     rows, *times = batch
     encoder, decoder = _layers(variant.config)

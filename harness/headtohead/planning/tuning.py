@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.validation_errors import suggest_field
+from headtohead.config.validation_errors import find_field
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Design, Variant, expand
@@ -155,8 +155,8 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
     for path in tune:
         if path not in allowed:
-            hint = suggest_field(path, (), "base")
-            hint = hint if hint.startswith("; did") else f"; use one of {', '.join(sorted(allowed))}"
+            field = find_field(path)
+            hint = f"; did you mean '{field}'?" if field in allowed else f"; use one of {', '.join(sorted(allowed))}"
             raise location.child(path).error(f"'{path}' cannot be tuned{hint}")
         tuned = _fields_of(path)
         for axis in design.axes:

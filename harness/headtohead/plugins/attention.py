@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 MaskPattern = Literal["same", "prefix", "other"]
-"""The structure of a mask: all queries attend to the same keys, each query attends to the keys up
-to its own position, or neither. Keys that no query attends to, such as padding, are ignored.
+"""The structure of a mask, as its scheme declares it: all queries attend to the same keys, each query attends to the
+keys up to its own position, or neither. Keys that no query attends to, such as padding, are ignored.
 """
 
 

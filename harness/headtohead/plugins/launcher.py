@@ -29,11 +29,13 @@ class WorkerPlugins:
         files: Path and source of each plugin file.
         objects: Pickle of the plugins registered in Python; empty if there are none.
         modules: Import names of installed plugins that the experiment file selects.
+        path: Folders in which this process finds modules.
     """
 
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     objects: bytes = field(default=b"", repr=False)
     modules: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.plugins.entry import Cost, Entry, Options
 
 Result = TypeVar("Result")
@@ -88,7 +89,7 @@ class BuildContext:
 
 
 Initializer = Callable[[Tensor, torch.Generator], Tensor]
-"""Fills a tensor in place with random numbers from a generator, and returns it."""
+"""Fills a tensor with random numbers from a generator and returns it; or returns another tensor of its shape."""
 
 
 def normal(std: float, mean: float = 0.0) -> Initializer:
@@ -114,7 +115,9 @@ def init_per_member(
     inits = [init] * len(generators) if callable(init) else init
     for member, generator, init_member in zip(out, generators, inits, strict=True):
         assert generator is not None
-        init_member(member, generator)
+        filled = init_member(member, generator)
+        if filled is not member:
+            member.copy_(filled)
     return out
 
 
@@ -144,8 +147,8 @@ class Component(nn.Module, Entry):
     def build(self) -> None:
         """Create parameters and buffers. Called once per object; by default there are none.
 
-        Create parameters with ``self.parameter``. Register buffers as persistent
-        if a resumed training needs their values.
+        Assign the results of ``self.parameter``, ``self.buffer`` and ``self.constant``. The core refuses every
+        other tensor, because it has no member axis.
         """
 
     def formula(self) -> str:
@@ -156,9 +159,34 @@ class Component(nn.Module, Entry):
         """
         return ""
 
-    def parameter(self, *shape: int, std: float = 1.0, mean: float = 0.0) -> nn.Parameter:
-        """Return a parameter ``[member, *shape]``, sampled from a normal for each member."""
-        return nn.Parameter(init_per_member(self.context.generators, shape, normal(std, mean)))
+    def parameter(
+        self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None
+    ) -> nn.Parameter:
+        """Return a parameter ``[member, *shape]``, sampled from a normal for each member.
+
+        Args:
+            *shape: Shape without the member axis.
+            std: Standard deviation; with 0, all numbers are ``mean``.
+            mean: Mean.
+            init: Replaces the normal: receives the tensor and the generator of a member, and returns the filled tensor.
+        """
+        return per_member(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+
+    def buffer(self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None) -> Tensor:
+        """Return a tensor ``[member, *shape]`` that is not trained, and is saved with the weights.
+
+        The arguments are those of ``parameter``.
+        """
+        return per_member(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+
+    def constant(self, values: Tensor) -> Tensor:
+        """Return a tensor that all members share, for example a table of sinusoids.
+
+        It is not trained and not saved, because ``build`` computes the same values again. It moves to the
+        device and dtype of the model.
+        """
+        has_data = self.context.generators[0] is not None
+        return per_member(nn.Buffer(values if has_data else values.to("meta"), persistent=False))
 
     @classmethod
     def parameter_count(cls, options: Options, context: BuildContext) -> int:
@@ -180,32 +208,146 @@ class Component(nn.Module, Entry):
         return limit
 
 
-def require_shape(component: Component, hook: str, result: object, **axes: int | None) -> None:
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+
+_SHAPE = "_headtohead_shape"
+"""Attribute of the tensors that a component may register: their shape when they were created."""
+
+
+def per_member(tensor: AnyTensor) -> AnyTensor:
+    """Mark a tensor that depends on members correctly, so that ``require_members`` accepts it."""
+    setattr(tensor, _SHAPE, tensor.shape)
+    return tensor
+
+
+def require_members(component: Component) -> None:
+    """Refuse parameters and buffers that ``parameter``, ``buffer`` and ``constant`` did not return.
+
+    A plain ``torch.nn.Parameter`` or ``torch.nn.Linear`` has no member axis. Members would share it, or its first axis
+    would be used as the member axis.
+
+    Raises:
+        HeadToHeadError: With the file, the attribute and the call that replaces it; or if a number is not finite.
+    """
+    for name, tensor in (*component.named_parameters(), *component.named_buffers()):
+        trained, shape = isinstance(tensor, nn.Parameter), ", ".join(map(str, tensor.shape))
+        where = f"{_file(component)}: {type(component).__name__}.{name}"
+        if getattr(tensor, _SHAPE, None) != tensor.shape:
+            kind = "torch.nn.Parameter" if trained else "buffer"
+            remedy = f"self.parameter({shape})" if trained else f"self.constant(tensor), or with self.buffer({shape})"
+            more = "" if trained else " if its values depend on the seed"
+            raise HeadToHeadError(
+                f"{where} is a plain {kind} without a member axis; create it in build with {remedy}{more}"
+            )
+        if not tensor.is_meta and bool(
+            (tensor.detach().isfinite() if trained else ~tensor.isnan()).logical_not().any()
+        ):
+            raise HeadToHeadError(f"{where} has NaN{' or infinite numbers' if trained else ''} at initialisation")
+
+
+def require_registered(entry: Entry) -> None:
+    """Refuse tensors and modules in plain attributes of an object, in lists too: they are not saved.
+
+    Raises:
+        HeadToHeadError: With the file, the attribute and what replaces it.
+    """
+    modules = entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]
+    for path, module in modules:
+        for name, value in vars(module).items():
+            found = None if name in _OF_MODULES else next(_tensors(value), None)
+            if found is not None:
+                kind = "tensor" if isinstance(found, Tensor) else "module"
+                remedy = (
+                    _REMEDIES[kind] if isinstance(entry, nn.Module) else "create it in mask, which has no other state"
+                )
+                raise HeadToHeadError(
+                    f"{_file(entry)}: {type(entry).__name__}.{f'{path}.' if path else ''}{name} holds a plain {kind}, "
+                    f"which is not saved and does not move to the model's device; {remedy}"
+                )
+
+
+_OF_MODULES = frozenset(vars(nn.Module()))
+_REMEDIES = {
+    "tensor": "assign self.constant(tensor), or self.parameter(*shape) to train it",
+    "module": "assign it to an attribute, or use torch.nn.ModuleList",
+}
+
+
+def _tensors(value: object) -> Iterator[Tensor | nn.Module]:
+    """Yield the tensors and modules in nested lists, tuples, sets and dictionaries."""
+    if isinstance(value, Tensor | nn.Module):
+        yield value
+    elif isinstance(value, dict | list | tuple | set):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item)
+
+
+def _file(entry: Entry) -> str:
+    try:
+        return shown_path(inspect.getfile(type(entry)))
+    except (OSError, TypeError):  # a class of a notebook cell
+        return type(entry).__module__
+
+
+def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None) -> None:
     """Refuse the result of a hook whose shape would fail, or broadcast to other axes, later.
 
     Args:
-        component: The object whose hook was called.
+        entry: The object whose hook was called.
         hook: The name of the hook.
         result: What the hook returned.
-        axes: Name and size of each axis. ``member`` and ``head`` may also be 1; None permits any size.
+        axes: Name of each axis with its size or permitted sizes; None permits any size.
 
     Raises:
         HeadToHeadError: If the result is no tensor of this shape.
     """
     if isinstance(result, Tensor) and result.dim() == len(axes):
-        sizes = zip(result.shape, axes.items(), strict=True)
-        if all(wanted in (None, size) or (size == 1 and name in SHARED_AXES) for size, (name, wanted) in sizes):
+        sizes = zip(result.shape, axes.values(), strict=True)
+        if all(
+            size == wanted or wanted is None or (wanted.__class__ is tuple and size in wanted) for size, wanted in sizes
+        ):
             return
-    found = f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
-    wanted = ", ".join(
-        name + ("" if size is None else f" 1 or {size}" if name in SHARED_AXES and size > 1 else f" {size}")
-        for name, size in axes.items()
+    raise HeadToHeadError(
+        f"{type(entry).__name__}.{hook} returned {_described(result)}; return a tensor {_listed_axes(axes)}"
     )
-    raise HeadToHeadError(f"{type(component).__name__}.{hook} returned {found}; return a tensor [{wanted}]")
 
 
-SHARED_AXES = ("member", "head")
-"""Axes of size 1 if all members or heads have the same values."""
+def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:
+    """Refuse the result of a hook that is no floating-point tensor of the shape of ``like``.
+
+    Args:
+        entry: The object whose hook was called.
+        hook: The name of the hook.
+        result: What the hook returned.
+        like: A tensor of the shape and dtype that the core needs next.
+        axes: Names of its axes, separated by spaces.
+
+    Raises:
+        HeadToHeadError: If the shape or the dtype differs. Autocast converts floating-point dtypes.
+    """
+    if isinstance(result, Tensor) and result.shape == like.shape:
+        if result.dtype == like.dtype:
+            return
+        if result.is_floating_point() and torch.is_autocast_enabled(result.device.type):
+            return
+        raise HeadToHeadError(
+            f"{type(entry).__name__}.{hook} returned a tensor of {result.dtype}; return {like.dtype}, the dtype of its "
+            "arguments"
+        )
+    require_shape(entry, hook, result, **dict(zip(axes.split(), like.shape, strict=True)))
+
+
+def _described(result: object) -> str:
+    return f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+
+
+def _listed_axes(axes: dict[str, Any]) -> str:
+    def text(name: str, wanted: int | tuple[int, ...] | None) -> str:
+        sizes = [] if wanted is None else sorted({*wanted} if isinstance(wanted, tuple) else {wanted})
+        return f"{name} {' or '.join(map(str, sizes))}".rstrip()
+
+    return f"[{', '.join(text(name, wanted) for name, wanted in axes.items())}]"
+
 
 MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
 """Hooks by which a positional encoding can act."""

@@ -7,6 +7,7 @@ Plugins come from the literal tuple ``BUILT_IN``, from installed entry points of
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 import importlib.metadata
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pluggy
 
-from headtohead.errors import HeadToHeadError, describe, nearest
+from headtohead.errors import HeadToHeadError, describe, nearest, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
@@ -178,9 +179,10 @@ class Registry:
         """
         known = self.entries[family]
         if name not in known:
-            hint = nearest(name, known)
-            if not hint.startswith("; did you mean"):
-                hint += "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
+            hint = suggestion(name, known) or nearest(name, known) + load
+            if others := [other for other, entries in self.entries.items() if name in entries]:
+                hint = f"; did you mean {' or '.join(f'{other}/{name}' for other in others)}?"
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
 
@@ -331,6 +333,7 @@ def _entries_of(
             if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
                     _check_entry(family, cast("Any", entry))
+                _check_methods(family, entry, f"{where}: {family} '{name}'")
             yield Registered(family, name, cast("type[Entry]", entry), label, distribution, version, source_hash(entry))
 
 
@@ -377,6 +380,99 @@ def _check_properties(properties: Any, known: frozenset[str]) -> None:
     for name in sorted(map(str, properties)):
         if name not in known:
             raise TypeError(f"properties has the unknown name '{name}'{nearest(name, known)}")
+
+
+def _check_methods(family: str, entry: type, where: str) -> None:
+    """Raise if a method of an entry is not called by the core, or cannot be called with the core's arguments.
+
+    A misspelt hook would not be called, and its entry would train as the base class.
+    """
+    base = _imported(FAMILY_BASES[family])
+    known = _methods(base)
+    for cls in entry.__mro__[: entry.__mro__.index(base)]:
+        for name, value in {} if cls.__module__ in BUILT_IN else vars(cls).items():
+            if name.startswith("_") or not inspect.isroutine(_function(value)):
+                continue
+            if name in known:
+                if not _takes(value, known[name]):
+                    got = inspect.signature(_function(value))
+                    raise HeadToHeadError(f"{where}: write '{_definition(name, known[name])}'; got {name}{got}")
+            elif family in COMPONENT_HOOKS and (name == "forward" or not hasattr(base, name)):
+                raise HeadToHeadError(f"{where}: unknown hook '{name}'{_hint(name, family, known)}")
+
+
+COMPONENT_HOOKS: Mapping[str, tuple[str, ...]] = {
+    "positional": ("embed", "rotate", "bias", "score", "values", "draw"),
+    "attention": (
+        *("geometry", "transform", "scores", "mix_scores", "normalise"),
+        *("mix", "fast_path", "post_heads", "read"),
+    ),
+    "masking": ("mask",),
+}
+"""Hooks by family; an entry that overrides none of them computes the same as its base class."""
+
+
+def overrides_nothing(registered: Registered) -> bool:
+    """Return whether an entry overrides no hook of its family, and so computes the same as the base class."""
+    base = _imported(FAMILY_BASES[registered.family])
+    hooks = COMPONENT_HOOKS.get(registered.family, ())
+    return bool(hooks) and all(
+        inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in hooks
+    )
+
+
+def _methods(base: type) -> dict[str, Any]:
+    """Return the public methods that headtohead's classes define, without the methods of ``torch.nn.Module``."""
+    return {
+        name: value
+        for cls in reversed(base.__mro__)
+        if cls.__module__.startswith("headtohead.")
+        for name, value in vars(cls).items()
+        if not name.startswith("_") and inspect.isroutine(_function(value))
+    }
+
+
+def _function(value: Any) -> Any:
+    return value.__func__ if isinstance(value, classmethod | staticmethod) else value
+
+
+def _arguments(value: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a method without ``self`` or ``cls``."""
+    parameters = list(inspect.signature(_function(value)).parameters.values())
+    bound = (
+        parameters
+        and not isinstance(value, staticmethod)
+        and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL
+    )
+    return parameters[1:] if bound else parameters
+
+
+def _takes(own: Any, base: Any) -> bool:
+    """Return whether a method takes the arguments of the method that it overrides, in their order."""
+    wanted, arguments = [parameter.name for parameter in _arguments(base)], _arguments(own)
+    if isinstance(base, classmethod) and not isinstance(own, classmethod | staticmethod):
+        return False
+    if any(parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in _arguments(base)):
+        return True  # methods with such parameters, as ``parameter``, are called and not overridden
+    try:
+        inspect.Signature(arguments).bind(*wanted)
+    except TypeError:
+        return False
+    names = [parameter.name for parameter in arguments]
+    return all(name not in names or names.index(name) == index for index, name in enumerate(wanted))
+
+
+def _definition(name: str, base: Any) -> str:
+    owner = "@classmethod def {}(cls" if isinstance(base, classmethod) else "def {}(self"
+    return f"{', '.join([owner.format(name), *(parameter.name for parameter in _arguments(base))])})"
+
+
+def _hint(name: str, family: str, known: Mapping[str, Any]) -> str:
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"; did you mean '{_definition(close[0], known[close[0]])}'?"
+    others = [other for other, hooks in COMPONENT_HOOKS.items() if name in hooks]
+    where = f", which is a hook of {others[0]}" if others else "; start the name of a helper with '_'"
+    return f"{where}; {family} has {', '.join(COMPONENT_HOOKS[family])}"
 
 
 def _imported(name: str) -> type:
@@ -556,7 +652,7 @@ def register(plugin: object) -> None:
 
 def _read(path: Path) -> bytes:
     if not path.exists():
-        raise HeadToHeadError(f"plugin file '{path}' does not exist")
+        raise HeadToHeadError(f"plugin file '{path}' does not exist{similar_file(path, '.py')}")
     if not path.is_file():
         raise HeadToHeadError(f"plugin file '{path}' is not a regular file")
     if path.suffix != ".py":

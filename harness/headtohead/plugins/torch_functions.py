@@ -1,4 +1,4 @@
-"""Detect plugins that replace functions of torch, which would change every model of the process."""
+"""Detect plugins that replace functions of torch or use its generator, which would change other models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from headtohead.errors import HeadToHeadError
 
 @contextmanager
 def unchanged_torch(where: str) -> Iterator[None]:
-    """Restore functions of torch that the context replaces, and raise if there are any.
+    """Restore functions of torch that the context replaces and its random generator, and raise if there are changes.
 
-    Functions of torch's main namespaces are compared by identity, before and after.
+    Functions of torch's main namespaces are compared by identity, before and after. A tensor sampled while a plugin is
+    imported would differ between the processes of a study.
 
     Args:
         where: The plugin and its distribution, for the error.
 
     Raises:
-        HeadToHeadError: With the replaced functions.
+        HeadToHeadError: With the replaced functions, or if the global random generator was used.
     """
-    owners = _owners()
+    import torch
+
+    owners, state = _owners(), torch.get_rng_state()
     before = {name: dict(vars(owner)) for name, owner in owners.items()}
     try:
         yield
@@ -35,6 +38,12 @@ def unchanged_torch(where: str) -> Iterator[None]:
         raise HeadToHeadError(
             f"{where} replaces {', '.join(replaced[:3])}{more}; call a function of the plugin instead, "
             "because other variants use torch's"
+        )
+    if not torch.equal(torch.get_rng_state(), state):
+        torch.set_rng_state(state)
+        raise HeadToHeadError(
+            f"{where} samples from torch's global generator when it is imported; sample in build with "
+            "self.parameter or self.buffer"
         )
 
 

@@ -28,6 +28,7 @@ from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
 from headtohead.storage.metrics import counted, higher_is_better, label, readable, show
+from headtohead.storage.records import VariantRecord
 from headtohead.storage.states import RESULTS
 
 MOST_EFFECTS = 3
@@ -104,6 +105,9 @@ def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
     right = "the baseline" if other is baseline else other.title
     constant = {axis: value for axis, value in other.axes.items() if axis not in changed}
     given = [label(value) for axis, value in constant.items() if axis == DATA_AXIS or value != baseline.axes[axis]]
+    own = _own_name(contrast, variant, other)
+    given += own
+    named = f" ({own[0]})" if own else ""
     within = f" ({', '.join(given)})" if given else ""
     if contrast.kind in ("added", "taken"):
         axis, where = str(contrast.axis), other.title if contrast.kind == "added" else variant.title
@@ -115,8 +119,14 @@ def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
         return SideNames(axis, label(variant.axes[axis]), label(other.axes.get(axis)), within)
     if 1 < len(changed) < len(other.axes):
         names = (SideNames(axis, "", "").named(label(variant.axes[axis])) for axis in changed)
-        return SideNames("", " + ".join(names), right)
-    return SideNames("", variant.title, other.title)
+        return SideNames("", " + ".join(names), right, named)
+    return SideNames("", variant.title, other.title, named)
+
+
+def _own_name(contrast: Contrast, variant: VariantRecord, other: VariantRecord) -> list[str]:
+    """Return the name that the file gives a declared contrast, if it does."""
+    has_name = contrast.kind == "declared" and contrast.name != f"{variant.title} − {other.title}"
+    return [contrast.name] if has_name else []
 
 
 def _own_condition(analysis: Analysis, contrast: Contrast) -> str:

@@ -29,6 +29,7 @@ def answer_file(content: ReportContent) -> str:
         "experiment": record.name,
         "question": record.question,
         "answer": content.answer,
+        "stale": list(content.stale),
         "cautions": list(content.cautions),
         "setup": setup_line(analysis),
         "facts": content.facts,

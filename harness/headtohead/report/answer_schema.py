@@ -53,10 +53,10 @@ class AnswerLooks(BaseModel):
     taken: list[int] = Field(description="Number of seeds of each look that was taken.")
     level: float = Field(gt=0, lt=1, description="Level of the tests at each look.")
     stopped: Literal["decided", "at_most", "not_ranked"] | None = Field(
-        description="Why no seeds are added: no contrast is inconclusive, the maximum is reached, or contrasts cannot "
-        "be tested, for example because runs failed; null if seeds are added."
+        description="Why no seeds are added: no main contrast is inconclusive, the maximum is reached, or contrasts "
+        "cannot be tested, for example because runs failed; null if seeds are added."
     )
-    undecided: list[str] = Field(description="Names of the inconclusive contrasts.")
+    undecided: list[str] = Field(description="Names of the inconclusive main contrasts.")
     set_after_results: bool = Field(description="Whether the looks were set or changed after results existed.")
 
 
@@ -142,6 +142,11 @@ class AnswerFile(BaseModel):
     experiment: str = Field(description="Name of the experiment.")
     question: str = Field(description="Question of the experiment file.")
     answer: str = Field(description="Answer in sentences.")
+    stale: list[str] = Field(
+        default=[],
+        description="What has changed in the experiment file and in plugins since the runs were trained. If this is "
+        "not empty, `answer` begins with STALE.",
+    )
     cautions: list[str] = Field(description="Warnings beside the answer, a sentence each.")
     setup: str = Field(description="Data, sizes, steps, learning rate and number of seeds in a line.")
     facts: list[str] = Field(description="Facts that qualify the answer, a sentence each.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from headtohead.analysis.contrasts import loss_mismatch
 from headtohead.analysis.study import Analysis
@@ -18,7 +19,9 @@ from headtohead.report.looks import looks_caution
 from headtohead.report.omissions import omissions
 from headtohead.report.reference_points import neighbour_line
 from headtohead.storage import metrics, states
+from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.records import ExperimentRecord
+from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200
 """Maximum number of variants or runs in a table; results.csv contains all."""
@@ -28,11 +31,13 @@ MOST_ROWS = 200
 class ReportContent:
     """The analysis of an experiment with derived texts and selections.
 
-    ``source`` is the origin of the run directories if it is not the runs folder.
+    ``source`` is the origin of the run directories if it is not the runs folder, ``file`` the experiment file if it is
+    known.
     """
 
     analysis: Analysis
     source: str | None = None
+    file: Path | None = None
 
     @cached_property
     def record(self) -> ExperimentRecord:
@@ -41,8 +46,14 @@ class ReportContent:
 
     @cached_property
     def answer(self) -> str:
-        """The answer to the experiment's question."""
-        return answer(self.analysis)
+        """The answer to the experiment's question; a STALE answer begins with what has changed since the runs."""
+        text = answer(self.analysis)
+        return f"STALE ({'; '.join(self.stale)}): {text}" if self.stale else text
+
+    @cached_property
+    def stale(self) -> tuple[str, ...]:
+        """What has changed in the experiment file and in plugins since the runs were trained."""
+        return stale_changes(ExperimentDirectory(self.analysis.frames.directory, self.record), self.file)
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:

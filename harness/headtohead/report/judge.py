@@ -16,7 +16,8 @@ from headtohead.storage.metrics import counted, show_p
 FORMAT = "headtohead-judge/1"
 """Name and version of the JSON format."""
 
-MOST_DIGITS = 8
+MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
+"""Maximum number of digits after and before the point; other numbers have an exponent."""
 
 
 def heading(judged: Judged) -> str:
@@ -87,12 +88,13 @@ class Numbers:
         digits = max(0, 1 - math.floor(math.log10(min(known)))) if known else 3
         if judged.margin:
             digits = max(digits, -int(Decimal(repr(float(judged.margin))).normalize().as_tuple().exponent))
-        self.digits = min(MOST_DIGITS, digits)
+        self.digits = digits
 
     def __call__(self, value: float | None, *, signed: bool = False) -> str:
         if value is None or not math.isfinite(value):
             return "–"
-        text = f"{abs(value):,.{self.digits}f}"
+        is_plain = self.digits <= MOST_DIGITS and abs(value) < 10**MOST_WHOLE_DIGITS
+        text = f"{abs(value):,.{self.digits}f}" if is_plain else f"{abs(value):.4g}"
         is_zero = not float(text.replace(",", ""))
         return text if is_zero else ("−" if value < 0 else "+" * signed) + text
 

@@ -85,5 +85,5 @@ def _outcome(status: LooksStatus) -> str:
     if status.unranked and not status.undecided:
         return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested"
     if not status.undecided:
-        return "stopped because no contrast is inconclusive"
+        return "stopped because no main contrast is inconclusive"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"

@@ -2,68 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headtohead.analysis.reference_points import (
-    METRICS,
     NAMES,
     ReferencePoints,
     decodes,
-    neighbour_comparisons,
+    reference_comparisons,
+    reference_metric,
     reference_points,
-    translation_metrics,
+    scoring_metrics,
 )
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import score_cell
-from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show
 
 MOST_NAMED = 3
 """Maximum number of variants that a line beside the answer names."""
 
 
+COMPARED = {"nearest_neighbour": "nearest-neighbour translation", "majority": "the most frequent target"}
+"""The reference points that a model is expected to exceed."""
+
+
 def neighbour_line(analysis: Analysis) -> str | None:
-    """Return sentences with the variants that do not beat nearest-neighbour translation in each metric, or None."""
-    none, some = [], []
-    metrics = translation_metrics(analysis)
-    for metric in metrics:
-        compared = neighbour_comparisons(analysis, metric)
+    """Return sentences with the variants that do not exceed nearest neighbour and most frequent target, or None."""
+    sentences = []
+    for key, name in COMPARED.items():
+        compared = reference_comparisons(analysis, key)
         below = [comparison for comparison in compared if not comparison.beaten]
         if len(below) == len(compared) > 1:
             best = max(below, key=lambda comparison: comparison.score)
-            none.append(
-                f"{show(best.score, metric)} {readable(metric)} at most, against {show(best.neighbour, metric)}"
+            score, reference = show(best.score, best.metric), show(best.reference, best.metric)
+            sentences.append(
+                f"No variant is better than {name}: {score} {readable(best.metric)} at most, against {reference}."
             )
         elif len(below) > MOST_NAMED:
-            some.append(f"{len(below)} of {len(compared)} variants in {readable(metric)}")
-        else:
-            some += [
-                f"{analysis.frames.by_slug[comparison.slug].title} ({show(comparison.score, metric)} against "
-                f"{show(comparison.neighbour, metric)} {readable(metric)})"
-                for comparison in below
+            sentences.append(
+                f"Not better than {name}: {len(below)} of {len(compared)} variants in {readable(below[0].metric)}."
+            )
+        elif below:
+            named = [
+                f"{analysis.frames.by_slug[found.slug].title} ({show(found.score, found.metric)} against "
+                f"{show(found.reference, found.metric)} {readable(found.metric)})"
+                for found in below
             ]
-    sentences = []
-    if none:
-        where = "" if len(none) == len(metrics) else " in this metric"
-        sentences.append(f"No variant is better than nearest-neighbour translation{where}: {'; '.join(none)}.")
-    if some:
-        sentences.append(f"Not better than nearest-neighbour translation: {', '.join(some)}.")
+            sentences.append(f"Not better than {name}: {', '.join(named)}.")
     return " ".join(sentences) or None
 
 
 def reference_fact(analysis: Analysis) -> str | None:
     """Return a sentence with the scores of the reference points of the baseline's data, or None."""
     points = reference_points(analysis.frames, analysis.frames.baseline)
-    if points is None:
+    metric = reference_metric(analysis)
+    if points is None or metric is None:
         return None
-    metric, _ = translation_metrics(analysis)
-    scores = {name: show(points.scores[name][metric], metric) for name in NAMES}
+    scores = {name: show(values[metric], metric) for name, values in points.scores.items()}
     where = " on the baseline's test sentences" if _on_other_data(analysis, points) else ""
+    majority = f", the most frequent target has {scores['majority']}" if "majority" in scores else ""
     return (
         f"Reference points{where}: nearest-neighbour translation has {scores['nearest_neighbour']} {readable(metric)}, "
-        f"the vocabulary upper bound is {scores['vocabulary_bound']}."
+        f"the vocabulary upper bound is {scores['vocabulary_bound']}{majority}."
     )
 
 
@@ -94,7 +95,9 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
             f"Scores of translations without a model on {points.sentences:,} test sentences, {beside}. "
             "Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest neighbour: the "
             "translation of the training sentence with the most similar source (cosine of TF-IDF vectors of words). "
-            "Copied source: the source sentence itself.",
+            "Copied source: the source sentence itself."
+            + " Most frequent target: that of the training data, for every sentence."
+            * ("majority" in points.scores),
             "note",
         ),
         _table(analysis, points, [*comparable[:1], frames.baseline]),
@@ -117,24 +120,25 @@ def _on_other_data(analysis: Analysis, points: ReferencePoints) -> list[str]:
 
 
 def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) -> DataTable:
-    """Return the scores of reference points and of variants on the same data, highest BLEU first."""
-    frames = analysis.frames
-    scored = [(scores["test/bleu"], _point_row(NAMES[key], scores)) for key, scores in points.scores.items()]
+    """Return the scores of reference points and of variants on the same data, highest first.
+
+    Metrics in which no model can score have no column.
+    """
+    frames, metrics = analysis.frames, scoring_metrics(points)
+    metric = reference_metric(analysis)
+    first = metric if metric in metrics else next(iter(metrics), None)
+    scored: list[tuple[float, TableRow]] = []
+    for key, scores in points.scores.items():
+        cells = (TableCell(show(scores[metric], metric)) for metric in metrics)
+        scored.append((scores[first] if first else 0.0, TableRow((TableCell(NAMES[key]), *cells))))
     for slug in dict.fromkeys(slugs):
-        if frames.summary(slug, "test/bleu").n and slug not in analysis.withheld:
-            scored.append((frames.summary(slug, "test/bleu").mean, _variant_row(frames, slug)))
+        if first and frames.summary(slug, first).n and slug not in analysis.withheld:
+            title = TableCell(Span(frames.by_slug[slug].title, "strong"))
+            cells = (score_cell(frames.summary(slug, metric), metric) for metric in metrics)
+            scored.append((frames.summary(slug, first).mean, TableRow((title, *cells))))
     scored.sort(key=lambda row: -row[0])
-    columns = (Column("", align="left"), *(Column(readable(metric)) for metric in METRICS))
+    columns = (Column("", align="left"), *(Column(readable(metric)) for metric in metrics))
     return DataTable(columns, tuple(row for _, row in scored))
-
-
-def _point_row(name: str, scores: Mapping[str, float]) -> TableRow:
-    return TableRow((TableCell(name), *(TableCell(show(scores[metric], metric)) for metric in METRICS)))
-
-
-def _variant_row(frames: Frames, slug: str) -> TableRow:
-    title = TableCell(Span(frames.by_slug[slug].title, "strong"))
-    return TableRow((title, *(score_cell(frames.summary(slug, metric), metric) for metric in METRICS)))
 
 
 def reference_record(analysis: Analysis) -> dict[str, Any] | None:
@@ -142,9 +146,10 @@ def reference_record(analysis: Analysis) -> dict[str, Any] | None:
     points = reference_points(analysis.frames, analysis.frames.baseline)
     if points is None:
         return None
-    compared = [entry for metric in translation_metrics(analysis) for entry in neighbour_comparisons(analysis, metric)]
     return {
         "sentences": points.sentences,
         "scores": {name: dict(scores) for name, scores in points.scores.items()},
-        "not_better_than_nearest_neighbour": list(dict.fromkeys(entry.slug for entry in compared if not entry.beaten)),
+        "not_better_than_nearest_neighbour": [
+            entry.slug for entry in reference_comparisons(analysis, "nearest_neighbour") if not entry.beaten
+        ],
     }

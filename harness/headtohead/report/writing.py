@@ -17,6 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import replace, write_text
+from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
@@ -88,6 +89,7 @@ def write_report(
     *,
     allow_partial: bool = False,
     source: str | None = None,
+    file: Path | None = None,
     figure_formats: Sequence[str] = (),
 ) -> ReportPaths:
     """Write the report of an experiment to ``reports_root/<experiment>/``.
@@ -97,18 +99,21 @@ def write_report(
         reports_root: The folder of all reports; an existing report of the experiment is replaced.
         allow_partial: Rank variants with missing seeds, with a warning at the top of the report.
         source: Origin of the run directories if it is not the runs folder.
+        file: The experiment file, if it is known; default: the recorded file.
         figure_formats: Further formats of the figures besides SVG: keys of ``FIGURE_FORMATS``.
 
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    content = read_content(experiment_dir, allow_partial=allow_partial, source=source)
+    content = read_content(experiment_dir, allow_partial=allow_partial, source=source, file=file)
     return write_content(content, reports_root, figure_formats)
 
 
-def read_content(experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None) -> ReportContent:
+def read_content(
+    experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
+) -> ReportContent:
     """Return the content of an experiment's report; arguments as for `write_report`."""
-    return ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
+    return ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 
 def write_content(content: ReportContent, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
@@ -128,9 +133,9 @@ def write_content(content: ReportContent, reports_root: Path, figure_formats: Se
         content.cautions,
     )
     with _writing_to(folder):
-        for old in (folder / "figures").iterdir():
-            if old.suffix in (".svg", *(f".{name}" for name in FIGURE_FORMATS)) and old.stem not in figures:
-                old.unlink()
+        remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
+        claim(folder, (f"figures/{name}.{form}" for name in figures for form in ("svg", *figure_formats)))
+        (folder / "figures").mkdir(exist_ok=True)
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
         for form in figure_formats:

@@ -33,7 +33,7 @@ class SequentialSeeds(Section):
     """Seeds that are added until no declared contrast is inconclusive."""
 
     until: Literal["decided"] = Field(
-        description="when to stop: decided, at the first look without an inconclusive contrast"
+        description="when to stop: decided, at the first look without an inconclusive main contrast"
     )
     at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
     looks: int = Field(

@@ -232,9 +232,11 @@ class TrainConfig(Section):
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
     weight_decay: float = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
     schedule: Literal["constant", "inverse-sqrt", "cosine"] = Field(
-        "inverse-sqrt", description="learning rate after warm-up"
+        "cosine", description="learning rate after warm-up; cosine: to 0 at the last step"
     )
-    warmup_steps: int = Field(0, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr")
+    warmup_steps: int | None = Field(
+        None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"
+    )
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
     clip_norm: float | None = Field(1.0, gt=0, le=10**9, description="maximum gradient norm of a run")
     early_stopping: EarlyStopping | None = Field(None, description="stop when a validation metric stops improving")
@@ -248,11 +250,10 @@ class TrainConfig(Section):
         "attention over at most 24 x 24 positions does too. h2h doctor measures whether bfloat16 products are "
         "faster on a processor",
     )
-    backend: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], NotHashed()] = Field(
+    backend: Annotated[Literal["auto", "eager", "cuda-graphs"], NotHashed()] = Field(
         "auto",
         description="how steps are executed; cuda-graphs: replayed on a GPU for batch shapes with at "
-        "least 20 planned steps; compile: gradients by torch.compile for batch shapes with at least "
-        "5,000 planned steps; auto: cuda-graphs on a GPU where h2h doctor has verified it, else eager",
+        "least 20 planned steps, if the first replay equals an eager step; auto: cuda-graphs on a GPU, else eager",
     )
     num_microbatches: Annotated[int, NotHashed()] = Field(
         1, ge=1, le=10**6, description="parts of a batch whose gradients are accumulated; grows after out-of-memory"

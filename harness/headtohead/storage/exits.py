@@ -14,6 +14,8 @@ OOM = 75
 BUSY = 76
 """Another live process holds a lease of the stack's runs."""
 TIMEOUT = 77
+DEVICE = 78
+"""An error of the GPU, which may be that of an earlier operation; a new process continues from the resume point."""
 
 
 def exit_name(code: int) -> str:

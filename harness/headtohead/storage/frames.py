@@ -17,11 +17,10 @@ from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.histories import read_metrics
+from headtohead.storage.histories import MetricLine
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
 from headtohead.storage.records import (
-    METRICS,
     RUN,
     BackendRecord,
     ExecutionRecord,
@@ -30,6 +29,7 @@ from headtohead.storage.records import (
     PluginRecord,
     ReferenceScores,
     RunRecord,
+    StatusRecord,
     VariantRecord,
     Versions,
     read_record,
@@ -201,8 +201,8 @@ def load_frames(experiment_dir: Path) -> Frames:
     and counted in the column ``torn_lines``.
 
     Raises:
-        HeadToHeadError: If the folder is not an experiment, a record cannot be read, or a path is outside the
-            runs folder.
+        HeadToHeadError: If the folder is not an experiment, a record cannot be read, a file of a finished run has
+            changed, or a path is outside the runs folder.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
     histories, buckets = _Histories(), []
@@ -211,8 +211,9 @@ def load_frames(experiment_dir: Path) -> Frames:
     for planned in experiment.record.runs:
         folder = experiment.run_path(planned, tree=True)
         name = folder.name
-        row, run_buckets, run_details = _run(folder, planned, variants[planned.variant])
-        row["torn_lines"] = histories.read(name, folder / METRICS)
+        status, state = observe(folder)
+        row, run_buckets, run_details = _run(folder, status, state, planned, variants[planned.variant])
+        row["torn_lines"] = histories.read(name, RunDirectory(folder).history(status))
         buckets += [{"run": name, **bucket} for bucket in run_buckets]
         rows.append({"run": name, **row})
         details[name], folders[name] = run_details, folder
@@ -234,14 +235,13 @@ def _runs_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _run(
-    folder: Path, planned: PlannedRunRecord, variant: VariantRecord
+    folder: Path, status: StatusRecord, state: str, planned: PlannedRunRecord, variant: VariantRecord
 ) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]], RunDetails]:
     """Return a run's row, its scores by source length, and its details.
 
     Axes and title come from this experiment, since the record of a reused run has those of another experiment.
     """
     record = read_record(RunRecord, folder / RUN)
-    status, state = observe(folder)
     run = RunDirectory(folder)
     results = run.results_of(status)
     row: dict[str, Any] = {
@@ -288,13 +288,13 @@ class _Histories:
         self.run, self.metric, self.step = array("i"), array("i"), array("q")
         self.epoch, self.time, self.value = array("d"), array("d"), array("d")
 
-    def read(self, run: str, path: Path) -> int:
-        """Append the content of a metrics file and return the number of damaged lines."""
+    def read(self, run: str, lines: Iterable[MetricLine | None]) -> int:
+        """Append the lines of a history and return the number of damaged lines."""
         code = len(self.runs)
         self.runs.append(run)
         values: dict[tuple[int, str], tuple[float, float, float]] = {}
         torn = 0
-        for line in read_metrics(path):
+        for line in lines:
             if line is None:
                 torn += 1
                 continue

@@ -125,7 +125,7 @@ class Lease:
 
     @contextmanager
     def held(self, *runs: Path) -> Iterator[None]:
-        """Prevent a takeover of the leases of ``runs``, or of all leases, during the block.
+        """Prevent a takeover of the leases of ``runs``, or of all leases, during the block, which calls no plugins.
 
         Raises:
             LeaseLost: If another process has taken over a lease; the block is not entered.
@@ -139,6 +139,7 @@ class Lease:
                     self.check()
             self._entered |= entered
             stack.callback(self._entered.difference_update, entered)
+            stack.enter_context(files.disk_errors())
             yield
 
     def check(self) -> None:

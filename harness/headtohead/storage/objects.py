@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from pathlib import Path
 
 import cloudpickle
@@ -28,7 +30,7 @@ def worker_plugins() -> WorkerPlugins:
             "file and pass the file with --plugin"
         ) from error
     files = tuple((str(path), source) for path, source in registry.files.items())
-    return WorkerPlugins(files, objects, tuple(registry.modules))
+    return WorkerPlugins(files, objects, tuple(registry.modules), tuple(map(os.path.abspath, sys.path)))
 
 
 def load_plugins(plugins: WorkerPlugins) -> Registry:
@@ -36,6 +38,7 @@ def load_plugins(plugins: WorkerPlugins) -> Registry:
 
     Unpickling is safe here: the pickle comes from the parent as an argument, not from a file.
     """
+    sys.path += [folder for folder in plugins.path if folder not in sys.path]
     registry = use_sources((Path(path), source) for path, source in plugins.files)
     for name in plugins.modules:
         registry.add_module(name)

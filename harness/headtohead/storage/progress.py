@@ -12,13 +12,15 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.loading import experiment_name
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.histories import parse_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
+from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.staleness import stale_changes
 
 _TAIL = 16_384
 """Number of bytes at the end of metrics.jsonl from which the pace is computed."""
@@ -42,12 +44,16 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are the same by construction."""
+    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are the same by construction.
+
+    ``stale`` lists what has changed since the runs were trained.
+    """
 
     name: str
     question: str
     runs: tuple[RunProgress, ...]
     equal: Mapping[str, str]
+    stale: tuple[str, ...]
 
     def with_state(self, *states_of_interest: str) -> list[RunProgress]:
         """Return the runs in any of these states."""
@@ -67,25 +73,39 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
     if name and (runs_root / name / EXPERIMENT).exists():
         return inside(runs_root, name)
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
-    hint = nearest(name, known) if known else ""
+    hint = nearest(name, known) if not target.is_file() else similar(name, known)
     run = shlex.join(["h2h", "run", str(target)]) if is_file else "h2h run FILE"
     raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
 
 
-def read_progress(folder: Path) -> ExperimentProgress:
+def experiment_file(target: Path | str) -> Path | None:
+    """Return the experiment file that a target of `find_experiment` is, or None for a name or a folder."""
+    path = Path(target)
+    return path if path.suffix in (".yaml", ".yml") and path.is_file() else None
+
+
+def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     """Return the state of every run of an experiment's folder.
 
+    Args:
+        folder: The folder.
+        file: The experiment file, if it is known; default: the recorded file.
+
     Raises:
-        HeadToHeadError: If the folder is not an experiment, or a record is damaged.
+        HeadToHeadError: If the folder is not an experiment, a record is damaged, or the history of a finished run has
+            changed.
     """
     experiment = ExperimentDirectory.read(folder)
     runs = tuple(_run(experiment.run_path(planned), planned) for planned in experiment.record.runs)
     equal = {variant.slug: variant.equal_to for variant in experiment.record.variants if variant.equal_to}
-    return ExperimentProgress(experiment.name, experiment.record.question, runs, equal)
+    stale = stale_changes(experiment, file)
+    return ExperimentProgress(experiment.name, experiment.record.question, runs, equal, stale)
 
 
 def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
     status, state = observe(directory)
+    if METRICS in status.files:
+        RunDirectory(directory).verified(METRICS, status)
     trained = state == states.RUNNING or state in states.ABNORMAL
     step, pace = _pace(directory / METRICS) if trained else (0, None)
     step = max(step, status.step)

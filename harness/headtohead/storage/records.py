@@ -57,7 +57,13 @@ MAPS = "attention/maps.safetensors"
 PROBES = "attention/probes.json"
 
 RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, MAPS, PROBES, HEADS)
-"""Files with the results of a run; ``status.json`` has the sha256 of each."""
+"""Files with the results of a run. Every attempt writes them anew."""
+
+RUN_FILES = (RUN, METRICS, *RESULT_FILES)
+"""Files that a finished run consists of; ``status.json`` has the sha256 of each, and of its files in ``attempts/``."""
+
+EARLIER_ATTEMPT = r"attempts/[0-9]+\.(metrics\.jsonl|json)"
+"""Pattern of the files of an earlier attempt: its status, and its histories if the next attempt began at step 0."""
 
 R = TypeVar("R")
 
@@ -515,7 +521,11 @@ class ExperimentRecord(Record):
 
 
 class PluginRecord(Record):
-    """A plugin entry that a run uses."""
+    """A plugin entry that a run uses.
+
+    ``source`` names the file with the sha256 ``source_sha256``: an import name, ``./`` and a path in the project, or an
+    absolute path; None for a notebook cell.
+    """
 
     family: str
     name: str
@@ -523,6 +533,7 @@ class PluginRecord(Record):
     distribution: str
     version: str
     source_sha256: str
+    source: str | None = None
 
 
 class ExecutionRecord(Record):
@@ -567,14 +578,14 @@ class RunRecord(ResolvedVariant):
         return {(plugin.family, plugin.name): plugin.source_sha256 for plugin in self.plugins}
 
 
-FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RESULT_FILES))})$")]
+FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RUN_FILES))}|{EARLIER_ATTEMPT})$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class StatusRecord(Record):
     """State and progress of a run; the defaults hold for a run without ``status.json``.
 
-    ``files`` has the sha256 of every result file of a DONE run, by name.
+    ``files`` has the sha256 of every file of a finished run, by name.
     """
 
     state: str = Field(states.PLANNED, pattern=f"^({'|'.join(sorted(states.STORED))})$")
@@ -711,6 +722,7 @@ class ReferenceScores(Record):
     nearest_neighbour: TranslationScores
     vocabulary_bound: TranslationScores
     source_copy: TranslationScores
+    majority: TranslationScores | None = None
 
 
 class ReferencePointsRecord(Record):
@@ -771,14 +783,15 @@ def parse_record(kind: type[R], content: bytes, path: Path, parse: Callable[[str
 def read_status(run: Path) -> StatusRecord:
     """Return the status of a run directory; a run without ``status.json`` is PLANNED.
 
-    A DONE run without one of its result files is INTERRUPTED, so that the same command retrains it. ``heads.json`` is
-    not a result of training.
+    A finished run without one of its files is INTERRUPTED, so that the same command retrains it. ``heads.json`` and
+    the files of earlier attempts are not results of training.
 
     Raises:
         HeadToHeadError: If ``status.json`` is damaged.
     """
     status = stored_status(run)
-    missing = next((name for name in status.files if name != HEADS and not os.path.isfile(run / name)), None)
+    required = (name for name in RUN_FILES if name in status.files and name != HEADS)
+    missing = next((name for name in required if not os.path.isfile(run / name)), None)
     if missing is None:
         return status
     return status.model_copy(update={"state": states.INTERRUPTED, "reason": f"{missing} is missing", "files": {}})

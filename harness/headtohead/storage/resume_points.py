@@ -35,7 +35,8 @@ class ResumePoint:
             OSError: If the file cannot be opened, which does not show that it is damaged.
         """
         try:
-            return files.sha256(self.path) == self.sha256
+            with files.disk_errors():
+                return files.sha256(self.path) == self.sha256
         except OSError as error:
             if error.errno != errno.EIO:
                 raise

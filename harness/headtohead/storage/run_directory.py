@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 import shlex
 import socket
 from collections.abc import Iterator, Mapping
@@ -19,17 +20,20 @@ import psutil
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
 from headtohead.config.project import next_command
-from headtohead.errors import HeadToHeadError, nearest, shown_path
+from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
+from headtohead.storage.histories import MetricLine, parse_metrics, read_metrics
 from headtohead.storage.leases import Lease, observe
 from headtohead.storage.paths import inside
 from headtohead.storage.records import (
+    EARLIER_ATTEMPT,
     EXPERIMENT,
     HEADS,
     METRICS,
     RESULT_FILES,
     RESULTS,
     RUN,
+    RUN_FILES,
     STATUS,
     ExperimentRecord,
     HeadsRecord,
@@ -114,6 +118,22 @@ class RunDirectory:
         """Return `heads` for a status that the caller has read."""
         return self.verified_record(HeadsRecord, HEADS, status) if HEADS in status.files else None
 
+    def history(self, status: StatusRecord | None = None) -> Iterator[MetricLine | None]:
+        """Yield the lines of metrics.jsonl, and None for a damaged line, such as the incomplete line of a crash.
+
+        The history of a finished run is compared with its sha256.
+
+        Args:
+            status: The run's status, if the caller has read it.
+
+        Raises:
+            HeadToHeadError: If the history of a finished run has changed, or the file cannot be read.
+        """
+        status = status or self.status
+        if METRICS in status.files:
+            return parse_metrics(self._verified_content(METRICS, status, files.LARGE_BYTES))
+        return read_metrics(self.path / METRICS)
+
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""
         return name in self.status.files
@@ -139,12 +159,16 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is missing or damaged.
         """
-        path, recorded = inside(self.path, name), (status or self.status).files
-        if name in recorded and path.is_file():
-            content = files.read_bytes(path)
-            if hashlib.sha256(content).hexdigest() == recorded[name]:
-                return parse_record(kind, content, path)
-        return parse_record(kind, files.read_bytes(self.verified(name, status)), path)
+        return parse_record(kind, self._verified_content(name, status or self.status), self.path / name)
+
+    def _verified_content(self, name: str, status: StatusRecord, max_bytes: int = files.MAX_BYTES) -> bytes:
+        """Return the content of a file after comparing its sha256 with that in status.json, and read it once."""
+        path = inside(self.path, name)
+        if name in status.files and path.is_file():
+            content = files.read_bytes(path, max_bytes)
+            if hashlib.sha256(content).hexdigest() == status.files[name]:
+                return content
+        return files.read_bytes(self.verified(name, status), max_bytes)
 
     def require_done(self) -> None:
         """Check that the run is DONE.
@@ -164,9 +188,9 @@ class RunDirectory:
             raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with h2h run")
 
     def damaged_files(self) -> dict[str, str]:
-        """Return the damage of each damaged or missing result file by name; empty for a run that is not DONE."""
+        """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""
         status = stored_status(self.path)
-        names = {*status.files, RESULTS} if status.state == states.DONE else set()
+        names = {*status.files, RESULTS} if status.state == states.DONE else set(status.files)
         damages = {name: self._damage(name, status.files) for name in sorted(names)}
         return {name: damage for name, damage in damages.items() if damage is not None}
 
@@ -207,17 +231,21 @@ class RunWriter(RunDirectory):
             files.write_json(folder / name, value)
 
     def plan(self, record: RunRecord) -> None:
-        """Create the directory and the record of a PLANNED run."""
+        """Create the directory and the record of a PLANNED run; a finished run without its record is planned anew."""
         with self.writing() as folder:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
             self.write_json(RUN, record.to_json())
-            if not (folder / STATUS).exists():
+            if not (folder / STATUS).exists() or stored_status(folder).state in states.RESULTS:
                 self.set_state(states.PLANNED)
 
     def set_state(self, state: str, **fields: Any) -> None:
-        """Change the state and the given fields of status.json; other fields keep their values."""
-        with self.writing():
-            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid(), "files": {}}
+        """Change the state and the given fields of status.json; other fields keep their values.
+
+        For a finished run, ``files`` gets the sha256 of every file; all of them have been written before.
+        """
+        with self.writing() as folder:
+            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid()}
+            changes["files"] = checksums(folder) if state in states.RESULTS else {}
             changes |= fields
             if state in states.FINAL | {states.KILLED}:
                 changes["ended"] = now()
@@ -269,13 +297,13 @@ class RunWriter(RunDirectory):
             files.append_lines(folder / METRICS, [record])
 
     def finish(self, results: ResultsRecord, step: int | None = None) -> None:
-        """Write the results, then the state DONE with the last step and the sha256 of the result files.
+        """Write the results, then the state DONE with the last step and the sha256 of all files.
 
         The other result files have been written before.
         """
-        with self.writing() as folder:
+        with self.writing():
             self.write_json(RESULTS, results.to_json())
-            self.set_state(states.DONE, files=checksums(folder), **({} if step is None else {"step": step}))
+            self.set_state(states.DONE, **({} if step is None else {"step": step}))
 
     def add_result(self, name: str, value: Any) -> None:
         """Write or replace a JSON file with results of a DONE run, and its sha256."""
@@ -297,8 +325,10 @@ class RunWriter(RunDirectory):
 
 
 def checksums(run: Path) -> dict[str, str]:
-    """Return the sha256 of the existing result files of a run directory by name."""
-    return {name: files.sha256(run / name) for name in RESULT_FILES if (run / name).is_file()}
+    """Return the sha256 of the existing files of a run directory by name, without its status and tracker records."""
+    earlier = sorted(path.relative_to(run).as_posix() for path in run.glob("attempts/*"))
+    names = (*RUN_FILES, *(name for name in earlier if re.fullmatch(EARLIER_ATTEMPT, name)))
+    return {name: files.sha256(run / name) for name in names if (run / name).is_file()}
 
 
 def _repair(run: Path, name: str) -> str:
@@ -352,7 +382,10 @@ def find_run(run: Path | str, runs: Path) -> Path:
             f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
             "it"
         )
-    hint = nearest(name, [*names, *(other.rpartition("-")[0] for other in names)])
-    if not hint.startswith("; did"):
-        hint = "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
+    is_file = path.suffix in (".yaml", ".yml")
+    if is_file or (runs / path.name / EXPERIMENT).is_file():
+        status = next_command("status", run, runs)
+        raise HeadToHeadError(f"'{run}' is an experiment, not a run; {status} lists its runs")
+    hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

@@ -206,11 +206,12 @@ class Subject:
             shift: Added to the positions of queries and keys.
             mask: ``[member, batch, query, key]``; None allows every key.
         """
-        queries, keys = self.times(role)
+        queries, keys = (torch.arange(shift, shift + time).unsqueeze(0) for time in self.times(role))
         return AttentionContext(
-            torch.arange(shift, shift + queries).unsqueeze(0),
-            torch.arange(shift, shift + keys).unsqueeze(0),
+            queries,
+            queries if len(queries[0]) == len(keys[0]) else keys,
             None if mask is None else mask.unsqueeze(2),
+            declared=self.masking(role).role_properties(role) or frozenset(),
         )
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:

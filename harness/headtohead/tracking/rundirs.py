@@ -11,7 +11,6 @@ from typing import NamedTuple
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.records import METRICS, RUN, STATUS, StatusRecord, VariantRecord
 from headtohead.storage.run_directory import RunDirectory
@@ -96,9 +95,12 @@ class TrackedRun(RunDirectory):
 
         A resumed run repeats steps. A repeated step has its last value and its first time, so that histories logged
         before and after an interruption are equal.
+
+        Raises:
+            HeadToHeadError: If the history of a finished run has changed.
         """
         histories: dict[str, dict[int, MetricPoint]] = {}
-        for line in read_metrics(self.path / METRICS):
+        for line in self.history():
             if line is None:
                 continue
             for name, value in line.values.items():

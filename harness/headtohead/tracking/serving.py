@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +18,7 @@ from types import FrameType, TracebackType
 
 import psutil
 
+from headtohead import children
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
 from headtohead.tracking.store import ARTIFACTS, database_of, one_line, open_store
@@ -60,7 +63,7 @@ class Server:
     def __enter__(self) -> Server:
         _refuse_taken(self.port)
         # A separate process group: Ctrl-C interrupts only this process, which ends the server and its workers.
-        self.process = subprocess.Popen(
+        self.process = children.start_program(
             _command(self.uri, self.port),
             env=_environment(),
             start_new_session=True,
@@ -164,6 +167,8 @@ def _command(uri: str, port: int) -> list[str]:
         str(port),
         "--workers",
         "1",
+        "--uvicorn-opts",
+        shlex.join(["--app-dir", sysconfig.get_path("purelib")]),  # by default, uvicorn imports the working directory
     ]
     database = database_of(uri)
     if database is not None:

@@ -51,6 +51,7 @@ class StudyShipper:
 
     folder: Path
     uri: str
+    reports: Path | None = None
     destination: Destination | None = None
     seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
     live_since: dict[str, float] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class StudyShipper:
         """Log all missing runs and the experiment's summary run; return whether the store is complete."""
         for attempt in range(1, LAST_ATTEMPTS + 1):
             try:
-                report = ship(self.folder, self.uri)
+                report = ship(self.folder, self.uri, reports_root=self.reports)
             except HeadToHeadError as error:
                 log.warning("attempt %d of %d: %s", attempt, LAST_ATTEMPTS, error)
             else:
@@ -141,6 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--uri", help="the MLflow store")
     target.add_argument("--logger", help="a registered logger; plugins are read from standard input")
+    parser.add_argument("--reports", type=Path, help="the folder of reports; default: beside the runs folder")
     parser.add_argument("--parent", type=int, required=True, help="process to follow")
     options = parser.parse_args(arguments)
     _log_to(inside(options.folder, log_file(options.logger)))
@@ -156,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
                 complete = follow(LoggerShipper(options.folder, options.logger), options.parent)
         else:
             log.info("shipping %s to %s", options.folder, readable(options.uri))
-            complete = follow(StudyShipper(options.folder, options.uri), options.parent)
+            complete = follow(StudyShipper(options.folder, options.uri, options.reports), options.parent)
     except HeadToHeadError as error:
         log.warning(error)
         return INCOMPLETE

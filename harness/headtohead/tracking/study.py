@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord
+from headtohead.storage.staleness import stale_changes
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination
 from headtohead.tracking.rundirs import UNREADABLE, TrackedRun, TrackedStudy, milliseconds
@@ -26,6 +28,7 @@ from headtohead.tracking.view import link, views
 
 INDEX = "headtohead studies"
 STUDY_TAG = "h2h.study"
+STALE_TAG = "h2h.stale"
 NOTE_TAG = "mlflow.note.content"
 # Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -60,14 +63,19 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
     counts = Counter(_states(study))
     client, run_id = destination.store.client, destination.parent
     report = _report(reports_root, study)
+    stale = stale_changes(study)
     tags = {
-        NOTE_TAG: _note(destination, study, counts, report)[:TAG_LIMIT],
+        NOTE_TAG: (_stale_line(stale) + _note(destination, study, counts, report))[:TAG_LIMIT],
         "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
         "h2h.experiment_id": destination.experiment_id,
         "h2h.verdicts": _verdicts(reports_root, study)[:TAG_LIMIT],
     }
-    existing = client.get_run(run_id).data.params
-    params = {name: value for name, value in _params(study).items() if name not in existing}
+    if stale:
+        tags[STALE_TAG] = "; ".join(stale)[:TAG_LIMIT]
+    existing = client.get_run(run_id).data
+    if not stale and STALE_TAG in existing.tags:
+        client.delete_tag(run_id, STALE_TAG)
+    params = {name: value for name, value in _params(study).items() if name not in existing.params}
     client.log_batch(
         run_id,
         params=[Param(name, value) for name, value in params.items()],
@@ -76,11 +84,16 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
     _ship_files(destination, study, reports_root)
     finished = not (counts.keys() & (states.PENDING | {"waiting"}))
     if finished:
-        note = _experiment_note(destination, study, _answer(reports_root, study))
-        client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note)
+        note = _stale_line(stale) + _experiment_note(destination, study, _answer(reports_root, study))
+        client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note[:TAG_LIMIT])
         client.set_terminated(run_id, "FINISHED", _ended(study))
     else:
         client.update_run(run_id, status="RUNNING")
+
+
+def _stale_line(stale: Sequence[str]) -> str:
+    """Return a paragraph with what has changed since the runs were trained; empty without a change."""
+    return f"**STALE**: {markdown_escape('; '.join(stale))}. The results below are older.\n\n" if stale else ""
 
 
 def _study_run(store: Store, index_id: str, study: TrackedStudy) -> str:

@@ -24,17 +24,17 @@ from torch import Tensor, UntypedStorage
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.training.cuda import Capture
+from headtohead.errors import first_line
+from headtohead.training.cuda import Capture, to_host
 
-MIN_PLANNED_STEPS = {"cuda-graphs": 20, "compile": 5000}
-"""Planned steps of a shape from which a backend is faster in total, by backend.
-
-Capturing takes as long as about six steps. Compiling takes ten seconds to a minute and saves a third
-of a small step on a CPU (``benchmarks/results.md``).
-"""
+MIN_PLANNED_STEPS = 20
+"""Planned steps of a shape from which CUDA graphs are faster in total; capturing takes as long as about six steps."""
 
 MAX_REPLAY_DIFFERENCE = 0.05
 """Share of a step's change by which a replayed step may differ from the eager step."""
+
+COMPARED_AT_ONCE = 2**22
+"""Numbers of a tensor that are compared at a time, in float64, so that a comparison needs little memory."""
 
 ATTEMPTS = 3
 """Steps of a shape that may leave new tensors behind before ``Graphs`` falls back to eager."""
@@ -74,7 +74,7 @@ State = Mapping[str, Sequence[Owned]]
 """All tensors that a step changes, by kind."""
 
 Values = Mapping[str, Sequence[Tensor]]
-"""Copies of the tensors of a state."""
+"""Copies of the tensors of a state, in host memory."""
 
 
 class Trainable(Protocol):
@@ -84,8 +84,8 @@ class Trainable(Protocol):
     def active_members(self) -> Sequence[int]:
         """Members that still train."""
 
-    def update(self, rows: Tensor, shape: BatchShape, eager: bool = False) -> None:
-        """Execute the device's part of a step; ``eager`` disables compiled code."""
+    def update(self, rows: Tensor, shape: BatchShape) -> None:
+        """Execute the device's part of a step."""
 
     def state(self) -> State:
         """Return everything that ``update`` changes."""
@@ -111,57 +111,31 @@ class BackendChoice:
         return f"{self.name} ({self.why})"
 
 
-def not_tested(backend: str) -> str:
-    """Return why a backend is not verified: the self-test has not run."""
-    return f"{backend} has not been verified on this machine; run h2h doctor"
-
-
-def choose(
-    requested: str,
-    device: str,
-    planned: Iterable[int],
-    obstacle: str = "",
-    unverified: Callable[[str], str] = not_tested,
-) -> BackendChoice:
-    """Return the backend of a training.
-
-    ``auto`` is CUDA graphs where they are possible, faster and verified, else eager.
+def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = "") -> BackendChoice:
+    """Return the backend of a training: CUDA graphs where they are possible and faster, else eager.
 
     Args:
         requested: ``train.backend``.
         device: Type of the device.
         planned: Planned steps of each shape.
         obstacle: Why steps cannot be captured; empty if they can.
-        unverified: Returns why a backend is not verified on this machine, or an empty text. It is
-            called only for ``auto``, and only if the backend would be faster.
 
-    >>> choose("auto", "cuda", [400, 3], unverified=lambda name: "").description
-    'cuda-graphs (1 of 2 shapes has at least 20 planned steps)'
     >>> choose("auto", "cuda", [400, 3]).description
-    'eager (cuda-graphs has not been verified on this machine; run h2h doctor)'
+    'cuda-graphs (1 of 2 shapes has at least 20 planned steps)'
     """
     if requested == "eager":
         return BackendChoice("eager", "requested")
-    name = "cuda-graphs" if requested == "auto" else requested
-    if name == "cuda-graphs" and device != "cuda":
+    if device != "cuda":
         needs = "CUDA graphs require a CUDA device"
         return BackendChoice("eager", f"on {device}" if requested == "auto" else needs)
     if obstacle:
         return BackendChoice("eager", obstacle)
-    least = MIN_PLANNED_STEPS[name]
-    shapes = list(planned)
+    least, shapes = MIN_PLANNED_STEPS, list(planned)
     often = sum(steps >= least for steps in shapes)
     if not often:
-        return BackendChoice("eager", f"no shape has the {least} planned steps from which {name} is faster")
-    why = unverified(name) if requested == "auto" else ""
-    if why:
-        return BackendChoice("eager", why)
+        return BackendChoice("eager", f"no shape has the {least} planned steps from which CUDA graphs are faster")
     has = "has" if often == 1 else "have"
-    return BackendChoice(name, f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
-
-
-class ReplayFailed(RuntimeError):
-    """The replay of a verified graph raised, so the state may be that of an incomplete step."""
+    return BackendChoice("cuda-graphs", f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
 
 
 class Eager:
@@ -170,10 +144,6 @@ class Eager:
     def __call__(self, training: Trainable, spec: BatchSpec) -> None:
         """Execute a step."""
         training.update(spec.rows, spec.shape)
-
-    def is_steady(self, shape: BatchShape) -> bool:
-        """Return True: a step costs the same whenever it is executed."""
-        return True
 
 
 @dataclass
@@ -219,11 +189,7 @@ class Graphs:
         self._attempts: Counter[BatchShape] = Counter()
 
     def __call__(self, training: Trainable, spec: BatchSpec) -> None:
-        """Execute a step.
-
-        Raises:
-            ReplayFailed: If a replay of a verified graph raises. The state is then undefined.
-        """
+        """Execute a step; if the replay of a verified graph raises, the state is undefined."""
         graph = self.graphs.get(spec.shape)
         if graph is None:
             training.update(spec.rows, spec.shape)
@@ -231,19 +197,14 @@ class Graphs:
             if self._pays(spec.shape):
                 self._capture(training, spec)
         elif graph.verified:
-            self._replay(graph, spec)
+            graph.run(spec.rows)
         else:
             self._verify(graph, training, spec)
-
-    def is_steady(self, shape: BatchShape) -> bool:
-        """Return whether steps of a shape are replayed, or eager for the rest of the training."""
-        graph = self.graphs.get(shape)
-        return not self._pays(shape) if graph is None else graph.verified
 
     def _pays(self, shape: BatchShape) -> bool:
         kind = shape[:3]
         left = self.planned.get(kind, 0) - self._steps[kind]
-        return not self.fell_back and left >= MIN_PLANNED_STEPS["cuda-graphs"]
+        return not self.fell_back and left >= MIN_PLANNED_STEPS
 
     def _capture(self, training: Trainable, spec: BatchSpec) -> None:
         """Capture the step that was just executed."""
@@ -251,7 +212,7 @@ class Graphs:
         try:
             rows, saved = spec.rows.clone(), _copied(training.state())
             with Witness() as witness:
-                training.update(rows, shape, eager=True)
+                training.update(rows, shape)
             _put(training.state(), saved)
             kept = witness.kept()
             if kept:
@@ -310,13 +271,6 @@ class Graphs:
                 _put(training.state(), before)
             return None, None, f"a captured step could not be verified: {first_line(error)}"
 
-    def _replay(self, graph: Graph, spec: BatchSpec) -> None:
-        try:
-            graph.run(spec.rows)
-        except Exception as error:
-            self._fall_back(f"a replay failed: {first_line(error)}")
-            raise ReplayFailed(str(error)) from error
-
     def _fall_back(self, why: str) -> None:
         self.fell_back = True
         self.graphs.clear()
@@ -324,11 +278,7 @@ class Graphs:
 
 
 class Witness(TorchDispatchMode):
-    """Records which memory the operations of a step access, and which new memory outlives the step.
-
-    It observes an eager step and not the capture: Dynamo skips a compiled function that is called
-    under an active ``TorchDispatchMode``, and all later calls of it.
-    """
+    """Records which memory the operations of a step access, and which new memory outlives the step."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -362,17 +312,6 @@ def _storages(value: Any) -> Iterable[UntypedStorage]:
         yield from _storages(list(value.values()))
 
 
-def first_line(error: Exception) -> str:
-    """Return the type of an error and the first line of its message.
-
-    >>> first_line(RuntimeError("backend raised:\\nno C++ compiler\\nat line 3"))
-    'RuntimeError: backend raised: no C++ compiler'
-    """
-    lines = str(error).strip().splitlines()
-    first = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
-    return ": ".join([type(error).__name__, " ".join(first)]) if first else type(error).__name__
-
-
 @dataclass(frozen=True)
 class StepComparison:
     """Result of a comparison of two steps; ``fault`` is empty if they agree.
@@ -385,23 +324,21 @@ class StepComparison:
 
 
 def compare(
-    before: Values | None, eager: Values, other: State, active: Sequence[int], share: float = MAX_REPLAY_DIFFERENCE
+    before: Values, eager: Values, other: State, active: Sequence[int], share: float = MAX_REPLAY_DIFFERENCE
 ) -> StepComparison:
     """Compare the changes of a step with those of the eager step, per active member.
 
     A member with eager values that are not finite agrees if its other values are not finite either.
 
     Args:
-        before: The state before both steps; None for zeros.
+        before: The state before both steps.
         eager: The state after the eager step.
         other: The state after the other step.
         active: Members to compare. Tensors shared by all members are compared too.
         share: Largest allowed difference, as a share of the norm of the eager change.
     """
     members = 1 + max((max(owned.members) for kind in other.values() for owned in kind if owned.members), default=-1)
-    norms = [
-        _norms(parts, None if before is None else before[kind], eager[kind], members) for kind, parts in other.items()
-    ]
+    norms = [_norms(parts, before[kind], eager[kind], members) for kind, parts in other.items()]
     finite = set(active)
     for kind, (wrongs, changes, moves) in zip(other, torch.stack(norms).tolist(), strict=True):
         for slot in (*active, members):
@@ -418,24 +355,28 @@ def compare(
     return StepComparison("", bool(finite))
 
 
-def _norms(other: Sequence[Owned], before: Sequence[Tensor] | None, eager: Sequence[Tensor], members: int) -> Tensor:
+def _norms(other: Sequence[Owned], before: Sequence[Tensor], eager: Sequence[Tensor], members: int) -> Tensor:
     """Return norms of three differences by member, ``[3, member + 1]``; the last is of shared tensors.
 
-    The differences are other − eager, eager − before and other − before.
+    The differences are other − eager, eager − before and other − before, computed for some members at a time.
     """
-    squares = torch.zeros(3, members + 1, dtype=torch.float64, device=eager[0].device)
+    device = other[0].tensor.device
+    squares = torch.zeros(3, members + 1, dtype=torch.float64, device=device)
     for index, (tensor, owners) in enumerate(other):
-        new, old = tensor.detach().double(), eager[index].double()
-        start = 0.0 if before is None else before[index].double()
-        shared = owners is None
-        slots = torch.tensor([members] if owners is None else owners, device=squares.device)
-        for row, gap in zip(squares, (new - old, old - start, new - start), strict=True):
-            row.index_add_(0, slots, gap.square().reshape(1 if shared else len(gap), -1).sum(1))
+        slots = torch.tensor([members] if owners is None else owners, device=device)
+        three = [x.detach().reshape(len(slots), -1) for x in (tensor, eager[index], before[index])]
+        rows = max(1, COMPARED_AT_ONCE // max(1, three[0].shape[1]))
+        for own, *parts in zip(slots.split(rows), *(x.split(rows) for x in three), strict=True):
+            new, old, start = (part.to(device, torch.float64) for part in parts)
+            for row, gap in zip(squares, (new - old, old - start, new - start), strict=True):
+                row.index_add_(0, own, gap.square().sum(1))
     return squares.sqrt()
 
 
 def _copied(state: State) -> Values:
-    return {kind: [owned.tensor.detach().clone() for owned in parts] for kind, parts in state.items()}
+    """Return copies in host memory: a stack may use all memory of a GPU."""
+    tensors = iter(to_host([owned.tensor for parts in state.values() for owned in parts]))
+    return {kind: [next(tensors) for _ in parts] for kind, parts in state.items()}
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from headtohead.errors import HeadToHeadError
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors and their JSON state to a file, atomically."""
-    on_cpu = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"state": json.dumps(dict(state))}
     files.replace(path, lambda temporary: save_file(on_cpu, temporary, metadata=metadata))
 

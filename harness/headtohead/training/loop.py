@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
+from headtohead.model.dropout import Dropout
+from headtohead.model.dropout_kernel import kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.precision import products_of
@@ -27,19 +29,23 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Owned, ReplayFailed, choose, not_tested
-from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
+from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Owned, choose
+from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
 from headtohead.training.evaluate import TeacherForced, teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
 from headtohead.training.tensors import Batch, SplitTensors, pads_of
 
-if TYPE_CHECKING:
-    from headtohead.training.compiled import Compiled
+TF32_CAPABILITY = (8, 0)
+"""Compute capability of the first GPUs with tf32."""
 
 SAVING = 50
 """Minimum interval between resume points, in multiples of the time to write them: at most 2 % of the
 training time is spent on resume points.
 """
+
+
+MIN_JUDGED_STEPS = 100
+"""Fewest steps of a run that can diverge with finite losses: the loss of shorter training may be that of its start."""
 
 
 @dataclass
@@ -116,7 +122,6 @@ class StackTraining:
         num_microbatches: Number of pieces in which a batch is computed, to save memory.
         configs: A variant per member, where they differ as ``model/members.py`` allows.
         on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
-        unverified: Returns why a backend is not verified on this machine, or an empty text.
         run_hashes: Identifies each member in a resume point; by default its index.
         saving: Returns the context in which resume points are written; it may raise.
     """
@@ -133,16 +138,18 @@ class StackTraining:
         num_microbatches: int = 1,
         configs: Sequence[RunConfig] | None = None,
         on_fall_back: Callable[[str], None] = lambda why: None,
-        unverified: Callable[[str], str] = not_tested,
         run_hashes: Sequence[str] | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config = config
         self.train = config.train
-        trains = [config.train for config in configs or [config] * len(seeds)]
+        self.configs = list(configs or [config] * len(seeds))
+        trains = [own.train for own in self.configs]
         self.device = device
         if device.type == "cuda":
             configure()
+            if self.train.precision == "tf32" and torch.cuda.get_device_capability(device) < TF32_CAPABILITY:
+                on_fall_back("train.precision tf32 computes in float32: this GPU has no tf32")
         self.resume_points = resume_points
         self.log = on_fall_back
         self.on_evaluation = on_evaluation
@@ -153,6 +160,9 @@ class StackTraining:
         self.model = Transformer(config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs).to(
             device, dtype
         )
+        drops = any(isinstance(module, Dropout) and module.rate for module in self.model.modules())
+        if drops and device.type == "cuda" and (fault := kernel_fault(device)):
+            on_fall_back(f"dropout uses several operations instead of one kernel: {fault}")
         freeze(self.model, config.quirks.trainable)
         self.parameters = trained(self.model)
         owners = [self.model.members_of(name) for name, value in self.model.named_parameters() if value.requires_grad]
@@ -164,11 +174,12 @@ class StackTraining:
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()
+        self.uniform_loss = math.log(len(data.target_vocabulary))
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
-        self._choose_backend(on_fall_back, unverified)
+        self._choose_backend(on_fall_back)
         captured = isinstance(self.backend, Graphs)
         self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
         self.evaluate_every = evaluation_interval(self.train, self.steps)
@@ -180,30 +191,16 @@ class StackTraining:
         self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
 
-    def _choose_backend(self, log: Callable[[str], None], unverified: Callable[[str], str]) -> None:
+    def _choose_backend(self, log: Callable[[str], None]) -> None:
         requested, device = self.train.backend, self.device
-
-        def missing(name: str) -> str:
-            why = unverified(name)
-            if why:
-                log(f"train.backend auto uses eager: {why}")
-            return why
-
-        uses_shapes = device.type == "cuda" or requested == "compile"
-        planned = planned_shapes(self.plan, self.steps) if uses_shapes else Counter()
-        obstacle = self.model.obstacle
-        self.choice = choose(requested, device.type, planned.values(), obstacle, missing)
+        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
+        self.choice = choose(requested, device.type, planned.values(), self.model.obstacle)
         if requested not in ("auto", self.choice.name):
             log(f"train.backend {requested} is not used: {self.choice.why}")
         # Backends receive the training with every call. A stored reference would be a cycle, and the
         # memory of a stack would stay allocated until the garbage collector runs.
-        self.compiled: Compiled | None = None
-        if self.choice.name == "compile":
-            from headtohead.training.compiled import Compiled
-
-            self.compiled = Compiled(planned, log)
         self.backend: Eager | Graphs = Eager()
-        if device.type == "cuda" and self.choice.name != "eager":
+        if self.choice.name == "cuda-graphs":
             self.backend = Graphs(planned, cuda_capture(device), log)
 
     @property
@@ -219,23 +216,18 @@ class StackTraining:
         """
         self._resume()
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
-        batches, snapshot = self._batches(), self._snapshot()
+        batches = self._batches()
         while self.progress.step < self.steps and self.active_members:
-            try:
-                self._step(next(batches))
-            except ReplayFailed:
-                self._restore(*snapshot)
-                batches = self._batches()
-                continue
+            self._step(next(batches))
             step = self.progress.step
             self.on_progress(step, self.steps)
             if step % self.evaluate_every == 0 or step == self.steps:
                 self._evaluate()
-                snapshot = self._snapshot()
             if seconds_left is not None and seconds_left() <= 0:
                 self.save_resume_point()
                 raise TimeLimitReached
             if time.monotonic() - saved >= pause:
+                self._wait()
                 began = time.monotonic()
                 self.save_resume_point()
                 saved = time.monotonic()
@@ -268,9 +260,7 @@ class StackTraining:
     def _batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
         """Return a batch of rows ``[member, batch]``, with an asynchronous copy of them to the device."""
         num_target_tokens, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
-        if self.choice.name == "compile":
-            num_target_tokens = count * target_time
-        elif self.device.type == "cuda":
+        if self.device.type == "cuda":
             num_target_tokens = rounded(num_target_tokens, (count, target_time))
         return BatchSpec(copied(rows, self.device), BatchShape(count, source_time, target_time, num_target_tokens))
 
@@ -289,16 +279,15 @@ class StackTraining:
         progress.steps_since += 1
         progress.train_seconds += time.perf_counter() - started
 
-    def update(self, rows: Tensor, shape: BatchShape, eager: bool = False) -> None:
+    def update(self, rows: Tensor, shape: BatchShape) -> None:
         """Execute the device's part of a step; all inputs that differ between steps are tensors.
 
         Args:
             rows: Rows of the training part, ``[member, batch]``.
             shape: Shape of the batch.
-            eager: Whether to ignore compiled code.
         """
         self.clear_gradients()
-        losses = (self.eager_gradients if eager else self.gradients)(rows, shape)
+        losses = self.gradients(rows, shape)
         if self.clip_norm != math.inf:
             clip_gradients(self.parameters, self.clip_norm, self.owners)
         self.optimizer.update()
@@ -331,12 +320,6 @@ class StackTraining:
 
     def gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Set the gradients of the parameters and return the losses, ``[member]``."""
-        if self.compiled is None:
-            return self.eager_gradients(rows, shape)
-        return self.compiled(self, rows, shape)
-
-    def eager_gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Set the gradients as ``gradients`` does, without compiled code."""
         return self._backward(self._batch(BatchSpec(rows, shape)), shape.num_target_tokens)
 
     def _backward(self, batch: Batch, num_target_tokens: int) -> Tensor:
@@ -368,13 +351,17 @@ class StackTraining:
             )
         return backward_loss(self.model, hidden, batch.labels, num_target_tokens, num_labels, self.smoothing)
 
+    def _wait(self) -> None:
+        """Wait for the launched steps, and add the time to that of the training."""
+        started = time.perf_counter()
+        wait(self.device)
+        self.progress.train_seconds += time.perf_counter() - started
+
     # -- evaluations -----------------------------------------------------------------------------
 
     def _evaluate(self) -> None:
         progress = self.progress
-        started = time.perf_counter()
-        wait(self.device)
-        progress.train_seconds += time.perf_counter() - started
+        self._wait()
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split = self.splits["valid"]
         forced = teacher_forced(self.model, split, split.padded_batches(self.config.evaluate.batch_size))
@@ -389,12 +376,22 @@ class StackTraining:
         if train_loss is not None:
             rate = self.optimizer.rate(index, step)
             metrics = {"train/loss": train_loss, "train/lr": rate} | metrics
-        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)):
+        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)) or self._is_worse_than_uniform(
+            metrics
+        ):
             self.retire(index, "diverged")
         epoch = step / self.plan.steps_per_epoch
         self.on_evaluation(Evaluation(index, step, epoch, metrics))
         if self.progress.members[index].ended is None:
             self._watch(index, metrics)
+
+    def _is_worse_than_uniform(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether both losses at the end of training exceed the loss of a uniform guess.
+
+        Training that is too short has not diverged, and early stopping returns to the best weights.
+        """
+        is_judged = self.progress.step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
+        return is_judged and min(metrics["valid/loss"], metrics["train/loss"]) > self.uniform_loss
 
     def _watch(self, index: int, metrics: dict[str, float]) -> None:
         """Apply early stopping: store the best weights, and end a member that no longer improves."""
@@ -425,10 +422,13 @@ class StackTraining:
         """Write the resume point: everything that the rest of the training depends on."""
         if self.resume_points is None:
             return
+        self._wait()
+        parts = self._tensors()
+        copies = iter(to_host([part for own in parts.values() for part in own]))
+        tensors = {name: _joined([next(copies) for _ in own]) for name, own in parts.items()}
+        state = self._state(tensors)
         with self.saving():
-            self.resume_points.save(
-                self.progress.step, lambda path: checkpoint.save(path, self._tensors(), self._state())
-            )
+            self.resume_points.save(self.progress.step, lambda path: checkpoint.save(path, tensors, state))
 
     def _resume(self) -> None:
         """Load the newest intact resume point, and remove damaged resume points."""
@@ -447,33 +447,29 @@ class StackTraining:
         for reason in damaged:
             self.log(f"{reason}; training continued from step {self.progress.step}")
 
-    def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return a copy of the state in host memory, for a failed replay; empty without replays."""
-        if not isinstance(self.backend, Graphs) or self.backend.fell_back:
-            return {}, {}
-        tensors = {name: value.detach().to("cpu", copy=True) for name, value in self._tensors().items()}
-        return tensors, self._state()
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that the rest of the training depends on."""
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.rows().items()}
-        tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
+    def _tensors(self) -> dict[str, list[Tensor]]:
+        """Return every tensor that the rest of the training depends on, in parts along its first dimension."""
+        tensors = {f"model/{name}": [value] for name, value in self.model.state_dict().items()}
+        tensors |= {f"optimizer/{name}": parts for name, parts in self.optimizer.rows().items()}
+        tensors |= {"sums/losses": [self.loss_sums], "sums/tokens": [self.token_sums]}
         for member, weights in self.best_weights.items():
-            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
+            tensors |= {f"best/{member}/{name}": [value] for name, value in weights.items()}
         return tensors
 
-    def _state(self) -> dict[str, Any]:
-        """Return the rest of a resume point: the progress, and the members of each tensor."""
+    def _state(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return the rest of a resume point with these tensors: the progress, and the members of each tensor."""
         all_members = tuple(range(self.model.members))
-        owners = {
-            name: own
-            for name in self._tensors()
-            if not name.startswith("best/") and (own := self._owner(name)) != (name, all_members)
+        own = {name: self._owner(name) for name in tensors if not name.startswith("best/")}
+        owners = {name: owner for name, owner in own.items() if owner != (name, all_members)}
+        infinite = {
+            member
+            for name, (_, members) in own.items()
+            if name.startswith("model/")
+            for member, finite in zip(members, _finite_rows(tensors[name]), strict=True)
+            if not finite
         }
         for index, member in enumerate(self.progress.members):
-            weights = self.model.member_state(index).values()
-            member.finite = all(bool(torch.isfinite(value).all()) for value in weights)
+            member.finite = index not in infinite
         return asdict(self.progress) | {"owners": owners}
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
@@ -571,6 +567,15 @@ class StackTraining:
                 if progress.ended is None and progress.finite and not torch.isfinite(row).all():
                     raise ValueError(f"{name} is not finite")
         return weights, optimizer, best, sums
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _finite_rows(values: Tensor) -> list[bool]:
+    """Return for each index of the first dimension whether all values are finite."""
+    return list(torch.isfinite(values).reshape(len(values), -1).all(1).tolist())
 
 
 def _shaped(value: Tensor, expected: Tensor, name: str) -> Tensor:

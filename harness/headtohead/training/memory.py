@@ -1,4 +1,4 @@
-"""Memory of a training process: out-of-memory errors, and reuse of freed memory."""
+"""Errors of the memory and of the GPU of a training process, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Return whether an error is one of the GPU. Later operations of the process on that GPU fail too."""
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not is_out_of_memory(error)
 
 
 def keep_freed_memory() -> bool:

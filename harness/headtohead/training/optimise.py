@@ -1,8 +1,7 @@
-"""Learning-rate schedules, the optimizer of a stack, trainable parameters, and clipping per member."""
+"""The optimizer of a stack, trainable parameters, and clipping per member."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -14,26 +13,9 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
+from headtohead.planning.schedule import learning_rate
 from headtohead.schema.run_config import ModelPart, TrainConfig
 from headtohead.training.cuda import on_host
-
-
-def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
-    """Return the learning rate of step ``step`` (from 1) of ``steps``.
-
-    Warm-up is linear from 0. ``inverse-sqrt`` then falls with the square root of the step (Vaswani
-    et al. 2017, section 5.3, with the peak set directly), ``cosine`` to 0 at the last step
-    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts).
-    """
-    warmup = train.warmup_steps
-    if step < warmup:
-        return train.lr * step / warmup
-    if train.schedule == "inverse-sqrt":
-        return train.lr * math.sqrt(max(warmup, 1) / max(step, 1))
-    if train.schedule == "cosine":
-        progress = (step - warmup) / max(1, steps - warmup)
-        return train.lr * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
-    return train.lr
 
 
 class StackOptimizer:
@@ -123,14 +105,14 @@ class StackOptimizer:
             for name, value in self.optimizer.state[updated].items()
         }
 
-    def rows(self) -> dict[str, Tensor]:
-        """Return the state for a resume point by ``parameter/kind``, with the member axis first."""
+    def rows(self) -> dict[str, list[Tensor]]:
+        """Return the state for a resume point by ``parameter/kind``, in parts along the member axis."""
         parts_of: dict[str, list[Tensor]] = {}
         for (name, part), updated in zip(self._parts, self._updated(), strict=True):
             for kind, value in self.optimizer.state[updated].items():
                 rows = value if value.dim() else value.expand(part.stop - part.start)
-                parts_of.setdefault(f"{name}/{kind}", []).append(rows.cpu())
-        return {name: torch.cat(parts) for name, parts in parts_of.items()}
+                parts_of.setdefault(f"{name}/{kind}", []).append(rows)
+        return parts_of
 
     def load(self, rows: Callable[[str], Mapping[str, Tensor]]) -> None:
         """Load the state of a resume point, given by kind for the name of a parameter."""

@@ -56,6 +56,8 @@ def reference_scores(data: PreparedData, test_limit: int | None) -> ReferenceSco
         "vocabulary_bound": reference_points.vocabulary_bound_translations(data, rows),
         "source_copy": list(sources),
     }
+    if (majority := reference_points.majority_target(data)) is not None:
+        translations["majority"] = [majority] * len(rows)
     scores = {
         name: Translations(sources, references, tuple(hypotheses)).scores().values
         for name, hypotheses in translations.items()

@@ -15,6 +15,8 @@ from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
 from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
+from headtohead.planning.pitfalls import padding_has_no_effect
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
@@ -80,7 +82,10 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     if config.decode != "none":
         translate = translator(config.decode, data.target_vocabulary, decoding_limit, config.beam)
     padded = _padded(training, rows, translate)
-    unpadded = _unpadded(training, rows, translate) if config.unpadded else None
+    equal = [padding_has_no_effect(own, current()) for own in training.configs]
+    alone = padded
+    if config.unpadded and not all(equal):
+        alone = _unpadded(training, rows, translate)
 
     def results(member: int) -> SplitResults:
         metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
@@ -90,7 +95,8 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
             scores = translations.scores()
             metrics |= {f"test/{name}": value for name, value in scores.values.items()}
             signatures = scores.signatures
-        if unpadded is not None:
+        if config.unpadded:
+            unpadded = padded if equal[member] else alone
             metrics["test/loss_unpadded"] = unpadded.forced.metrics(member)["loss"]
             if unpadded.translations is not None:
                 exact = collect(data, split, rows, unpadded.translations[member]).exact

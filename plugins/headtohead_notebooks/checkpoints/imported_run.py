@@ -7,7 +7,6 @@ scores, because it was not trained here; ``imported`` in its record is the origi
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -46,6 +45,7 @@ from headtohead.storage.records import (
     VariantRecord,
 )
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint
 from headtohead_notebooks.checkpoints.reading import Imported
 
@@ -111,16 +111,17 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
 def _scratch(study: Path, name: str) -> Iterator[Path]:
     """Yield a temporary folder beside the runs; it is removed afterwards unless it was renamed."""
     scratch = inside(study, ".importing", name)
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    delete_run_files(scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch.parent, ignore_errors=True)
+        delete_run_files(scratch.parent)
 
 
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
-    record = _record(imported, name, registry)
+    # The run is in .importing of the study's folder.
+    record = _record(imported, name, registry, run.path.resolve().parents[3])
     run.plan(record)
     checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
     vocabularies = imported.vocabulary.vocabularies
@@ -135,7 +136,7 @@ def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> 
     )
 
 
-def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
+def _record(imported: Imported, name: str, registry: Registry, project: Path) -> RunRecord:
     config, sizes = imported.config, imported.vocabulary.sizes
     data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
     identity = run_identity(config, data["data_hash"], registry)
@@ -168,7 +169,7 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
         order_invariant=is_order_invariant(config, registry),
         pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
         config=config.model_dump(mode="json"),
-        plugins=plugin_records(config, registry),
+        plugins=plugin_records(config, registry, project),
         data=data,
         execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),
         versions=versions(),

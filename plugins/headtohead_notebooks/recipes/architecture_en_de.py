@@ -79,6 +79,7 @@ class ArchitectureEnDe(Recipe):
             "eps": 1e-9,
             "weight_decay": 0.0,
             "schedule": "constant",
+            "warmup_steps": 0,
             "clip_norm": None,
         },
         "quirks": {"pad_to": 100},

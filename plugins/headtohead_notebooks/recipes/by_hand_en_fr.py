@@ -49,6 +49,7 @@ class ByHandEnFr(Recipe):
             "eps": 1e-8,
             "weight_decay": 0.0,
             "schedule": "constant",
+            "warmup_steps": 0,
             "clip_norm": None,
         },
         "quirks": {

@@ -78,6 +78,7 @@ class ScratchEnFr(Recipe):
             "eps": 1e-9,
             "weight_decay": 0.0,
             "schedule": "constant",
+            "warmup_steps": 0,
             "clip_norm": None,
         },
         "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},

@@ -63,7 +63,7 @@ class SlidesEnFr(Recipe):
             "init": "torch",
             "mask_value": "-inf",
         },
-        "train": {"epochs": 0, "batch_size": 1},
+        "train": {"epochs": 0, "batch_size": 1, "schedule": "inverse-sqrt", "warmup_steps": 0},
         "quirks": {"cross_attention_memory": "decoder"},
         "evaluate": {"decode": "non-autoregressive"},
     }

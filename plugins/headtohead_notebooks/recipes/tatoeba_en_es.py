@@ -79,6 +79,7 @@ class TatoebaEnEs(Recipe):
             "eps": 1e-8,
             "weight_decay": 0.0,
             "schedule": "constant",
+            "warmup_steps": 0,
             "clip_norm": None,
         },
         "evaluate": {"decode": "greedy", "max_length": 128},

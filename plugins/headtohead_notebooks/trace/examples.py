@@ -87,7 +87,7 @@ def softmax_weight(scores: Array, weights: Array) -> CellExample | None:
     if not unmasked or not _is_unmasked(scores[row, 0]):
         return None
     powers = [f"e^{{{number(value)}}}" for value in unmasked]
-    value = 1 / sum(math.exp(score - unmasked[0]) for score in unmasked)
+    value = math.exp(unmasked[0] - float(np.logaddexp.reduce(unmasked)))
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
 
 
@@ -109,7 +109,7 @@ def sigmoid_weight(scores: Array, weights: Array) -> CellExample | None:
         return None
     score = float(scores[row, 0])
     text = f"1 / (1 + {count} e^{{{number(-score)}}})"
-    return _cell(row, 0, text, 1 / (1 + count * math.exp(-score)), weights[row, 0])
+    return _cell(row, 0, text, math.exp(-float(np.logaddexp(0, math.log(count) - score))), weights[row, 0])
 
 
 def weighted_sum(weights: Array, values: Array, out: Array) -> CellExample | None:

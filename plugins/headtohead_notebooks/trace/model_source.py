@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from headtohead.data import PreparedData, prepare
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, nearest, suggestion
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
@@ -89,8 +88,8 @@ def find_model(
     directories = [path.parent for path in runs.glob("*/*/run.json")]
     run_names = [run for path in directories for run in (path.name, f"{path.parent.name}/{path.name}")]
     if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
-        close = get_close_matches(name, [*recipes, *run_names], n=1, cutoff=0.6)
-        raise HeadToHeadError(f"no recipe and no run '{name}'{nearest(name, close or recipes)}")
+        hint = suggestion(name, [*recipes, *run_names]) or nearest(name, recipes)
+        raise HeadToHeadError(f"no recipe and no run '{name}'{hint}")
     return model_of_run(load(name, runs))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, nearest, suggestion
 
 Array = NDArray[Any]
 
@@ -122,8 +121,7 @@ class Trace:
         """Return an error with the nearest name, or with the names of the large parts."""
         paths = [path for step in self.steps for path in enclosing_paths(step.name)]
         large = [path for path in paths if path.count(".") < 2]
-        close = get_close_matches(name, paths, n=1, cutoff=0.6)
-        return HeadToHeadError(f"no step '{name}'{nearest(name, close or large)}")
+        return HeadToHeadError(f"no step '{name}'{suggestion(name, paths) or nearest(name, large)}")
 
 
 def enclosing_paths(name: str) -> list[str]:

@@ -41,11 +41,8 @@ class Random(Attention):
     def build(self) -> None:
         """Initialise R, as a parameter or a buffer."""
         length = self.options.max_length
-        table = self.parameter(self.context.geometry.heads, length, length, std=self.options.std)
-        if self.options.trained:
-            self.table = table
-        else:
-            self.register_buffer("table", table.detach())
+        create = self.parameter if self.options.trained else self.buffer
+        self.table = create(self.context.geometry.heads, length, length, std=self.options.std)
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
@@ -56,8 +53,7 @@ class Random(Attention):
         return "S = R_h[i, j], i and j: positions of query and key"
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        table: Tensor = self.table
-        scores = table[:, :, query_positions[0]][..., key_positions[0]]
+        scores = self.table[:, :, query_positions[0]][..., key_positions[0]]
         return scores.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
 
 

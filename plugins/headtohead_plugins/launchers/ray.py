@@ -18,14 +18,28 @@ import secrets
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Transfer, hookimpl
+from headtohead import (
+    Exit,
+    HeadToHeadError,
+    Job,
+    Launcher,
+    Message,
+    Options,
+    RemoteJob,
+    Transfer,
+    hookimpl,
+    run_program,
+    without_working_directory,
+)
 
 POLL_SECONDS = 0.2
 CONNECT_SECONDS = 10.0
@@ -248,14 +262,7 @@ def _requires_token(address: str) -> bool:
     code = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
     environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
     try:
-        probe = subprocess.run(
-            [sys.executable, "-c", code, address],
-            env=environment,
-            text=True,
-            check=False,
-            capture_output=True,
-            timeout=3 * CONNECT_SECONDS,
-        )
+        probe = run_program([sys.executable, "-c", code, address], env=environment, timeout=3 * CONNECT_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return "AuthenticationError" in probe.stderr
@@ -270,12 +277,14 @@ def _join(ray: Any, address: str, loopback: bool) -> None:
             "import ray later, or set the launcher's option loopback=false"
         )
     try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **({"include_dashboard": False} if local else {}),
-        )
+        # Ray adds the working directory to the search path of its workers.
+        with without_working_directory(), chdir(sysconfig.get_path("purelib")):
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **({"include_dashboard": False} if local else {}),
+            )
     except ConnectionError as error:
         raise _no_cluster(
             "this machine is not a node of a running Ray cluster"

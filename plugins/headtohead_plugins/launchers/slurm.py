@@ -18,7 +18,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Transfer, hookimpl
+from headtohead import (
+    Exit,
+    HeadToHeadError,
+    Job,
+    Launcher,
+    Message,
+    Options,
+    RemoteJob,
+    Transfer,
+    hookimpl,
+    run_program,
+    without_working_directory,
+)
 
 POLL_SECONDS = 0.5
 QUEUE_SECONDS = 10.0
@@ -121,7 +133,7 @@ class SlurmLauncher(Launcher):
             transfers = [Transfer(job, job.device) for job in group]
             try:
                 # The error contains the output of sbatch too.
-                with redirect_stderr(StringIO()), executor.batch():
+                with redirect_stderr(StringIO()), without_working_directory(), executor.batch():
                     handles = [executor.submit(_train, transfer.remote) for transfer in transfers]
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
                 reason = str(error).strip().splitlines()[-1]
@@ -171,7 +183,7 @@ class _Queue:
             return
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            done = run_program(command, timeout=60, check=True)
         except (OSError, subprocess.SubprocessError):
             self.names = None
             return

@@ -44,9 +44,12 @@ class KerpleLog(Positional):
 
     def _positive(self, most: float) -> nn.Parameter:
         """Sample ``[member, layer or 1, head]`` uniformly from (0, most)."""
-        shape = (_sets(self.options, self.context), self.context.geometry.heads)
-        share = torch.special.ndtr(self.parameter(*shape).detach())
-        return nn.Parameter((most * share).clamp(min=0.01).expm1().log())
+
+        def init(out: Tensor, generator: torch.Generator) -> Tensor:
+            share: Tensor = torch.special.ndtr(out.normal_(generator=generator))
+            return (most * share).clamp(min=0.01).expm1().log()
+
+        return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, init=init)
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]

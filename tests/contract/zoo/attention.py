@@ -295,9 +295,7 @@ class UnseededGain(Gain):
     caught_by = ("determinism", "stateless")
 
     def build(self):
-        device = "meta" if self.context.generators[0] is None else "cpu"
-        shape = (self.context.members, self.context.geometry.heads)
-        self.gain = torch.nn.Parameter(1 + 0.1 * torch.randn(shape, device=device))
+        self.gain = self.parameter(self.context.geometry.heads, init=lambda out, generator: out.normal_(1.0, 0.1))
 
 
 class SingleConstant(SplitHeads):
@@ -396,9 +394,7 @@ class RunningMean(SplitHeads):
     caught_by = ("stateless",)
 
     def build(self):
-        shape = (self.context.members, self.context.geometry.key_width)
-        device = "meta" if self.context.generators[0] is None else "cpu"
-        self.register_buffer("mean", torch.zeros(shape, device=device))
+        self.mean = self.buffer(self.context.geometry.key_width, std=0.0)
 
     def transform(self, q, k):
         mean = k.detach().flatten(1, 3).mean(1)

@@ -247,9 +247,7 @@ class UnseededLearned(Learned):
     caught_by = ("determinism", "stateless")
 
     def build(self):
-        shape = (self.context.members, 128, self.context.d_model)
-        device = "meta" if self.context.generators[0] is None else "cpu"
-        self.table = torch.nn.Parameter(torch.randn(shape, device=device))
+        self.table = self.parameter(128, self.context.d_model, init=lambda out, generator: out.normal_())
 
 
 class FirstGenerator(Learned):
@@ -415,10 +413,9 @@ class LeftBehind(Positional):
 
     caught_by = ("any-device",)
 
-    def build(self):
-        self.table = sinusoids(torch.arange(8000), self.context.d_model)
-
     def embed(self, positions, role):
+        if not hasattr(self, "table"):
+            self.table = sinusoids(torch.arange(8000), self.context.d_model)
         return self.table[positions.cpu()].unsqueeze(0)
 
 
@@ -432,23 +429,13 @@ class PositionsMoved(Sinusoidal):
         return x
 
 
-class BufferWithoutMembers(Sinusoidal):
-    """saved table without a member axis"""
-
-    caught_by = ("checkpoint",)
-
-    def build(self):
-        self.register_buffer("table", sinusoids(torch.arange(100), self.context.d_model))
-
-
 class UnsavedRandomBuffer(Positional):
     """random frequencies that are not saved"""
 
     caught_by = ("checkpoint",)
 
     def build(self):
-        start = self.parameter(self.context.d_model // 2).detach()
-        self.register_buffer("rates", start, persistent=False)
+        self.rates = self.constant(self.parameter(self.context.d_model // 2).detach())
 
     def embed(self, positions, role):
         turns = positions[None, ..., None].double() * self.rates.double()[:, None, None]

@@ -285,7 +285,9 @@ def test_sums_over_blocks_equal_the_causal_sum(time):
     position = torch.arange(time)
     not_padding = position < max(1, time - 3)
     mask = (position[None, :] <= position[:, None]) & not_padding
-    view = AttentionContext(position[None], position[None], mask[None, None, None].expand(2, 1, 1, -1, -1))
+    row, declared = position[None], frozenset({"hides-future", "shows-the-rest"})
+    view = AttentionContext(row, row, mask[None, None, None].expand(2, 1, 1, -1, -1), declared=declared)
+    assert view.pattern == ("prefix" if time > 1 else "same")
     with torch.no_grad():
         found = attention(x, None, view)
         _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())

@@ -24,7 +24,7 @@ def draw_reference_points(axes: Axes, analysis: Analysis) -> None:
         return
     low, high = axes.get_xlim()
     least, largest = span(analysis.metric)
-    values = {name: points.scores[key][analysis.metric] for key, name in NAMES.items()}
+    values = {name: points.scores[key][analysis.metric] for key, name in NAMES.items() if key in points.scores}
     drawn = {name: value for name, value in values.items() if least < value < largest}
     for line, (name, value) in enumerate(drawn.items()):
         text, x, align = f"{name} {show(value, analysis.metric)}", (value - low) / (high - low), "center"

@@ -109,4 +109,7 @@ def _entries_named(name: str, entries: Sequence[Registered], registry: Registry)
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
     names = [entry_label(entry) if "/" in name else entry.name for entry in entries]
-    raise HeadToHeadError(f"unknown name '{name}'{nearest(name, names)}")
+    commands = {".py": f"h2h check --plugin {name}", ".yaml": f"h2h plan {name}", ".yml": f"h2h plan {name}"}
+    command = commands.get(Path(name).suffix)
+    hint = f"; it is a file: type {command}" if command else nearest(name, names)
+    raise HeadToHeadError(f"unknown name '{name}'{hint}")

@@ -14,7 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.dataset import Dataset
-from headtohead.plugins.registry import Registered, Registry, current
+from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.check.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
@@ -25,6 +25,11 @@ from headtohead.testing.shrinking import shrink
 
 MAX_PAIRS = 100
 """Maximum size of a recipe's training set that its invariants use; larger data is replaced by generated words."""
+
+HOOKS = "An entry overrides at least one hook of its family."
+
+IDLE = "overrides no hook, so it computes the same as its base class; override a hook, or use the built-in entry"
+"""What is wrong with an entry that computes the same as its base class."""
 
 RAISED = "raised "
 """Start of the reason of a result if the entry raised an error."""
@@ -132,6 +137,8 @@ def examine(
             raise HeadToHeadError(f"{entry_label(entry)} is incompatible with every small configuration")
         verdicts = {} if verdicts is None else verdicts
         results = [_worst_result(invariant, subjects, verdicts) for invariant in INVARIANTS]
+        if overrides_nothing(entry) and not entry.is_built_in:
+            results.insert(0, InvariantResult("hooks", HOOKS, "violated", None, f"the entry {IDLE}"))
     return Examination(entry_label(entry), tuple(results))
 
 
@@ -140,7 +147,8 @@ def evaluate(invariant: Invariant, subject: Subject) -> Verdict:
     try:
         return invariant(subject)
     except Exception as error:
-        return Verdict("violated", None, f"{RAISED}{current().describe(error)}")
+        reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
+        return Verdict("violated", None, f"{RAISED}{reason}")
 
 
 def is_unexpected(verdict: Verdict) -> bool:

@@ -1,0 +1,223 @@
+"""Unusual tables for ``h2h judge``: each has a correct verdict, or an error of one line with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headtohead.analysis.judge import judge
+from headtohead.errors import HeadToHeadError
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+BASE, NEW = (0.80, 0.82, 0.81, 0.79, 0.83, 0.80), (0.84, 0.85, 0.86, 0.83, 0.86, 0.85)
+ROWS = [(name, seed, score) for name, scores in (("base", BASE), ("new", NEW)) for seed, score in enumerate(scores, 1)]
+
+
+def lines(*rows: tuple[Any, ...], header: str = "variant,seed,accuracy", separator: str = ",") -> bytes:
+    body = [separator.join(map(str, row)) for row in rows or ROWS]
+    return "\n".join([header.replace(",", separator), *body, ""]).encode()
+
+
+def named(base: str, new: str) -> list[tuple[Any, ...]]:
+    return [({"base": base, "new": new}[name], seed, score) for name, seed, score in ROWS]
+
+
+def changed(row: int, **values: object) -> list[tuple[Any, ...]]:
+    """Return the rows with values of the row with this number replaced."""
+    columns = ("variant", "seed", "accuracy")
+    replaced = tuple(values.get(name, value) for name, value in zip(columns, ROWS[row - 1], strict=True))
+    return [*ROWS[: row - 1], replaced, *ROWS[row:]]
+
+
+def scaled(factor: float) -> list[tuple[Any, ...]]:
+    return [(name, seed, repr(score * factor)) for name, seed, score in ROWS]
+
+
+def records(*extra: str, **columns: Callable[[int], object]) -> bytes:
+    rows = [
+        {"variant": name, "seed": seed, "accuracy": score, **{key: make(seed) for key, make in columns.items()}}
+        for name, seed, score in ROWS
+    ]
+    return "\n".join([*map(json.dumps, rows), *extra]).encode()
+
+
+GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
+    "plain": ("csv", lines(), ()),
+    "byte order mark": ("csv", b"\xef\xbb\xbf" + lines(), ()),
+    "Windows line ends and blank lines": ("csv", lines().replace(b"\n", b"\r\n\r\n"), ()),
+    "tabs": ("tsv", lines(separator="\t"), ()),
+    "quoted names": ("csv", lines(*named('"ba,se"', '"n""ew"')), ("--baseline", "ba,se")),
+    "NA is a name": ("csv", lines(*named("None", "NA")), ("--baseline", "None")),
+    "null is a name": ("csv", lines(*named("NA", "null")), ("--baseline", "NA")),
+    "nan is a name": ("csv", lines(*named("null", "nan")), ("--baseline", "null")),
+    "names of numbers": ("csv", lines(*named("0.10", "0.1")), ("--baseline", "0.10")),
+    "seeds as floats": ("csv", lines(*((name, f"{seed}.0", score) for name, seed, score in ROWS)), ()),
+    "dates as names": ("csv", lines(*named("2024-01-01", "2024-01-02")), ("--baseline", "2024-01-01")),
+    "dates as seeds": ("csv", lines(*((name, f"2024-01-0{seed}", score) for name, seed, score in ROWS)), ()),
+    "long seeds": ("csv", lines(*((name, f"{seed:0400}" + "7" * 5000, score) for name, seed, score in ROWS)), ()),
+    "a text step of single rows": (
+        "csv", lines(*((*row, "last") for row in ROWS), header="variant,seed,accuracy,step"), ("--metric", "accuracy")
+    ),
+    "signs and exponents": ("csv", lines(*((name, seed, f"+{score:.3e}") for name, seed, score in ROWS)), ()),
+    "scores near the smallest": ("csv", lines(*scaled(1e-50)), ()),
+    "scores near the largest": ("csv", lines(*scaled(1e50)), ()),
+    "unpaired scores near the smallest": ("csv", lines(*scaled(1e-50)), ("--unpaired",)),
+    "unpaired scores near the largest": ("csv", lines(*scaled(1e50)), ("--unpaired",)),
+    "JSON Lines": ("jsonl", records(), ()),
+    "JSON with other keys": ("jsonl", records(config=lambda _: {"a": [1]}), ()),
+    "JSON names of numbers": ("jsonl", records().replace(b'"base"', b"0.10").replace(b'"new"', b"0.1"),
+                              ("--baseline", "0.10")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_an_unusual_table_has_the_verdict_of_the_plain_table(name: str, tmp_path: Path, h2h_here: Command) -> None:
+    ending, content, arguments = GOOD[name]
+    (tmp_path / f"scores.{ending}").write_bytes(content)
+    baseline = () if "--baseline" in arguments else ("--baseline", "base")
+    done = h2h_here(tmp_path, "judge", f"scores.{ending}", *baseline, *arguments, "--format", "json")
+    assert (done.returncode, [found["verdict"] for found in json.loads(done.stdout)["contrasts"]]) == (0, ["better"])
+
+
+def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Command) -> None:
+    # The differences in seconds are far below the margin; as dates in 1970 they are not.
+    rows = [
+        {"variant": name, "seed": seed, "step_time": 1.7e9 + 0.1 * seed + (name == "new") * 0.01 * seed}
+        for name in ("base", "new")
+        for seed in range(1, 7)
+    ]
+    (tmp_path / "scores.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ("--baseline", "base", "--lower-is-better", "--margin", "1", "--accept", "equivalent")
+    done = h2h_here(tmp_path, "judge", "scores.jsonl", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+REFUSED: dict[str, tuple[str, bytes, str]] = {
+    "a short row": ("csv", lines(*ROWS, ("new", 7)), "row 13 has 2 values for 3 columns"),
+    "a long row": ("csv", lines(*ROWS, ("new", 7, 1, 2)), "row 13 has 4 values for 3 columns"),
+    "all rows too long": ("csv", lines(*((*row, 1) for row in ROWS)), "row 1 has 4 values for 3 columns"),
+    "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
+                       "the table has the column 'accuracy' twice; remove or rename one of them"),
+    "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
+    "a long field": ("csv", lines(*ROWS, ("n" * 200_000, 7, 1)), "not a CSV table (field larger than field limit"),
+    "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
+    "only blank lines": ("csv", b"\n\n\n", "not a CSV table (it is empty)"),
+    "NA as score": ("csv", lines(*changed(8, accuracy="NA")), "seed 2 is not a finite number: 'NA'"),
+    "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),
+    "infinity": ("csv", lines(*changed(8, accuracy="-inf")), "seed 2 is not a finite number: '-inf'"),
+    "a huge exponent": ("csv", lines(*changed(8, accuracy="1e999")), "seed 2 is not a finite number: '1e999'"),
+    "an underscore": ("csv", lines(*changed(8, accuracy="1_0")), "seed 2 is not a finite number: '1_0'"),
+    "a decimal comma": ("csv", lines(*changed(8, accuracy='"0,85"')), "seed 2 is not a finite number: '0,85'"),
+    "a percent sign": ("csv", lines(*changed(8, accuracy="85%")), "seed 2 is not a finite number: '85%'"),
+    "a date as score": ("csv", lines(*changed(8, accuracy="2024-01-01")), "seed 2 is not a finite number: '2024-01"),
+    "many digits": ("csv", lines(*changed(8, accuracy="9" * 100_000 + "x")), "seed 2 is not a finite number: '9"),
+    "tiny scores": ("csv", lines(*scaled(1e-200)), "'accuracy' of variant 'base', seed 1 is 8e-201; scores must be 0 "
+                    "or between 1e-60 and 1e+60 in size: rescale the metric"),
+    "huge scores": ("csv", lines(*scaled(1e308)), "seed 1 is 8e+307; scores must be 0 or between 1e-60 and 1e+60 in"),
+    "a huge negative score": ("csv", lines(*changed(8, accuracy="-1e308")), "seed 2 is -1e+308; scores must be 0 or"),
+    "no variant": ("csv", lines(*changed(8, variant="")), "row 8 has no variant; every run needs one"),
+    "no seed": ("csv", lines(*changed(8, seed="")), "row 8 has no seed; every run needs one"),
+    "a seed twice": ("csv", lines(*changed(8, seed="1.0")), "variant 'new' has seed 1 twice (rows 7, 8)"),
+    "a text step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "ten")),
+                                 header="variant,seed,accuracy,epoch"), "row 2: 'epoch' is not a finite number: 'ten'"),
+    "an infinite step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "inf")),
+                                      header="variant,seed,accuracy,step"), "row 2: 'step' is not a finite number"),
+    "a column per variant": ("csv", b"seed,base,new\n1,0.8,0.9\n2,0.7,0.8\n",
+                             "no column 'variant'; columns: seed, base, new; name it with --variant, or give the table "
+                             "one row per variant and seed, with the columns variant, seed and the metric"),
+    "a column per seed": ("csv", b"variant,1,2\nbase,0.8,0.9\nnew,0.7,0.8\n",
+                          "no column 'seed'; columns: variant, 1, 2; name it with --seed, or give the table one row"),
+    "no numbers": ("csv", b"variant,seed\nbase,1\n", "the table has no column of scores; columns: variant, seed"),
+    "a JSON key twice": ("jsonl", records('{"variant": "new", "seed": 7, "seed": 8}'), "row 13: the key 'seed' twice"),
+    "a JSON null": ("jsonl", records('{"variant": null, "seed": 7, "accuracy": 1}'), "row 13 has no variant; every"),
+    "a missing JSON key": ("jsonl", records('{"variant": "new", "seed": 7}'), "row 13: 'accuracy' of variant 'new'"),
+    "JSON true as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": true}'),
+                           "seed 7 is not a finite number: 'True'"),
+    "a JSON list as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": [1, 2]}'),
+                             "seed 7 is not a finite number: '["),
+    "JSON infinity": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": -Infinity}'),
+                      "seed 7 is not a finite number: '-Infinity'"),
+    "a huge JSON integer": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": ' + "9" * 5000 + "}"),
+                            "seed 7 is not a finite number: '9"),
+    "deep JSON": ("jsonl", records('{"a": ' + "[" * 100_000), "row 13: nested too deeply"),
+    "half a JSON object": ("jsonl", records('{"variant": "new"'), "row 13: Expecting ',' delimiter"),
+    "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
+    "a JSON file": ("json", b"[]", "unknown ending '.json'; use .csv, .jsonl, .ndjson, .parquet, .tsv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2h_here: Command) -> None:
+    ending, content, message = REFUSED[name]
+    (tmp_path / f"scores.{ending}").write_bytes(content)
+    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert message in done.stderr
+    assert len(done.stderr) < 1000
+
+
+def test_without_a_baseline_the_variants_are_listed(tmp_path: Path, h2h_here: Command) -> None:
+    (tmp_path / "scores.csv").write_bytes(lines())
+    done = h2h_here(tmp_path, "judge", "scores.csv")
+    assert (done.returncode, done.stderr) == (2, "h2h: --baseline VARIANT is missing; variants: base, new\n")
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(ROWS, columns=["variant", "seed", "accuracy"])
+
+
+def test_a_frame_with_a_text_index_and_an_unfinished_run_is_judged() -> None:
+    table = pd.concat([frame().assign(state="finished"), frame()[:1].assign(variant="new", seed=9, state="crashed")])
+    judged = judge(table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base")
+    assert judged.variants[0].judgement.verdict == "better"
+    assert judged.warnings[0] == "left out, as their state is not finished: row 13 (crashed)"
+
+
+def test_equal_whole_numbers_are_one_seed_and_other_texts_are_unchanged() -> None:
+    seeds = ["007", "8.0", "-1", "1.05", "1e3", "run01"]
+    tables = [frame().query("variant == @name").assign(seed=seeds) for name in ("base", "new")]
+    judged = judge(pd.concat(tables), baseline="base")
+    assert [*judged.variants[0].by_seed] == ["7", "8", "-1", "1.05", "1e3", "run01"]
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    table = frame().astype({"accuracy": "Float64"})
+    table.loc[7, "accuracy"] = pd.NA
+    with pytest.raises(HeadToHeadError, match="row 8: 'accuracy' of variant 'new', seed 2 has no number"):
+        judge(table, baseline="base")
+    with pytest.raises(HeadToHeadError, match="row 7 has no variant"):
+        judge(frame().astype({"variant": "string"}).replace({"variant": {"new": pd.NA}}), baseline="base")
+
+
+def parquet(table: pd.DataFrame) -> bytes:
+    return table.to_parquet(index=False)
+
+
+def test_parquet_columns_of_other_types_are_judged(tmp_path: Path, h2h_here: Command) -> None:
+    table = frame().astype({"accuracy": "float32", "variant": "category", "seed": "int8"})
+    table["created_at"] = pd.Timestamp("2024-01-01")
+    table[::-1].to_parquet(tmp_path / "scores.parquet")
+    done = h2h_here(tmp_path, "judge", "scores.parquet", "--baseline", "base")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_here: Command) -> None:
+    generator = np.random.default_rng(0)
+    content = parquet(frame())
+    for _ in range(40):
+        damaged = bytearray(content)
+        for position in generator.integers(len(damaged), size=3):
+            damaged[position] ^= 1 << int(generator.integers(8))
+        (tmp_path / "scores.parquet").write_bytes(damaged)
+        done = h2h_here(tmp_path, "judge", "scores.parquet", "--baseline", "base", "--higher-is-better")
+        assert done.returncode in (0, 1, 2, 3)
+        assert done.returncode != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)

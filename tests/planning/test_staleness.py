@@ -1,0 +1,115 @@
+"""What has changed since an experiment was trained: fields of its file and sources of its plugins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.plugins.registry import load_registry
+from headtohead.plugins.sources import module_file, source_file, source_name
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.staleness import stale_changes
+
+FILE = """question: Does it matter?
+base:
+  train: {lr: 0.001, steps: 4}
+seeds: 2
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, bare_experiment: Callable[..., str]) -> Callable[..., ExperimentDirectory]:
+    """Write an experiment with a finished run that used the given plugins; return it."""
+
+    def write(*plugins: dict[str, Any]) -> ExperimentDirectory:
+        folder = tmp_path / "runs" / "study"
+        run = folder / "v-s1-00000000"
+        run.mkdir(parents=True)
+        record = json.loads(bare_experiment("study", "q", {"v": None}, [("v", 1, run.name)]))
+        (folder / "experiment.json").write_text(json.dumps(record | {"file": "study.yaml", "text": FILE}))
+        (run / "status.json").write_text(json.dumps({"state": "DONE"}))
+        (run / "run.json").write_text(json.dumps({"plugins": plugins}))
+        return ExperimentDirectory.read(folder)
+
+    return write
+
+
+def plugin(source: str | None, content: bytes) -> dict[str, Any]:
+    sha256 = hashlib.sha256(content).hexdigest()
+    origin = {"module": "near.py", "distribution": "file", "version": "-", "source_sha256": sha256, "source": source}
+    return {"family": "positional", "name": "near", **origin}
+
+
+CHANGED = {
+    FILE: (),
+    FILE.replace("matter?", "matter at all?  # a comment"): (),
+    FILE.replace("train: {lr: 0.001, steps: 4}", "train.steps: 4\n  train.lr: 1e-3"): (),
+    FILE.replace("0.001", "0.01"): ("base.train.lr was 0.001, is now 0.01",),
+    FILE + "margin: 0.02\n": ("margin was nothing, is now 0.02",),
+    FILE + "design: [{product: {positional: [none]}}]\n": ("design has changed",),
+    "question: Q?\n": (
+        "base.train.lr was 0.001, is now nothing",
+        "base.train.steps was 4, is now nothing",
+        "seeds was 2, is now nothing",
+    ),
+    "question: Q?\nmargin: 0.1\nmatch: flops\n": (
+        "base.train.lr was 0.001, is now nothing",
+        "base.train.steps was 4, is now nothing",
+        "seeds was 2, is now nothing",
+        "2 more fields have changed",
+    ),
+    "base: {": ("the experiment file is invalid",),
+}
+
+
+@pytest.mark.parametrize("text", CHANGED)
+def test_changed_fields_of_the_experiment_file_are_named(study: Any, tmp_path: Path, text: str) -> None:
+    experiment = study()
+    (tmp_path / "study.yaml").write_text(text)
+    assert stale_changes(experiment) == CHANGED[text]
+
+
+def test_the_file_of_the_command_precedes_the_recorded_file(study: Any, tmp_path: Path) -> None:
+    experiment = study()
+    (tmp_path / "other.yaml").write_text(FILE.replace("seeds: 2", "seeds: 3"))
+    assert stale_changes(experiment, tmp_path / "other.yaml") == ("seeds was 2, is now 3",)
+
+
+def test_missing_files_count_as_unchanged(study: Any) -> None:
+    assert stale_changes(study(plugin("./near.py", b"old"), plugin("no_such_module.near", b"old"))) == ()
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_changed_plugin_file_is_named(study: Any, tmp_path: Path, absolute: bool) -> None:
+    file = tmp_path / "near.py"
+    experiment = study(plugin(str(file) if absolute else "./near.py", b"old"))
+    file.write_bytes(b"old")
+    assert stale_changes(experiment) == ()
+    file.write_bytes(b"new")
+    assert stale_changes(experiment) == ("positional 'near' has changed",)
+
+
+def test_a_changed_installed_module_is_named(study: Any) -> None:
+    name = "headtohead_plugins.positional.none"
+    file = module_file(name)
+    assert file is not None
+    assert stale_changes(study(plugin(name, b"old"))) == ("positional 'near' has changed",)
+
+
+def test_the_source_of_every_entry_is_found_by_its_name(tmp_path: Path) -> None:
+    near = tmp_path / "near.py"
+    near.write_text(
+        "from headtohead import Positional, hookimpl\n\nclass Near(Positional):\n    pass\n\n"
+        "@hookimpl\ndef register_positionals():\n    return {'near': Near}\n"
+    )
+    for entry in load_registry([near]).all():
+        name = source_name(entry.entry, tmp_path)
+        assert name == ("./near.py" if entry.name == "near" else entry.entry.__module__)
+        file = source_file(name, tmp_path)
+        assert file is not None
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == entry.source_sha256

@@ -1,0 +1,192 @@
+"""Names, signatures and results of hooks: a mistake is named with the hook and what it takes or must return."""
+
+from pathlib import Path
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.model.counting import count
+from headtohead.plugins import registry as plugin_registry
+from headtohead.testing import tiny_config
+
+PLUGIN = """
+import torch
+from headtohead import {base}, hookimpl
+
+class Own({base}):
+    {body}
+
+@hookimpl
+def register_{family}s():
+    return {{"own": Own}}
+"""
+STYLE = "geometry, transform, scores, mix_scores, normalise, mix, fast_path, post_heads, read"
+
+
+def load(family, body):
+    source = PLUGIN.format(base=family.capitalize(), family=family, body=body)
+    registry = plugin_registry.load_registry()
+    registry.add_file(Path("mine.py"), source.encode())
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("family", "body", "message"),
+    [
+        (
+            "attention",
+            "def post_head(self, heads): return heads",
+            "unknown hook 'post_head'; did you mean 'def post_heads(self, heads)'?",
+        ),
+        (
+            "attention",
+            "def normalize(self, scores, mask): return scores",
+            "unknown hook 'normalize'; did you mean 'def normalise(self, scores, mask)'?",
+        ),
+        (
+            "attention",
+            "def values(self, weights): return weights",
+            f"unknown hook 'values', which is a hook of positional; attention has {STYLE}",
+        ),
+        (
+            "attention",
+            "def forward(self, x): return x",
+            f"unknown hook 'forward'; start the name of a helper with '_'; attention has {STYLE}",
+        ),
+        (
+            "positional",
+            "def slopes(self): return 1",
+            "unknown hook 'slopes'; start the name of a helper with '_'; positional has embed, rotate, bias, score, "
+            "values, draw",
+        ),
+        (
+            "positional",
+            "def rotate(self, x, positions, role, layer): return x",
+            "write 'def rotate(self, x, positions, role)'; got rotate(self, x, positions, role, layer)",
+        ),
+        (
+            "positional",
+            "def bias(self, key_positions, query_positions, role, layer): return None",
+            "write 'def bias(self, query_positions, key_positions, role, layer)'; got bias(self, key_positions, "
+            "query_positions, role, layer)",
+        ),
+        (
+            "attention",
+            "def geometry(self, options, model): return None",
+            "write '@classmethod def geometry(cls, options, model)'; got geometry(self, options, model)",
+        ),
+        (
+            "masking",
+            "def mask(self, role, positions, lengths): return None",
+            "write 'def mask(self, role, query_positions, key_positions, lengths)'; got mask(self, role, positions, "
+            "lengths)",
+        ),
+    ],
+)
+def test_a_wrong_name_or_signature_is_an_error_when_the_plugin_is_loaded(family, body, message):
+    with pytest.raises(HeadToHeadError) as error:
+        load(family, body)
+    assert str(error.value) == f"plugin 'mine.py' (file): {family} 'own': {message}"
+
+
+@pytest.mark.parametrize(
+    ("family", "body"),
+    [
+        ("positional", "def bias(self, q, k, role, layer=None, more=0): return None"),
+        ("positional", "def bias(self, *arguments): return None"),
+        ("positional", "def _slopes(self): return 1"),
+        ("attention", "def extra_repr(self): return 'own'"),
+        ("dataset", "def anything(self): return 1"),
+    ],
+)
+def test_other_names_of_arguments_and_helpers_are_accepted(family, body):
+    assert load(family, body).find(family, "own").entry.__name__ == "Own"
+
+
+HEADS = "[member 1, batch 1, head 4, query 5, value_width 4]"
+WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
+
+
+@pytest.mark.parametrize(
+    ("family", "body", "message"),
+    [
+        (
+            "attention",
+            "def post_heads(self, heads): return heads.sum(-1)",
+            f"a tensor [1, 1, 4, 5]; return a tensor {HEADS}",
+        ),
+        (
+            "attention",
+            "def post_heads(self, heads): return heads.double()",
+            "a tensor of torch.float64; return torch.float32, the dtype of its arguments",
+        ),
+        ("attention", "def transform(self, q, k): return q", "Tensor; return a tuple of two tensors"),
+        (
+            "attention",
+            "def transform(self, q, k): return q, k.mT",
+            "a tensor [1, 1, 4, 4, 5]; return a tensor [member 1, batch 1, head 4, time 5, key_width 4]",
+        ),
+        (
+            "attention",
+            "def scores(self, q, k, i, j): return q",
+            "a tensor [1, 1, 4, 5, 4]; return a tensor [member 1, batch 1, head 4, query 5, key 5]",
+        ),
+        ("attention", "def mix_scores(self, scores): pass", f"NoneType; return a tensor {WEIGHTS}"),
+        ("attention", "def normalise(self, scores, mask): pass", f"NoneType; return a tensor {WEIGHTS}"),
+        (
+            "attention",
+            "def mix(self, weights): return weights.sum(2, keepdim=True)",
+            f"a tensor [1, 1, 1, 5, 5]; return a tensor {WEIGHTS}",
+        ),
+        (
+            "attention",
+            "def fast_path(self, q, k, v, mask, pattern): return v.sum(-1)",
+            "a tensor [1, 1, 4, 5]; return a tensor [member 1, batch 1, head 4, query 5, width 4]",
+        ),
+        (
+            "attention",
+            "geometry = classmethod(lambda cls, options, model: (4, 4))",
+            "tuple; return a headtohead.Geometry",
+        ),
+        (
+            "positional",
+            "def rotate(self, x, positions, role): return x[:, :1, :1]",
+            "a tensor [1, 1, 1, 5, 4]; return a tensor [member 1, batch 1, head 4, time 5, key_width 4]",
+        ),
+        (
+            "positional",
+            "def score(self, q, i, j, role, layer): return q",
+            "a tensor [1, 1, 4, 5, 4]; return a tensor [member 1, batch 1, head 4, query 5, key 5]",
+        ),
+        (
+            "positional",
+            "def values(self, weights, i, j, role, layer): return weights",
+            f"a tensor [1, 1, 4, 5, 5]; return a tensor {HEADS}",
+        ),
+        (
+            "masking",
+            "def mask(self, role, query, key, lengths): return query[:, None] >= key",
+            "a tensor [5, 5]; return a tensor [batch 1, query 5, key 5]",
+        ),
+        (
+            "masking",
+            "def mask(self, role, query, key, lengths): return (query[:, None] - key)[None]",
+            "a tensor of torch.int64; return torch.bool, True where a query attends to a key",
+        ),
+    ],
+)
+def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(monkeypatch, family, body, message):
+    monkeypatch.setattr(plugin_registry, "_current", load(family, body))
+    hook = body.removeprefix("def ").partition("(" if body.startswith("def") else " =")[0]
+    with pytest.raises(HeadToHeadError) as error:
+        count(tiny_config(**{family: "own"}), 9, 9, 5, 5)
+    assert str(error.value) == f"Own.{hook} returned {message}"
+
+
+def test_an_import_that_uses_the_global_generator_is_refused():
+    with pytest.raises(HeadToHeadError) as error:
+        load("attention", "table = torch.randn(4)")
+    assert str(error.value) == (
+        "plugin 'mine.py' (file) samples from torch's global generator when it is imported; sample in build with "
+        "self.parameter or self.buffer"
+    )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins.attention import Attention as Attention
     from headtohead.plugins.attention import MaskPattern as MaskPattern
+    from headtohead.plugins.component import BuildContext as BuildContext
+    from headtohead.plugins.component import Geometry as Geometry
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset
     from headtohead.plugins.dataset import Pair as Pair
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
-    from headtohead.plugins.positional import BuildContext as BuildContext
-    from headtohead.plugins.positional import Geometry as Geometry
     from headtohead.plugins.positional import Positional as Positional
     from headtohead.plugins.recipe import Checkpoint as Checkpoint
     from headtohead.plugins.recipe import Recipe as Recipe
@@ -70,6 +70,7 @@ _NAMES = {
     "headtohead.execution.transfer": "Transfer",
     "headtohead.model.geometry": "find_geometry",
     "headtohead.plugins.attention": "Attention MaskPattern",
+    "headtohead.plugins.component": "BuildContext Geometry",
     "headtohead.plugins.dataset": "Corpus Dataset Pair",
     "headtohead.plugins.entry": "Cost Options Setting",
     "headtohead.plugins.hookspecs": "hookimpl",
@@ -77,7 +78,7 @@ _NAMES = {
     "headtohead.plugins.logger": "LoggedRun Logger",
     "headtohead.plugins.masking": "Masking",
     "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
-    "headtohead.plugins.positional": "BuildContext Geometry Positional",
+    "headtohead.plugins.positional": "Positional",
     "headtohead.plugins.recipe": "Checkpoint Recipe",
     "headtohead.plugins.registry": "register registered",
     "headtohead.schema.run_config": "ModelConfig RunConfig",

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from headtohead import Geometry, HeadToHeadError
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import load_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"

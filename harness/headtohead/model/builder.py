@@ -24,8 +24,9 @@ from headtohead.model.members import (
     same_or_each,
 )
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import BuildContext, Component, require_members, require_registered
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Component, Positional, require_members, require_registered
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig

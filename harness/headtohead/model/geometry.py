@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import Geometry
 from headtohead.plugins.entry import Options
-from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import ModelConfig, RunConfig
 

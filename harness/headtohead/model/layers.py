@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from headtohead.model.aligned import affine
 from headtohead.model.dropout import Dropout
-from headtohead.plugins.positional import Initializer, init_per_member, normal, uniform
+from headtohead.plugins.component import Initializer, init_per_member, normal, uniform
 
 Generators = Sequence[torch.Generator | None]
 

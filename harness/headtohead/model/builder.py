@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import ResidualBlock, SharedModule
 from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
-from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
+from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock, SharedModule, StackedLayerNorm
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,

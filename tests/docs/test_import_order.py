@@ -1,4 +1,7 @@
-"""Packages import only packages above them in docs/internals/architecture.md, read from every import statement."""
+"""Packages import only packages above them in docs/internals/architecture.md, and files never import in a circle.
+
+Both are read from every import statement.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
@@ -15,6 +21,9 @@ PLUGINS = ROOT / "plugins" / "headtohead_plugins"
 NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 DATASET_IMPORTS = "headtohead.data"
+
+# The only circle of files; the import goes when data/vocabulary.py and data/subwords.py are untied.
+CIRCULAR = {("headtohead.data.vocabulary", "headtohead.data.subwords")}
 
 
 class Import(NamedTuple):
@@ -75,6 +84,46 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(source)
     found = [one._replace(file=HARNESS / "model" / "planted.py") for one in imports_of(tmp_path / "planted.py")]
     assert [wrong_way(one, import_order()) for one in found] == [True, True]
+
+
+def circle(folder: Path) -> list[str]:
+    """Return the modules of a circle of imports between the files of a package, in order; empty without a circle."""
+    paths = {path: path.relative_to(folder.parent).with_suffix("").parts for path in folder.rglob("*.py")}
+    modules = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
+    graph: dict[str, set[str]] = {}
+    for found in imports(folder):
+        source, known = modules[found.file], modules.values()
+        target = found.name if found.name in known else found.name.rpartition(".")[0]
+        if target in known and target != source and (source, target) not in CIRCULAR:
+            graph.setdefault(source, set()).add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("folder", [HARNESS, PLUGINS, NOTEBOOKS], ids=lambda folder: folder.name)
+def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
+    assert circle(folder) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from planted.first import name",
+        "def late():\n    import planted.first",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted import first",
+    ],
+    ids=["module", "function", "TYPE_CHECKING"],
+)
+def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    sources = {"__init__": "", "first": "import planted.second", "second": "from planted import third", "third": back}
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+    assert set(circle(folder)) == {"planted.first", "planted.second", "planted.third"}
 
 
 def test_only_the_public_names_refer_to_headtohead_itself() -> None:

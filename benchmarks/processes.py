@@ -34,13 +34,13 @@ import torch
 import yaml
 from stacks import machine
 
-from headtohead import Launcher
 from headtohead.config.loading import load_file
 from headtohead.data import cache_root, prepare
 from headtohead.execution.local import PRELOAD
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import arrange, processors
+from headtohead.plugin import Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.training.loop import StackTraining

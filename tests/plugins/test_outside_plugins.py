@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headtohead import Geometry, HeadToHeadError
+from headtohead.plugin import Geometry, HeadToHeadError
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import load_registry
 

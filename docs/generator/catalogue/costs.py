@@ -1,6 +1,6 @@
 """Costs of entries: stated formulas, compared with counts at several sizes.
 
-An entry states its cost in the class attribute ``cost`` (`headtohead.Cost`). FLOPs are those of
+An entry states its cost in the class attribute ``cost`` (`headtohead.plugin.Cost`). FLOPs are those of
 matrix products, two for each multiply-add, as torch counts them.
 """
 

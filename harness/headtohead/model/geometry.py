@@ -30,7 +30,7 @@ def geometry_of(style: type[Attention], options: Options, model: ModelConfig) ->
     geometry = style.geometry(options, model)
     if not isinstance(geometry, Geometry):
         raise HeadToHeadError(
-            f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.Geometry"
+            f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.plugin.Geometry"
         )
     if min(geometry.heads, geometry.kv_heads) < 1 or geometry.heads % geometry.kv_heads:
         raise HeadToHeadError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headtohead import hookimpl
+from headtohead.plugin import hookimpl
 
 
 @hookimpl

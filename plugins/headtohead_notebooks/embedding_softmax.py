@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
 
 
 def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from headtohead import Corpus, Dataset, Options, Pair, hookimpl
 from headtohead.data import hash_pairs
+from headtohead.plugin import Corpus, Dataset, Options, Pair, hookimpl
 
 EN_FR = (
     ("I love you", "Je t’aime"),

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
-from headtohead import Cost
 from headtohead.config.resolve import complete_model, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugin import Cost
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current, load_registry
 from headtohead.schema.config_input import ModelInput
 

@@ -16,7 +16,7 @@ from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 ODD = '''
 """An entry without formula, cost formulas and class docstring."""
 
-from headtohead import Attention, Geometry, hookimpl
+from headtohead.plugin import Attention, Geometry, hookimpl
 
 
 class Odd(Attention):

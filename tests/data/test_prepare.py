@@ -351,7 +351,7 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp
     plugin = tmp_path / "tiny.py"
     plugin.write_text(
         "from pathlib import Path\n"
-        "from headtohead import Corpus, Dataset, Pair, hookimpl\n"
+        "from headtohead.plugin import Corpus, Dataset, Pair, hookimpl\n"
         "reads = []\n"
         "class Tiny(Dataset):\n"
         "    @classmethod\n"

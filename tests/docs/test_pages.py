@@ -241,9 +241,10 @@ def test_an_experiment_names_no_file_outside_the_project(path: Path) -> None:
 
 def test_the_api_page_has_every_public_name() -> None:
     import headtohead
-    from headtohead import testing
+    from headtohead import plugin, testing
 
     public = {f"headtohead.{name}" for name in headtohead.__all__}
+    public |= {f"headtohead.plugin.{name}" for name in set(plugin.__all__) - set(headtohead.__all__)}
     public |= {f"headtohead.testing.{name}" for name in testing.__all__}
     listed = re.findall(r"^::: (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))

@@ -21,7 +21,7 @@ from headtohead.tracking.rundirs import TrackedStudy
 
 KILL = """
 import os
-from headtohead import hookimpl
+from headtohead.plugin import hookimpl
 
 @hookimpl
 def on_evaluation(run, step):

@@ -363,7 +363,7 @@ def test_a_malformed_path_is_one_line(tmp_path: Path, h2h_here: Callable, refusa
 
 CHANGING = """\
 from pathlib import Path
-from headtohead import Corpus, Dataset, Pair, hookimpl
+from headtohead.plugin import Corpus, Dataset, Pair, hookimpl
 from headtohead.data import file_sha256, read_lines
 FILE = Path("x.tsv")
 class Changing(Dataset):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = Callable[..., CompletedProcess[str]]
 
 PLUGIN = '''
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 class Mine(Positional):
     """Nothing, by a name of its own."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, Job, Launcher, LocalLauncher
 from headtohead.execution.launching import make_launcher
+from headtohead.plugin import HeadToHeadError, Job, Launcher, LocalLauncher
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
@@ -31,7 +31,7 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
 
 import headtohead
 
-@headtohead.hookimpl
+@headtohead.plugin.hookimpl
 def register_positionals():
     return {}
 """

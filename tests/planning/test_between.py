@@ -25,7 +25,7 @@ PLUGIN = '''
 import headtohead
 
 
-class Left(headtohead.Recipe):
+class Left(headtohead.plugin.Recipe):
     """One end."""
 
     config = {
@@ -35,7 +35,7 @@ class Left(headtohead.Recipe):
     }
 
 
-class Right(headtohead.Recipe):
+class Right(headtohead.plugin.Recipe):
     """The other end."""
 
     config = {
@@ -45,7 +45,7 @@ class Right(headtohead.Recipe):
     }
 
 
-@headtohead.hookimpl
+@headtohead.plugin.hookimpl
 def register_recipes():
     return {"left": Left, "right": Right}
 '''

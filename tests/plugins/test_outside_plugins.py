@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headtohead import Geometry, HeadToHeadError
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugin import Geometry, HeadToHeadError
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import load_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import headtohead
-from headtohead import Checkpoint, HeadToHeadError, Recipe
+from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe
 from headtohead.plugins.registry import current
 from headtohead_notebooks import import_checkpoint
 

@@ -128,7 +128,7 @@ def _registry(study: BetweenStudy) -> Iterator[Registry]:
             return "these are inseparable" if refused else None
 
     class Plugin:
-        @headtohead.hookimpl
+        @headtohead.plugin.hookimpl
         def register_positionals(self) -> dict[str, type[Sinusoidal]]:
             return {"choosy": Choosy}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from headtohead import Positional
 from headtohead.model.attention import overrides
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
 from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject

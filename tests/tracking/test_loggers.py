@@ -32,7 +32,7 @@ MINE = '''
 """A logger that appends to a text file, and fails as its environment demands."""
 import os
 from pathlib import Path
-from headtohead import HeadToHeadError, Logger, hookimpl
+from headtohead.plugin import HeadToHeadError, Logger, hookimpl
 
 
 class LinesLogger(Logger):

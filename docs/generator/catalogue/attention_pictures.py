@@ -14,7 +14,7 @@ from headtohead.config.resolve import resolve
 from headtohead.figures.heat_map import ColourRange
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
-from headtohead.plugins.positional import Geometry
+from headtohead.plugins.component import Geometry
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig

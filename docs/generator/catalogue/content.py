@@ -20,9 +20,10 @@ from headtohead.config.reference import json_default, option_rows
 from headtohead.config.resolve import resolve
 from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Component, Positional
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registered, Registry
 from headtohead_notebooks.trace.html import formula_html
 

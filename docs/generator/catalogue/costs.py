@@ -1,6 +1,6 @@
 """Costs of entries: stated formulas, compared with counts at several sizes.
 
-An entry states its cost in the class attribute ``cost`` (`headtohead.Cost`). FLOPs are those of
+An entry states its cost in the class attribute ``cost`` (`headtohead.plugin.Cost`). FLOPs are those of
 matrix products, two for each multiply-add, as torch counts them.
 """
 
@@ -23,8 +23,9 @@ from headtohead.model.attention_context import AttentionContext
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.operations import Operations
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Cost, Options
-from headtohead.plugins.positional import BuildContext, Component, Positional
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import registered
 from headtohead.schema.config_input import ModelInput
 from headtohead.schema.run_config import ModelConfig

@@ -11,7 +11,8 @@ from headtohead.config.resolve import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_geometry
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.positional import BuildContext, Positional
+from headtohead.plugins.component import BuildContext
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 

@@ -23,7 +23,8 @@ from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.positional import BuildContext, Positional, require_like, require_shape
+from headtohead.plugins.component import BuildContext, require_like, require_shape
+from headtohead.plugins.positional import Positional
 
 MAX_SHORT_SCORES = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""

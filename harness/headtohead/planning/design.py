@@ -30,10 +30,10 @@ from headtohead.planning.axes import (
     recipe_parts,
 )
 from headtohead.planning.between import END, START, changes_between, expand_between
+from headtohead.planning.claims import declared_contrasts, published_record
 from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
-from headtohead.planning.published import published_record
-from headtohead.planning.selection import declared_contrasts
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import BetweenDesign
 from headtohead.schema.run_config import RunConfig
@@ -48,17 +48,6 @@ from headtohead.storage.records import (
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
 """Metrics of translations, undefined where ``evaluate.decode`` is none."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A complete configuration without its seed, with its slug, title and axis values."""
-
-    slug: str
-    title: str
-    axes: Mapping[str, Scalar]
-    config: RunConfig
-    match: Match = "none"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from headtohead.planning.between import END, START
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.planning.schedule import mean_rate, warmup_steps
+from headtohead.planning.stacking import local_stacks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.metrics import counted
@@ -207,7 +208,7 @@ def _remaining(plan: Plan) -> str:
         if any(run.state in states.RETRYABLE for run in plan.runs):
             return "nothing to run without --retry"
         return "nothing to run without --stale" if any(run.stale for run in plan.runs) else "nothing to run"
-    return f"{len(plan.remaining)} to run in {counted(len(plan.stacks), 'stack')}"
+    return f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from headtohead.model.counting import training_bytes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
-from headtohead.plugins.launcher import cpu_cores
+from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
@@ -117,6 +117,15 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
     return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
+
+
+def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
+    """Return the stacks in which this machine would train the remaining runs."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    workers = processors(device)
+    return arrange(plan, plan.remaining, workers, device, Launcher().memory(device, workers))
 
 
 def _sort_key(config: RunConfig) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.hookimpl``.
+"""All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.plugin.hookimpl``.
 
 - ``register_*`` hooks are called once per process, when plugins are loaded. Each returns a mapping
   from the name that users type to the class that implements it.

@@ -8,7 +8,7 @@ no end. Its two positional encodings are two forms of checkpoint.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, hookimpl
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}

@@ -9,7 +9,7 @@ the modules.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead import Recipe, hookimpl
+from headtohead.plugin import Recipe, hookimpl
 
 
 class ByHandEnFr(Recipe):

@@ -8,7 +8,7 @@ split heads of the source code, and the independent heads that the text describe
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, hookimpl
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
 

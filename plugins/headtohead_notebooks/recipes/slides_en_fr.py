@@ -8,7 +8,7 @@ translation is a single forward pass on a target of zeros.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, hookimpl
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
 PROJECTIONS = ("query", "key", "value")

@@ -8,7 +8,7 @@ token of sentence b gets P[b], and a batch of more than 128 sentences is an erro
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, HeadToHeadError, Recipe, hookimpl
+from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder.layers.{layer}", "decoder.layers.{layer}"
 

@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
-from headtohead import Options as BaseOptions
 from headtohead.data import call_in_child, file_sha256, hash_pairs, read_lines
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]

@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
-from headtohead import Options as BaseOptions
 from headtohead.data import fetch, fetched_sha256, file_sha256, hash_pairs, read_lines
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")

@@ -15,9 +15,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
-from headtohead import Options as BaseOptions
 from headtohead.data import hash_pairs
+from headtohead.plugin import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 from headtohead_plugins.datasets.toy import grammar, lexicon, sampling
 
 MAX_IDLE_FAMILIES = 1000

@@ -27,7 +27,7 @@ from typing import Any
 
 from pydantic import Field
 
-from headtohead import (
+from headtohead.plugin import (
     Exit,
     HeadToHeadError,
     Job,

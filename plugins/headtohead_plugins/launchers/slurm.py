@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from headtohead import (
+from headtohead.plugin import (
     Exit,
     HeadToHeadError,
     Job,

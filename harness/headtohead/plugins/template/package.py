@@ -47,7 +47,7 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
         raise HeadToHeadError(f"unknown family '{family}'{nearest(family, TEMPLATE_FAMILIES)}")
     code = _template(f"{family}.py")
     capitalised = {word for word in re.findall(r"\b[A-Z]\w*", code) if not word.startswith("MyIdea")}
-    names = PluginNames(name, family, reserved=frozenset(headtohead.__all__) | capitalised)
+    names = PluginNames(name, family, reserved=frozenset(headtohead.plugin.__all__) | capitalised)
     registered = registry.entries[family].get(name)
     if registered is not None:
         raise HeadToHeadError(

@@ -6,7 +6,7 @@ Departs from the paper: nothing.
 
 from torch import Tensor
 
-from headtohead import Attention, BuildContext, Cost, Options, hookimpl
+from headtohead.plugin import Attention, BuildContext, Cost, Options, hookimpl
 
 
 class MyIdea(Attention):

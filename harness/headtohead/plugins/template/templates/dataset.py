@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 LETTERS = "abcdefgh"
 

@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from headtohead import BuildContext, Cost, Positional, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import BuildContext, Cost, Positional, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class MyIdeaOptions(BaseOptions):

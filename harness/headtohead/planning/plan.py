@@ -110,6 +110,7 @@ class PlannedVariant:
     identity: Mapping[str, Any]
     decoding_limit: int
     order_invariant: bool
+    padding_hidden: bool
     equal: Equal | None = None
 
     @property
@@ -148,6 +149,7 @@ class PlannedVariant:
             evaluate_every=self.evaluate_every,
             decoding_limit=self.decoding_limit,
             order_invariant=self.order_invariant,
+            padding_hidden=self.padding_hidden,
             pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
             config=self.config.model_dump(mode="json"),
         )

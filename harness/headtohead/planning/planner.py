@@ -36,6 +36,7 @@ from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
+from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, directory_name
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
@@ -330,6 +331,7 @@ def _planned(
         identity=identity,
         decoding_limit=prepared.decoding_limit(variant.config),
         order_invariant=is_order_invariant(variant.config, prepared.registry),
+        padding_hidden=padding_has_no_effect(variant.config, prepared.registry),
         equal=equal,
     )
 

@@ -209,6 +209,7 @@ class ResolvedVariant(Record):
     evaluate_every: Count
     decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
     order_invariant: StrictBool
+    padding_hidden: StrictBool = False
     pitfalls: tuple[PitfallRecord, ...]
     config: Config
 

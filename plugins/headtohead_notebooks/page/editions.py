@@ -90,7 +90,7 @@ def experiment_text(name: str) -> str:
 def _originals() -> Path:
     """Return the folder of the experiment files: the installed copy, or the working tree's."""
     installed = Path(str(resources.files("headtohead_notebooks.page"))) / "experiments"
-    return installed if installed.is_dir() else Path(__file__).parents[4] / "experiments"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "experiments"
 
 
 def _edition(

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import PreparedData, prepare, prepare_corpus
-from headtohead.data.vocabulary import Vocabulary, frequency_vocabulary
+from headtohead.data.vocabulary import Vocabulary
+from headtohead.data.wordlists import count_words
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
-from headtohead.schema.run_config import DataConfig
+from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from headtohead.testing.tiny import data_config
 
 SCRATCH = {
@@ -263,7 +264,7 @@ WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), min_size=1, m
 @given(WORDS, st.booleans())
 def test_frequency_ids_are_those_of_a_naive_count(sentences: list[list[str]], with_unk: bool) -> None:
     bounded = [["<sos>", *words, "<eos>"] for words in sentences]
-    vocabulary = frequency_vocabulary(bounded, unknown="token" if with_unk else "refuse")
+    vocabulary = count_words(bounded, VocabularyConfig(ids="frequency", unknown="token" if with_unk else "refuse"))
     front = {"<pad>": 0} | ({"<unk>": 1} if with_unk else {})
     assert tables(vocabulary) == by_frequency([" ".join(words) for words in bounded], len(front)) | front
 
@@ -274,7 +275,8 @@ def test_limits_remove_the_rarest_words_and_no_boundary_token(
 ) -> None:
     bounded = [["<sos>", *words, "<eos>"] for words in sentences]
     counts = {word: sum(words.count(word) for words in sentences) for word in "abcdefg"}
-    words = frequency_vocabulary(bounded, max_size=max_size, min_count=min_count).words
+    config = VocabularyConfig(ids="frequency", max_size=max_size, min_count=min_count)
+    words = count_words(bounded, config).words
     assert {"<pad>", "<unk>", "<sos>", "<eos>"} <= set(words)
     plain = [word for word in words if word in counts]
     expected = sorted((n for n in counts.values() if n >= min_count), reverse=True)[: max_size - 4]

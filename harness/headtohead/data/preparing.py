@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.data import subwords
 from headtohead.data.child import call_in_child
 from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.data.normalise import normaliser, removes
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
+from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash, tokenisers_of
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
 from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
-from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.data.vocabulary import SPECIALS, Vocabulary
 from headtohead.data.wordlists import Sentences, vocabularies_of
 from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.plugins.dataset import Corpus, Pair
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 
 LARGE_GROUP = 0.05
 """Fraction of the pairs from which a note names the largest group, which only fits into train."""
+
+DEFAULT_SUBWORDS = 8000
+"""Size of a vocabulary of subwords, special tokens included, without ``data.vocabulary.max_size``."""
 
 WORDS_SHOWN = 3
 """Number of dropped words, or of removed characters, that a note names."""
@@ -134,7 +138,10 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     table = _Table.read(corpus, config)
     parts = _divide(table, config)
     given = read_tokenizer(config) if config.vocabulary.file else None
-    tokenisers = _tokenisers(table, parts["train"], config, given)
+    merges = dict.fromkeys(SIDES, str(given.tokenizer)) if given else None
+    if config.tokens == "subword":
+        merges = _learned(table, parts["train"], config)
+    tokenisers = tokenisers_of(config, merges)
     words = {
         part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()] for side in SIDES}
         for part, rows in parts.items()
@@ -288,19 +295,14 @@ def _removal_notes(corpus: Corpus, config: DataConfig) -> list[str]:
     ]
 
 
-def _tokenisers(table: _Table, train: Labels, config: DataConfig, given: Vocabulary | None) -> dict[Side, Tokeniser]:
-    merges: dict[Side, str | None] = dict.fromkeys(SIDES, given.tokenizer if given else None)
-    if config.tokens == "subword":
-        from headtohead.data.subwords import learn
-
-        texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
-        if config.vocabulary.shared:
-            both = learn([*texts["source"], *texts["target"]], config.vocabulary)
-            merges = {"source": both, "target": both}
-        else:
-            merges = {side: learn(texts[side], config.vocabulary) for side in SIDES}
-    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
-    return {side: Tokeniser(config.normalise, merges[side], boundaries[side], config.truncate_tokens) for side in SIDES}
+def _learned(table: _Table, train: Labels, config: DataConfig) -> dict[Side, str]:
+    """Return the subword merges of each side, learned on the training part."""
+    texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
+    size = (config.vocabulary.max_size or DEFAULT_SUBWORDS) - len(SPECIALS) + 1
+    if config.vocabulary.shared:
+        both = [*texts["source"], *texts["target"]]
+        return dict.fromkeys(SIDES, subwords.learn(both, size, config.vocabulary.min_count))
+    return {side: subwords.learn(texts[side], size, config.vocabulary.min_count) for side in SIDES}
 
 
 def _split(

@@ -32,8 +32,8 @@ def test_a_file_is_downloaded_once_and_its_checksum_recorded(site: Any, tmp_path
     assert path.read_bytes() == CONTENT
     assert fetched_sha256(url, tmp_path) == SUM
     assert fetch(url, tmp_path) == path
-    assert site.requested_ranges == [None]
-    assert not list(tmp_path.glob("*.part*"))
+    assert site.requests == 1
+    assert not list(tmp_path.glob("part-*"))
 
 
 def test_addresses_with_one_file_name_do_not_collide(site: Any, tmp_path: Path) -> None:
@@ -42,91 +42,37 @@ def test_addresses_with_one_file_name_do_not_collide(site: Any, tmp_path: Path) 
     assert [path.read_bytes() for path in paths] == [b"1", b"2"]
 
 
-def test_an_interrupted_download_is_resumed(site: Any, tmp_path: Path) -> None:
+def test_an_interrupted_download_leaves_no_file(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
-    site.cuts = [100_000, 300_000]
-    assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
-    assert site.requested_ranges == [None, "bytes=100000-", "bytes=400000-"]
-    assert site.sent == len(CONTENT)
-
-
-def test_a_later_call_resumes_after_three_interruptions(site: Any, tmp_path: Path) -> None:
-    site.files["/a.bin"] = CONTENT
-    site.cuts = [10, 10, 10]
-    url = f"{site.address}/a.bin"
-    fails(
-        r"^download of .* was interrupted 3 times after 30 bytes \(10 of .* bytes were received\); "
-        "run the command again to resume it$",
-        url,
-        tmp_path,
-    )
-    assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
-    assert site.requested_ranges[-1] == "bytes=30-"
-
-
-def test_a_file_that_changed_on_the_server_is_downloaded_from_the_start(site: Any, tmp_path: Path) -> None:
-    site.files["/a.bin"] = b"old" * 1000
-    site.cuts = [500, 500, 500]
-    url = f"{site.address}/a.bin"
-    fails("was interrupted 3 times", url, tmp_path)
-    site.files["/a.bin"], site.tags["/a.bin"] = CONTENT, '"2"'
-    assert fetch(url, tmp_path).read_bytes() == CONTENT
-
-
-def test_without_range_support_the_whole_file_is_requested_again(site: Any, tmp_path: Path) -> None:
-    site.files["/a.bin"], site.ranges = CONTENT, False
     site.cuts = [100_000]
-    assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
-
-
-def test_a_part_longer_than_the_file_is_discarded(site: Any, tmp_path: Path) -> None:
-    site.files["/a.bin"] = CONTENT
-    site.cuts = [50, 50, 50]
     url = f"{site.address}/a.bin"
-    fails("was interrupted 3 times", url, tmp_path)
-    (part,) = tmp_path.glob("*.part")
-    part.write_bytes(CONTENT + b"more")
+    fails(rf"^download of {url} failed: 100000 of {len(CONTENT)} bytes were received; run", url, tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
     assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
 
 
-def test_a_wrong_checksum_is_an_error_and_the_file_is_removed(site: Any, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_an_error(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
-    fails(
-        rf"^download of {url} was removed: its sha256 is {SUM}, expected 00; correct data.sha256, or run",
-        url,
-        tmp_path,
-        sha256="00",
-    )
-    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
-
-
-def test_a_checksum_given_later_is_compared_with_the_copy(site: Any, tmp_path: Path) -> None:
-    site.files["/a.bin"] = CONTENT
-    url = f"{site.address}/a.bin"
-    fetch(url, tmp_path)
     fails(rf"has sha256 {SUM}, expected 00; correct data.sha256, or delete the file", url, tmp_path, sha256="00")
 
 
-def test_a_copy_that_changed_on_disk_is_downloaded_again(
-    site: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_copy_that_changed_on_disk_is_downloaded_again(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     path = fetch(url, tmp_path)
     path.write_bytes(CONTENT[:-1] + b"!")
     assert fetched_sha256(url, tmp_path) is None
     assert fetch(url, tmp_path).read_bytes() == CONTENT
-    assert "has changed since its download" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.bz2", b"no archive", "it does not begin like a bz2 file; check the URL"),
-        ("a.zip", b"<html>", "it is an HTML page; check the URL, and whether the network requires a login"),
-        ("a.bz2", bz2.compress(CONTENT)[:-30], "it is damaged: it ends too early; run the command again"),
-        ("a.zip", b"PK\x03\x04" + bytes(50), "it is damaged: File is not a zip file; run the command again"),
+        ("a.bz2", b"no archive", "it does not begin like a bz2 file; download it again"),
+        ("a.zip", b"<html>", "it is empty or an HTML page; check the URL"),
+        ("a.bz2", bz2.compress(CONTENT)[:-30], "it is damaged: it ends too early"),
+        ("a.zip", b"PK\x03\x04" + bytes(50), "it is damaged: File is not a zip file"),
     ],
 )
 def test_a_damaged_archive_is_refused_and_not_kept(
@@ -134,16 +80,12 @@ def test_a_damaged_archive_is_refused_and_not_kept(
 ) -> None:
     site.files[f"/{name}"] = content
     url = f"{site.address}/{name}"
-    fails(rf"^download of {url} was removed: {reason}$", url, tmp_path)
+    fails(rf"^download of {url} failed: {reason}", url, tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_a_file_missing_on_the_server_is_named(site: Any, tmp_path: Path) -> None:
-    fails(
-        r"^cannot download http.*/a.bin: 404 Not Found; check the URL, or set data.file to a file of your own$",
-        f"{site.address}/a.bin",
-        tmp_path,
-    )
+    fails(r"a.bin failed: HTTP Error 404: Not Found; .* set data.file to", f"{site.address}/a.bin", tmp_path)
 
 
 def closed_port() -> int:
@@ -155,18 +97,7 @@ def closed_port() -> int:
 def test_without_a_network_the_error_suggests_a_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     url = f"http://127.0.0.1:{closed_port()}/a"
-    fails(
-        r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, download it "
-        "on another machine and set data.file to its path$",
-        url,
-        tmp_path,
-    )
-
-
-def test_an_unknown_host_is_reported_as_a_missing_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    fails(r"^cannot reach http://nowhere.invalid/a \(.*\); without a network", "http://nowhere.invalid/a", tmp_path)
+    fails(r"^download of http.* failed: .*Connection refused.*; without a network, set data.file", url, tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(site: Any, tmp_path: Path) -> None:
@@ -187,5 +118,5 @@ def test_concurrent_calls_download_once(site: Any, tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert site.requested_ranges == [None]
+    assert site.requests == 1
     assert fetched_sha256(url, tmp_path) == SUM

@@ -68,9 +68,7 @@ def test_stats_of_a_split_that_leaks_call_it_leaky(run: Run, tmp_path: Path) -> 
 def test_stats_show_removed_characters_and_unknown_targets(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"Is it {n}?\tn{n}\n" for n in range(40)))
     result = run("stats", "pairs", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "normalise=unicode")
-    assert (
-        "note        data.normalise: unicode removes characters from 40 of 40 pairs ('?' from 40), for" in result.output
-    )
+    assert "note        data.normalise: unicode removes characters from 40 of 40 pairs, for" in result.output
     assert "exact match at most 0.000 on test with these vocabularies" in result.output
     assert "so exact match cannot exceed 0.000" in result.output
 

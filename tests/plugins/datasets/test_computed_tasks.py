@@ -263,26 +263,15 @@ IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
         "reverse",
         "length",
         {"distinct": True, "alphabet": 12},
-        "reverse: 20 distinct symbols (2 · longest in split length) require an alphabet of 20, got 12; "
-        "raise alphabet or lower longest",
+        "reverse: 20 distinct symbols require an alphabet of 20, got 12; raise alphabet or lower longest (split "
+        "length has twice the longest length)",
     ),
-    (
-        "copy",
-        "iid",
-        {"distinct": True, "alphabet": 8},
-        "copy: 10 distinct symbols require an alphabet of 10, got 8; raise alphabet or lower longest",
-    ),
-    (
-        "reverse",
-        "iid",
-        {"all_orders": True},
-        "reverse: all_orders requires distinct: true, because repeated symbols repeat orders",
-    ),
+    ("reverse", "iid", {"all_orders": True}, "reverse: all_orders requires distinct: true and split: iid"),
     (
         "reverse",
         "length",
         {"all_orders": True, "distinct": True, "longest": 3},
-        "reverse: all_orders does not support split length: 6 symbols have 6! orders; use split: iid",
+        "reverse: all_orders requires distinct: true and split: iid",
     ),
     (
         "reverse",

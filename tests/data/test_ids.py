@@ -432,15 +432,3 @@ def test_a_table_with_gaps_is_refused(make_corpus: Callable) -> None:
 
 def test_ids_without_a_word_are_omitted_from_text() -> None:
     assert Vocabulary(["<pad>", "a", "b"]).decode([1, 4711, 2, 0]) == "a b"
-
-
-@pytest.mark.parametrize("fields", [SCRATCH, ARCHITECTURE, SLIDES, BY_HAND])
-def test_the_vocabularies_of_notebooks_are_cached(ready: Callable[..., PreparedData], fields: dict[str, Any]) -> None:
-    first, second = ready(fields), ready(fields)
-    assert second.data_hash == first.data_hash
-    assert (second.source_vocabulary, second.target_vocabulary) == (first.source_vocabulary, first.target_vocabulary)
-    assert second.tokenisers == first.tokenisers
-    assert second.record == first.record
-    train = first.splits["train"]
-    for ids, text in zip(train.target, train.target_text, strict=True):
-        assert second.tokenise(text, "target") == ids.tolist()

@@ -389,18 +389,6 @@ def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, da
     assert len(list(prepared.parent.iterdir())) == 2
 
 
-def test_prepared_data_that_cannot_be_replaced_is_one_line(
-    tmp_path: Path, h2h_here: Callable, refusal: Callable, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "good.tsv").write_bytes(ROWS)
-    stats(h2h_here, tmp_path)
-    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
-    prepared.unlink()
-    prepared.mkdir()
-    line = refusal(stats(h2h_here, tmp_path))
-    assert line.startswith("cannot write to the cache folder 'cache/prepared': Is a directory; set H2H_CACHE")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
 def test_random_damage_is_an_error_or_without_effect(tmp_path: Path, ending: str) -> None:

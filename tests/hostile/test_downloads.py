@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import lzma
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.data import download
+from headtohead.data import download, fetch, fetched_sha256
+from headtohead.errors import HeadToHeadError
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
@@ -121,6 +124,7 @@ class Server:
 
     address: str = ""
     answer: Answer = field(default_factory=lambda: response(ROWS))
+    requests: int = 0
 
 
 @pytest.fixture
@@ -130,6 +134,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            state.requests += 1
             with contextlib.suppress(OSError):
                 state.answer(self)
             self.close_connection = True
@@ -224,6 +229,53 @@ def test_a_server_without_tls_is_one_line(
     line = refusal(fetched(h2h_here, tmp_path, url))
     assert line.startswith(f"download of {url} failed: <urlopen error [SSL")
     assert line.endswith(OFFLINE)
+
+
+SUM = hashlib.sha256(ROWS).hexdigest()
+
+
+def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, server: Server) -> None:
+    url = f"{server.address}/a.bin"
+    assert fetched_sha256(url, tmp_path) is None
+    path = fetch(url, tmp_path, sha256=SUM.upper())
+    assert path.read_bytes() == ROWS
+    assert fetched_sha256(url, tmp_path) == SUM
+    assert fetch(url, tmp_path) == path
+    assert server.requests == 1
+    with pytest.raises(HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or delete the fi"):
+        fetch(url, tmp_path, sha256="00")
+    path.write_bytes(ROWS[:-1] + b"!")
+    assert fetched_sha256(url, tmp_path) is None
+    assert fetch(url, tmp_path).read_bytes() == ROWS
+    assert server.requests == 2
+
+
+def test_addresses_with_one_file_name_do_not_collide(tmp_path: Path, server: Server) -> None:
+    server.answer = lambda handler: response(handler.path.encode())(handler)
+    paths = [fetch(f"{server.address}/{folder}/a.bin", tmp_path) for folder in ("one", "two")]
+    assert [path.read_bytes() for path in paths] == [b"/one/a.bin", b"/two/a.bin"]
+
+
+def test_concurrent_calls_download_once(tmp_path: Path, server: Server) -> None:
+    url = f"{server.address}/a.bin"
+    threads = [threading.Thread(target=fetch, args=(url, tmp_path)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.requests == 1
+    assert fetched_sha256(url, tmp_path) == SUM
+
+
+def test_without_a_network_or_a_folder_the_remedy_is_named(tmp_path: Path, server: Server) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/a"
+    with pytest.raises(HeadToHeadError, match=f"^download of {url} failed: .*Connection refused.*{OFFLINE}$"):
+        fetch(url, tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(HeadToHeadError, match=r"cannot write to the cache folder '.*file/below': Not a directory; set"):
+        fetch(f"{server.address}/a.bin", tmp_path / "file" / "below")
 
 
 def test_chunks_and_redirects_are_supported(tmp_path: Path, server: Server, h2h_here: Callable) -> None:

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import call_in_child, file_sha256, hash_pairs, read_lines
+from headtohead.data import call_in_child, file_sha256, read_lines
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]
@@ -121,7 +121,6 @@ class Pairs(Dataset):
             raise HeadToHeadError(f"'{_name(options)}' has no pairs")
         return Corpus(
             pairs=pairs,
-            data_hash=hash_pairs(pairs),
             licence=options.licence,
             citation=options.citation,
             languages=options.languages,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data.normalise import NORMALISERS, ascii_fold, keep, normaliser, unicode_words
+from headtohead.errors import HeadToHeadError
 
 CASES = {
     "¿Dónde está el cumpleaños?": "dónde está el cumpleaños",
@@ -68,3 +69,8 @@ def test_unicode_leaves_single_spaces_and_no_punctuation(text: str) -> None:
     assert not re.search(r"\s\s", result)
     categories = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
     assert categories <= set("LMN")
+
+
+def test_an_unknown_normalisation_is_named() -> None:
+    with pytest.raises(HeadToHeadError, match=r"unknown normalisation 'ascii'; did you mean"):
+        normaliser("ascii")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data import subwords
 from headtohead.data.normalise import normaliser
 from headtohead.data.vocabulary import Boundaries, Vocabulary
 from headtohead.schema.run_config import DataConfig
@@ -59,9 +60,7 @@ class Tokeniser:
         """Return the words or subwords of a normalised text."""
         if self.subwords is None:
             return normalised.split()
-        from headtohead.data.subwords import pieces
-
-        return pieces(self.subwords, normalised)
+        return subwords.pieces(self.subwords, normalised)
 
     def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
         """Return the ids of words, boundary tokens included, truncated to ``max_tokens``."""
@@ -118,7 +117,10 @@ def data_hash(
     return digest.hexdigest()
 
 
-def tokenisers_of(config: DataConfig) -> dict[Side, Tokeniser]:
-    """Return the tokenisers of a configuration without subwords."""
+def tokenisers_of(config: DataConfig, merges: Mapping[Side, str] | None = None) -> dict[Side, Tokeniser]:
+    """Return the tokeniser of each side of a configuration; ``merges`` are the subwords, if there are any."""
     boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
-    return {side: Tokeniser(config.normalise, None, boundaries[side], config.truncate_tokens) for side in SIDES}
+    return {
+        side: Tokeniser(config.normalise, (merges or {}).get(side), boundaries[side], config.truncate_tokens)
+        for side in SIDES
+    }

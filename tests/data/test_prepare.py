@@ -253,7 +253,7 @@ TOY = {"dataset": "toy-grammar", "options": {"size": 500}}
 
 def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
     first = prepare(data_config(**TOY), tmp_path)
-    (file,) = (tmp_path / "prepared").iterdir()
+    (file,) = (tmp_path / "prepared").glob("[!.]*")
     before = file.stat()
     second = prepare(data_config(**TOY), tmp_path)
     assert file.stat().st_mtime_ns == before.st_mtime_ns
@@ -304,7 +304,7 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp
     second = prepare(data_config(registry, dataset="tiny"), tmp_path / "cache", registry=registry)
     assert module.reads == ["grouped", "grouped"]
     assert first.data_hash == second.data_hash
-    assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1
+    assert len(list((tmp_path / "cache" / "prepared").glob("[!.]*"))) == 1
 
 
 def test_an_unwritable_cache_is_named_in_the_message(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
     monkeypatch.setattr("headtohead.data.store.np.savez", full)
     with pytest.raises(HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "):
         prepare(data_config(**TOY), tmp_path)
-    assert not list((tmp_path / "prepared").iterdir())
+    assert not list((tmp_path / "prepared").glob("[!.]*"))
 
 
 @pytest.mark.parametrize(

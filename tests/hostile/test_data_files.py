@@ -260,7 +260,7 @@ PREPARED: dict[str, Plant] = {
 def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, damage: str) -> None:
     (tmp_path / "good.tsv").write_bytes(ROWS)
     first = stats(h2h_here, tmp_path)
-    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
+    (prepared,) = (tmp_path / "cache" / "prepared").glob("[!.]*")
     written = prepared.read_bytes()
     stats(h2h_here, tmp_path, "--set", "split=row")
     PREPARED[damage](prepared)

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from headtohead.children import run_program as run_program
     from headtohead.children import without_working_directory as without_working_directory
     from headtohead.errors import HeadToHeadError as HeadToHeadError
+    from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
+    from headtohead.execution.cluster import RemoteJob as RemoteJob
+    from headtohead.execution.cluster import Submitted as Submitted
+    from headtohead.execution.cluster import exchange_folder as exchange_folder
     from headtohead.execution.local import LocalLauncher as LocalLauncher
-    from headtohead.execution.remote import Message as Message
-    from headtohead.execution.remote import RemoteJob as RemoteJob
-    from headtohead.execution.transfer import Transfer as Transfer
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins.attention import Attention as Attention
     from headtohead.plugins.attention import MaskPattern as MaskPattern
@@ -45,9 +46,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "headtohead.children": "run_program without_working_directory",
     "headtohead.errors": "HeadToHeadError",
+    "headtohead.execution.cluster": "ClusterLauncher RemoteJob Submitted exchange_folder",
     "headtohead.execution.local": "LocalLauncher",
-    "headtohead.execution.remote": "Message RemoteJob",
-    "headtohead.execution.transfer": "Transfer",
     "headtohead.model.geometry": "find_geometry",
     "headtohead.plugins.attention": "Attention MaskPattern",
     "headtohead.plugins.component": "BuildContext Geometry",

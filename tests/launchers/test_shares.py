@@ -66,9 +66,9 @@ def test_a_stack_has_at_most_the_cores_of_a_node() -> None:
     ray = Clustered({"CPU": 4.0}, {"CPU": 2.0}).launcher
     assert ray.share("cpu", 50, None, None) == (6, 1)
     assert ray.share("cpu", 1, None, None) == (1, 4)
-    with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 cores; use --threads"):
+    with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 CPU cores; use --threads 4"):
         ray.share("cpu", 1, None, 5)
-    with pytest.raises(HeadToHeadError, match="no node of the cluster has CPU cores"):
+    with pytest.raises(HeadToHeadError, match="no node of the cluster has 1 CPU cores; add a node"):
         Clustered({"CPU": 0.0}).launcher.share("cpu", 1, None, None)
 
 

@@ -55,8 +55,8 @@ wheel: .venv/installed-dev
 	$(BIN)/python -m build --wheel --no-isolation
 
 docs: .venv/installed-dev
-	$(BIN)/python -m headtohead.cli.reference
-	$(BIN)/python -m headtohead.tools.catalogue
+	$(BIN)/python docs/generator/reference.py
+	PYTHONPATH=docs/generator $(BIN)/python -m catalogue
 
 # Not --quiet: it hides warnings from --strict too.
 notebooks: .venv/installed-dev

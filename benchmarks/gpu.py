@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py --dry
     python benchmarks/gpu.py --part 1
-    python benchmarks/gpu.py --part 2 --out benchmarks/results/gpu.md
+    python benchmarks/gpu.py --part 2 --out gpu.md
     python benchmarks/gpu.py --part 3
 
 ``--dry`` prints the operations and bytes of a training step, without a GPU (budget.py).
@@ -240,7 +240,7 @@ def product_rate(device: torch.device, precision: str, side: int) -> float:
 
 
 def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
-    """Yield the table of runs per second by members, in the format that scaling.py reads."""
+    """Yield the table of runs per second by members."""
     precisions = ("float32",) if small else ("float32", "tf32", "bfloat16")
     rates = {precision: product_rate(device, precision, 256 if small else 8192) for precision in precisions}
     yield ""

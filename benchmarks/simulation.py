@@ -1,24 +1,19 @@
 """Simulated studies with known effects: rates of wrong verdicts and coverage of every printed interval.
 
-    python benchmarks/simulation.py [--studies 10000] [--write docs/concepts/statistics.md]
+    python benchmarks/simulation.py [--studies 10000]
 
 The studies are judged by `headtohead.statistics`, like those of a report. Scores of variants share the effect of a
 seed (intra-class correlation 0.5) and have a standard deviation of 1 over seeds. Studies with sentences draw whether
 each translation is correct from a probit model with normal effects of variants, seeds, sentences and their
-interaction; a corpus metric is the ratio of two sums over sentences. Studies of Shapley paths have 6 choices, with
-normal effects of every choice, pair and triple, an effect of the seed on every choice, and noise in every run; 8 of
-the 720 permutations are evaluated.
+interaction; a corpus metric is the ratio of two sums over sentences.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +21,10 @@ from scipy.special import ndtr, stdtrit
 
 from headtohead.statistics.best import compare_with_best
 from headtohead.statistics.paired_tests import interval, paired_differences
-from headtohead.statistics.shapley import pair_effects, sampled_difference
 from headtohead.statistics.variance import crossed, jackknife, pooled
 from headtohead.statistics.verdicts import judge
 
 Floats = NDArray[np.float64]
-BEGIN, END = "<!-- benchmarks/simulation.py -->", "<!-- end -->"
 MARGIN = 2.0
 """Margin in standard deviations of a score over seeds."""
 EFFECTS = {1: (1.0,), 4: (0.0, 1.0, 2.0, 4.0)}
@@ -39,8 +32,6 @@ EFFECTS = {1: (1.0,), 4: (0.0, 1.0, 2.0, 4.0)}
 SENTENCES = 250
 SENTENCE_SD, INTERACTION_SD, SEED_SD = 1.0, 0.6, 0.15
 """Standard deviations of the probit model."""
-CHOICES = 6
-"""Number of choices of a Shapley path."""
 
 
 @dataclass(frozen=True)
@@ -192,73 +183,6 @@ def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) ->
     return [_coverage(label, covered / studies, 0.95)]
 
 
-class SimulatedPath:
-    """A simulated Shapley path: the scores of all coalitions by seed, and the true values."""
-
-    def __init__(self, generator: np.random.Generator, seeds: int, pair_sd: float, triple_sd: float) -> None:
-        self.generator = generator
-        self.pairs = {pair: generator.normal(0, pair_sd) for pair in itertools.combinations(range(CHOICES), 2)}
-        terms = {(choice,): generator.normal() for choice in range(CHOICES)} | self.pairs
-        terms |= {triple: generator.normal(0, triple_sd) for triple in itertools.combinations(range(CHOICES), 3)}
-        applied = np.array(list(itertools.product([0.0, 1.0], repeat=CHOICES)))
-        self.values = np.zeros(CHOICES)
-        self.scores: Floats = applied @ generator.normal(0, 0.5, (CHOICES, seeds))
-        self.scores += generator.normal(size=self.scores.shape)
-        for term, effect in terms.items():
-            self.scores += effect * applied[:, list(term)].prod(axis=1, keepdims=True)
-            self.values[list(term)] += effect / len(term)
-        self.coalitions = [frozenset(np.flatnonzero(row).tolist()) for row in applied]
-        self.index = {coalition: number for number, coalition in enumerate(self.coalitions)}
-
-    def permutations(self, count: int, *, reverses: bool) -> list[tuple[int, ...]]:
-        """Return different random permutations, if asked each with its reverse."""
-        found: dict[tuple[int, ...], None] = {}
-        while len(found) < count:
-            order = tuple(self.generator.permutation(CHOICES).tolist())
-            found |= dict.fromkeys([order, order[::-1]] if reverses else [order])
-        return list(found)
-
-    def changes(self, permutations: Sequence[tuple[int, ...]], choice: int) -> Floats:
-        """Return the change that a choice causes, ``[permutation, seed]``."""
-        before = [frozenset(order[: order.index(choice)]) for order in permutations]
-        rows: Floats = np.array([self.scores[self.index[s | {choice}]] - self.scores[self.index[s]] for s in before])
-        return rows
-
-
-def shapley_coverage(generator: np.random.Generator, studies: int, seeds: int, *, reverses: bool) -> list[Rate]:
-    """Return the coverage of the interval of a Shapley value over seeds and permutations."""
-    covered = np.zeros(2)
-    for _ in range(studies):
-        path = SimulatedPath(generator, seeds, 1.0, 1.0)
-        permutations = path.permutations(8, reverses=reverses)
-        names = [tuple(map(str, order)) for order in permutations]
-        choice = int(generator.integers(CHOICES))
-        changes, truth = path.changes(permutations, choice), path.values[choice]
-        found = sampled_difference(names, changes, math.factorial(CHOICES))
-        over_seeds = paired_differences(changes.mean(axis=0))
-        covered += [found.low <= truth <= found.high, over_seeds.low <= truth <= over_seeds.high]
-    design = f"{seeds} seeds, 8 permutations{' with reverses' * reverses}"
-    both, blind = (float(rate) for rate in covered / studies)
-    label = f"95 % interval of a Shapley value over seeds and permutations; {design}"
-    return [
-        _coverage(label, both, 0.95) if seeds > 3 else Rate(label, both, 0.93, 1),
-        Rate(f"for comparison: 95 % interval of a Shapley value over seeds; {design}", blind, 0, 1),
-    ]
-
-
-def pair_rates(generator: np.random.Generator, studies: int, seeds: int) -> list[Rate]:
-    """Return the rate of additive studies with an effect of a pair."""
-    wrong = 0
-    for _ in range(studies):
-        path = SimulatedPath(generator, seeds, 0.0, 0.0)
-        orders = path.permutations(8, reverses=True)
-        evaluated = dict.fromkeys(frozenset(order[:length]) for order in orders for length in range(CHOICES + 1))
-        scores = path.scores[[path.index[coalition] for coalition in evaluated]]
-        coalitions = [[str(choice) for choice in coalition] for coalition in evaluated]
-        wrong += bool(pair_effects(coalitions, scores, [str(choice) for choice in range(CHOICES)]))
-    return [Rate(f"wrong effect of a pair of choices; {seeds} seeds, 8 permutations", wrong / studies, 0, 0.055)]
-
-
 def best_rates(generator: np.random.Generator, studies: int, variants: int, seeds: int) -> list[Rate]:
     """Return the rates of wrong statements on the best of many variants.
 
@@ -291,16 +215,7 @@ def simulate(studies: int) -> list[Rate]:
     for seeds, effect in ((3, 0.0), (6, 0.0), (6, 0.5)):
         rates += sentence_coverage(generator, studies, seeds, effect)
     rates += corpus_coverage(generator, studies, 6)
-    return rates + simulate_paths(studies) + simulate_best(studies)
-
-
-def simulate_paths(studies: int) -> list[Rate]:
-    """Return the rates of Shapley paths."""
-    generator = np.random.default_rng(18)
-    rates = []
-    for seeds, reverses in ((6, True), (6, False), (3, True), (3, False)):
-        rates += shapley_coverage(generator, studies, seeds, reverses=reverses)
-    return rates + pair_rates(generator, studies, 6)
+    return rates + simulate_best(studies)
 
 
 def simulate_best(studies: int) -> list[Rate]:
@@ -324,19 +239,12 @@ def table(rates: Sequence[Rate], studies: int) -> str:
 
 
 def main() -> int:
-    """Print the table or write it to a page; return 1 if a rate is outside its range."""
+    """Print the table; return 1 if a rate is outside its range."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
-    parser.add_argument("--write", type=Path)
     chosen = parser.parse_args()
     rates = simulate(chosen.studies)
-    content = table(rates, chosen.studies)
-    if chosen.write:
-        page = chosen.write.read_text(encoding="utf-8")
-        pattern = re.compile(f"{BEGIN}\n.*?{END}", re.DOTALL)
-        chosen.write.write_text(pattern.sub(f"{BEGIN}\n{content}\n{END}", page), encoding="utf-8")
-    else:
-        print(content)
+    print(table(rates, chosen.studies))
     return int(not all(rate.is_within for rate in rates))
 
 

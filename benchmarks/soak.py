@@ -67,7 +67,7 @@ import time
 import headtohead as h2h
 
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     time.sleep({pause})
 '''

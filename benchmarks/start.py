@@ -27,12 +27,12 @@ def note(what):
     with open(os.environ["NOTES"], "a") as notes:
         notes.write(json.dumps([what, time.time()]) + "\\n")
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     if step == 1:
         note("first step")
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_run_end(run, state):
     note("end")
 """

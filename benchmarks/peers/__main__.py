@@ -1,7 +1,6 @@
 """Speed of a single run compared with other libraries, and equality of the trained model.
 
     python benchmarks/peers speed --file PAIRS [--size 128/4/2/512] [--turns 5] [--steps 8]
-        [--joeynmt PYTHON]
     python benchmarks/peers losses --file PAIRS [--steps 300] [--seeds 3]
     python benchmarks/peers proof --file PAIRS [--steps 5]
 
@@ -16,8 +15,7 @@ same pairs and vocabulary, with the same dropout and torch's Adam.
   by scores and masks, logits at every position, ``.item()`` after each step;
 - torch.nn.Transformer, x-transformers: an efficient loop on headtohead's batches: sentences of
   similar lengths, fused Adam, losses read once per turn;
-- transformers: its Trainer with a Marian model, on sentences of similar lengths;
-- JoeyNMT: its own loop on headtohead's batches, in a separate process and environment.
+- transformers: its Trainer with a Marian model, on sentences of similar lengths.
 
 In ``speed`` the sides train in alternating turns. In ``losses`` all sides train on the same batches
 with dropout, in ``proof`` without dropout in float64. Speeds count target tokens that are predicted,
@@ -30,7 +28,6 @@ import argparse
 import dataclasses
 import statistics
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
 
 import ours
@@ -74,13 +71,11 @@ def main() -> None:
         default="wall",
         help="processor: total seconds of all cores, for a machine with other processes",
     )
-    parser.add_argument("--joeynmt", type=Path, help="the Python of an environment with JoeyNMT")
     parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="sides to compare with headtohead; default: all")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    for path in (options.file, options.joeynmt):
-        if path is not None and not path.is_file():
-            parser.error(f"'{path}' is not a file")
+    if not options.file.is_file():
+        parser.error(f"'{options.file}' is not a file")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch finds no GPU; use --device cpu")
     warnings.filterwarnings("ignore")
@@ -116,7 +111,6 @@ def setting_of(options: argparse.Namespace) -> Setting:
         own_precision=options.own_precision,
         device=torch.device(options.device),
         threads=options.threads,
-        joeynmt=options.joeynmt,
     )
 
 
@@ -128,21 +122,20 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
     """Return the speeds of the sides, trained in alternating turns; the first turn does not count."""
     steps = setting.steps
     setting = dataclasses.replace(setting, steps=steps * (options.turns + 1), alike=False)
-    with ExitStack() as stack:
-        sides = Sides(setting, stack)
-        found: dict[str, list[Turned]] = {}
-        made = dict(sides.make(names_of(options)))
-        print(tables.data(sides.training), flush=True)
-        for turn in range(options.turns + 1):
-            for name, side in made.items():
-                found.setdefault(name, []).append(side(steps))
-            print(f"turn {turn} of {options.turns}", flush=True)
-        return tables.speed(
-            {name: turns[1:] for name, turns in found.items()},
-            options.clock,
-            f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
-            f"pairs per step, {ours.padded(sides.training)}; {options.turns} alternating turns of {steps} steps",
-        )
+    sides = Sides(setting)
+    found: dict[str, list[Turned]] = {}
+    made = dict(sides.make(names_of(options)))
+    print(tables.data(sides.training), flush=True)
+    for turn in range(options.turns + 1):
+        for name, side in made.items():
+            found.setdefault(name, []).append(side(steps))
+        print(f"turn {turn} of {options.turns}", flush=True)
+    return tables.speed(
+        {name: turns[1:] for name, turns in found.items()},
+        options.clock,
+        f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
+        f"pairs per step, {ours.padded(sides.training)}; {options.turns} alternating turns of {steps} steps",
+    )
 
 
 def losses(options: argparse.Namespace, setting: Setting) -> str:
@@ -161,14 +154,11 @@ def losses(options: argparse.Namespace, setting: Setting) -> str:
 
 def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]]:
     """Train all sides from the same seed, and headtohead a second time with other dropout masks."""
-    with ExitStack() as stack:
-        sides = Sides(setting, stack)
-        found = [(name, side(setting.steps)) for name, side in sides.make(names)]
+    found = [(name, side(setting.steps)) for name, side in Sides(setting).make(names)]
     if setting.dropout:
-        with ExitStack() as stack:
-            again = Sides(setting, stack)
-            again.training.model.dropout_rng.get_buffer("keys").add_(1)
-            found.insert(1, (AGAIN, dict(again.make(NAMES[:1]))[NAMES[0]](setting.steps)))
+        again = Sides(setting)
+        again.training.model.dropout_rng.get_buffer("keys").add_(1)
+        found.insert(1, (AGAIN, dict(again.make(NAMES[:1]))[NAMES[0]](setting.steps)))
     return found
 
 

@@ -42,6 +42,7 @@ def start(
             "train": {
                 "steps": 10**6,
                 "schedule": "constant",
+                "warmup_steps": 0,
                 "lr": size.lr,
                 "clip_norm": None,
                 "optimizer": "adam",

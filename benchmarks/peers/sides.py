@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import hugging
 import loops
 import ours
 import torch
-from joey import JoeyNMT
 from models import Notebook, TorchTransformer
 from sizes import DROPOUT, Size
 from torch import nn
@@ -20,7 +18,7 @@ from turns import Side, in_turns
 from weights import initial_weights
 from xtransformer import XTransformer
 
-NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers", "JoeyNMT")
+NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers")
 CPU = torch.device("cpu")
 
 
@@ -43,7 +41,6 @@ class Setting:
     """Precision of headtohead; None: that of the other sides."""
     device: torch.device = CPU
     threads: int = 1
-    joeynmt: Path | None = None
 
     def training(self) -> ours.StackTraining:
         return ours.start(
@@ -52,10 +49,10 @@ class Setting:
 
 
 class Sides:
-    """Creates the sides; ``stack`` closes those with a process."""
+    """Creates the sides."""
 
-    def __init__(self, setting: Setting, stack: ExitStack) -> None:
-        self.setting, self.stack = setting, stack
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
         self.training = setting.training()
         self.words = ours.vocabularies(self.training)
         self.weights = initial_weights(self.training)
@@ -65,7 +62,6 @@ class Sides:
             "torch.nn.Transformer": lambda: self._good(TorchTransformer),
             "x-transformers": lambda: self._good(XTransformer),
             "transformers": self._transformers,
-            "JoeyNMT": self._joeynmt,
         }
 
     def make(self, names: tuple[str, ...]) -> Iterator[tuple[str, Side]]:
@@ -109,26 +105,6 @@ class Sides:
         model = self._on_device(hugging.marian(setting.size, self.words, self.weights, setting.dropout))
         step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **arguments)
         return in_turns(step, setting.device)
-
-    def _joeynmt(self) -> Side:
-        setting = self.setting
-        if setting.joeynmt is None:
-            raise ImportError("it needs --joeynmt PYTHON, the Python of an environment with JoeyNMT")
-        if setting.device.type != "cpu":
-            raise ImportError("it supports --device cpu only")
-        batches = list(itertools.islice(ours.batches(self.training), setting.steps))
-        side = JoeyNMT(
-            setting.joeynmt,
-            setting.size,
-            self.words,
-            self.weights,
-            batches,
-            setting.precision,
-            setting.dropout,
-            setting.threads,
-        )
-        self.stack.callback(side.close)
-        return side
 
     def _on_device(self, model: nn.Module) -> nn.Module:
         double = self.setting.precision == "float64"

@@ -1,7 +1,7 @@
 """headtohead runs Transformer variants head to head.
 
-The public names: what plugins import, and what Python users call. They are resolved at first use,
-so that importing the package costs nothing.
+The public names are what Python users call; authors of plugins import from ``headtohead.plugin``. They are resolved at
+first use, so that importing the package costs nothing.
 """
 
 import importlib
@@ -14,75 +14,25 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and any(word.startswith("h
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headtohead import plugin as plugin
     from headtohead.analysis.judge import judge as judge
     from headtohead.api import curves as curves
     from headtohead.api import export as export
-    from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
     from headtohead.api import results as results
     from headtohead.api import run as run
     from headtohead.api import trial as trial
     from headtohead.api import write_report as write_report
-    from headtohead.children import run_program as run_program
-    from headtohead.children import without_working_directory as without_working_directory
     from headtohead.errors import HeadToHeadError as HeadToHeadError
-    from headtohead.execution.local import LocalLauncher as LocalLauncher
-    from headtohead.execution.remote import Message as Message
-    from headtohead.execution.remote import RemoteJob as RemoteJob
-    from headtohead.execution.transfer import Transfer as Transfer
-    from headtohead.model.geometry import find_geometry as find_geometry
-    from headtohead.plugins.attention import Attention as Attention
-    from headtohead.plugins.attention import MaskPattern as MaskPattern
-    from headtohead.plugins.dataset import Corpus as Corpus
-    from headtohead.plugins.dataset import Dataset as Dataset
-    from headtohead.plugins.dataset import Pair as Pair
-    from headtohead.plugins.entry import Cost as Cost
-    from headtohead.plugins.entry import Options as Options
-    from headtohead.plugins.entry import Setting as Setting
-    from headtohead.plugins.hookspecs import hookimpl as hookimpl
-    from headtohead.plugins.launcher import Exit as Exit
-    from headtohead.plugins.launcher import Job as Job
-    from headtohead.plugins.launcher import Launcher as Launcher
-    from headtohead.plugins.logger import LoggedRun as LoggedRun
-    from headtohead.plugins.logger import Logger as Logger
-    from headtohead.plugins.masking import Masking as Masking
-    from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
-    from headtohead.plugins.member_rng import sorted_subset as sorted_subset
-    from headtohead.plugins.positional import BuildContext as BuildContext
-    from headtohead.plugins.positional import Geometry as Geometry
-    from headtohead.plugins.positional import Positional as Positional
-    from headtohead.plugins.recipe import Checkpoint as Checkpoint
-    from headtohead.plugins.recipe import Recipe as Recipe
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
-    from headtohead.schema.run_config import ModelConfig as ModelConfig
-    from headtohead.schema.run_config import RunConfig as RunConfig
-    from headtohead.schema.sections import FilePath as FilePath
-    from headtohead.schema.sections import NotHashed as NotHashed
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export import_checkpoint load plan results run trial write_report",
-    "headtohead.children": "run_program without_working_directory",
+    "headtohead.api": "curves export load plan results run trial write_report",
     "headtohead.errors": "HeadToHeadError",
-    "headtohead.execution.local": "LocalLauncher",
-    "headtohead.execution.remote": "Message RemoteJob",
-    "headtohead.execution.transfer": "Transfer",
-    "headtohead.model.geometry": "find_geometry",
-    "headtohead.plugins.attention": "Attention MaskPattern",
-    "headtohead.plugins.dataset": "Corpus Dataset Pair",
-    "headtohead.plugins.entry": "Cost Options Setting",
-    "headtohead.plugins.hookspecs": "hookimpl",
-    "headtohead.plugins.launcher": "Exit Job Launcher",
-    "headtohead.plugins.logger": "LoggedRun Logger",
-    "headtohead.plugins.masking": "Masking",
-    "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
-    "headtohead.plugins.positional": "BuildContext Geometry Positional",
-    "headtohead.plugins.recipe": "Checkpoint Recipe",
     "headtohead.plugins.registry": "register registered",
-    "headtohead.schema.run_config": "ModelConfig RunConfig",
-    "headtohead.schema.sections": "FilePath NotHashed",
 }
 """The public names by module, separated by spaces."""
 
@@ -92,6 +42,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plugin":
+        return importlib.import_module("headtohead.plugin")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headtohead' has no attribute '{name}'")

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headtohead.config.loading import MAX_RUNS, load_file, read_override
+from headtohead.config.loading import MAX_RUNS, load_file
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
-from headtohead.execution.import_checkpoint import read_checkpoint
-from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import move_damaged_runs, move_stale_runs
@@ -34,11 +32,9 @@ from headtohead.execution.scheduler import (
 )
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
-from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, refuse_replacing
-from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.paths import inside
@@ -56,19 +52,7 @@ if TYPE_CHECKING:
     from headtohead.report.writing import ReportPaths
     from headtohead.schema.run_config import RunConfig
 
-__all__ = [
-    "LoadedRun",
-    "Result",
-    "curves",
-    "export",
-    "import_checkpoint",
-    "load",
-    "plan",
-    "results",
-    "run",
-    "trial",
-    "write_report",
-]
+__all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "trial", "write_report"]
 
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
@@ -205,7 +189,7 @@ def run(
     refuse_replacing(planned, registry, stale=stale)
     to_train = list(_to_train(planned, every=retry or stale))
     if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
-        from headtohead.tools.pitfalls.quick import check_plugins
+        from headtohead.testing.check.quick import check_plugins
 
         check_plugins(to_train, registry, cache_root(), log)
     if dropped := dropped_note(planned):
@@ -421,48 +405,6 @@ def write_report(
     return writing.write_report(
         folder, reports_folder(folder.parent, reports), allow_partial=allow_partial, file=experiment_file(experiment)
     )
-
-
-def import_checkpoint(
-    file: Path | str,
-    *,
-    recipe: str,
-    name: str,
-    data: Path | str | None = None,
-    overrides: Sequence[str] = (),
-    runs: Path | None = None,
-    force: bool = False,
-    log: Callable[[str], object] = lambda line: None,
-) -> Path:
-    """Import a notebook's state dict as a run directory and return its path.
-
-    Args:
-        file: File written by ``torch.save(model.state_dict(), file)``.
-        recipe: Name of the notebook's recipe.
-        name: Name of the run in ``runs/imported``.
-        data: The notebook's file of sentence pairs, if it used one.
-        overrides: Values that neither the checkpoint nor the recipe determines, for example ``"model.heads=2"``.
-        runs: Folder of run directories.
-        force: Replace an existing run of that name.
-        log: Receives lines of text for the user.
-
-    Raises:
-        HeadToHeadError: If the file is not a state dict or does not match the recipe.
-    """
-    root = runs_folder(given=runs)
-    check_name(name)
-    if not force:
-        refuse_existing(name, root)
-    registry = current()
-    settings = [read_override(text) for text in overrides]
-    checkpoint = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
-    log(checkpoint.summary())
-    pitfalls = [pitfall.name for pitfall in find_pitfalls(checkpoint.config, registry)]
-    if pitfalls:
-        log(f"pitfalls: {', '.join(pitfalls)}")
-    for note in checkpoint.vocabulary.notes:
-        log(f"note: {note}")
-    return write_imported(checkpoint, name, root, registry)
 
 
 def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:

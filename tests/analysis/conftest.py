@@ -35,6 +35,6 @@ def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def paths() -> ModuleType:
-    """The module that writes made-up path experiments."""
-    return _load("shapley_study")
+def between() -> ModuleType:
+    """The module that writes made-up studies between two configurations."""
+    return _load("between_study")

@@ -17,7 +17,7 @@ def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(
     benchmark: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = benchmark("gpu")
-    checks = list(gpu.report(CPU, [1], ("eager",), False))
+    checks = list(gpu.report(CPU, [1], ("eager",)))
     assert sum(line.startswith("- ") for line in checks) == 24
     assert not any("WRONG" in line for line in checks)
     plain = gpu.trained
@@ -35,6 +35,6 @@ def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(
 
 @pytest.mark.slow
 def test_the_curve_and_the_processes_run(benchmark: Callable[[str], ModuleType]) -> None:
-    lines = list(benchmark("gpu").report(CPU, [2, 3], ("eager",), False))
+    lines = list(benchmark("gpu").report(CPU, [2, 3], ("eager",)))
     assert sum(line.startswith(("| notebook-1 | float32", "| odd | float32")) for line in lines) == 4
     assert sum(line.startswith("| 2 processes") for line in lines) == 2

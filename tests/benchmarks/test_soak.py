@@ -41,7 +41,7 @@ import json
 import headtohead as h2h
 from headtohead.storage.run_directory import checksums
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_run_end(run, state):
     (run / "translations.tsv").write_text("{pause}")
     status = json.loads((run / "status.json").read_text())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headtohead.tools.catalogue.__main__ import built_in_and
-from headtohead.tools.catalogue.content import CatalogueEntry
-from headtohead.tools.catalogue.pages import Files, catalogue_files
+from catalogue.__main__ import built_in_and
+from catalogue.content import CatalogueEntry
+from catalogue.pages import Files, catalogue_files
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headtohead import Cost
+from catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 from headtohead.config.resolve import complete_model, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugin import Cost
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current, load_registry
 from headtohead.schema.config_input import ModelInput
-from headtohead.tools.catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 
 BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
 ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]

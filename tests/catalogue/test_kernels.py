@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from catalogue.kernels import kernels_page
 from headtohead.plugins.registry import load_registry
-from headtohead.tools.catalogue.kernels import kernels_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "catalogue" / "kernels.md"
 

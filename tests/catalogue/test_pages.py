@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from catalogue.content import PAGE_FAMILIES, CatalogueEntry
+from catalogue.pages import Files, stale_files, write_files
+from catalogue.pictures import HeatMaps, numbers_of, same_numbers, stored_numbers
 from headtohead.ownership import claim
 from headtohead.plugins.registry import load_registry
-from headtohead.tools.catalogue.content import PAGE_FAMILIES, CatalogueEntry
-from headtohead.tools.catalogue.pages import Files, stale_files, write_files
-from headtohead.tools.catalogue.pictures import HeatMaps, numbers_of, same_numbers, stored_numbers
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "catalogue"
 SHOWN = [

@@ -12,14 +12,14 @@ import torch
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from catalogue.attention_pictures import attention_pictures
+from catalogue.masking_pictures import masking_pictures
+from catalogue.pictures import Curves, HeadBoxes, HeatMaps, number, numbers_of, png, stored_numbers
+from catalogue.positional_pictures import kernel, positional_pictures
+from catalogue.small_model import D_MODEL, HEADS, TIME, build_positional
 from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, heat_map
 from headtohead.figures.style import drawing
 from headtohead.plugins.registry import current
-from headtohead.tools.catalogue.attention_pictures import attention_pictures
-from headtohead.tools.catalogue.masking_pictures import masking_pictures
-from headtohead.tools.catalogue.pictures import Curves, HeadBoxes, HeatMaps, number, numbers_of, png, stored_numbers
-from headtohead.tools.catalogue.positional_pictures import kernel, positional_pictures
-from headtohead.tools.catalogue.small_model import D_MODEL, HEADS, TIME, build_positional
 
 
 def kernel_of(name: str, role: str = "encoder") -> torch.Tensor:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from catalogue.__main__ import built_in_and, main
+from catalogue.content import CatalogueEntry, catalogue_entries
+from catalogue.pages import catalogue_files
+from catalogue.pictures import HeatMaps
 from headtohead.plugins.registry import Registered, load_registry
-from headtohead.tools.catalogue.__main__ import built_in_and, main
-from headtohead.tools.catalogue.content import CatalogueEntry, catalogue_entries
-from headtohead.tools.catalogue.pages import catalogue_files
-from headtohead.tools.catalogue.pictures import HeatMaps
-from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
+from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 
 ODD = '''
 """An entry without formula, cost formulas and class docstring."""
 
-from headtohead import Attention, Geometry, hookimpl
+from headtohead.plugin import Attention, Geometry, hookimpl
 
 
 class Odd(Attention):
@@ -94,9 +94,7 @@ def test_the_entries_of_a_plugin_folder_are_included(tmp_path: Path, monkeypatch
     (tmp_path / "odd.py").write_text(ODD, "utf-8")
     monkeypatch.setattr("headtohead.plugins.registry._current", load_registry())
     chosen: list[Registered] = []
-    monkeypatch.setattr(
-        "headtohead.tools.catalogue.__main__.catalogue_entries", lambda registry, entries: chosen.extend(entries)
-    )
+    monkeypatch.setattr("catalogue.__main__.catalogue_entries", lambda registry, entries: chosen.extend(entries))
     built_in_and([tmp_path])
     assert ("attention", "odd") in [(entry.family, entry.name) for entry in chosen]
 
@@ -104,5 +102,5 @@ def test_the_entries_of_a_plugin_folder_are_included(tmp_path: Path, monkeypatch
 def test_a_missing_plugin_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "nowhere.py"
     assert main([str(tmp_path / "out"), "--plugin", str(missing)]) == 2
-    assert capsys.readouterr().err == (f"headtohead.tools.catalogue: plugin file '{missing}' does not exist\n")
+    assert capsys.readouterr().err == (f"catalogue: plugin file '{missing}' does not exist\n")
     assert not (tmp_path / "out").exists()

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
+from headtohead.execution import head_ablation
+from headtohead.execution.head_ablation import masked_heads
 from headtohead.storage.leases import Lease
-from headtohead.tools import head_ablation
-from headtohead.tools.head_ablation import masked_heads
 
 STUDY = {
     "question": "Which attention needs its heads?",
@@ -145,11 +145,10 @@ def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
     from dataclasses import replace
 
     from headtohead.execution.loaded import load
-    from headtohead.tools.head_ablation import _measure
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
     run = load(path)
     bare = replace(run, words=replace(run.data, splits={}))
     with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
-        _measure(bare, True)
+        head_ablation._measure(bare, True)

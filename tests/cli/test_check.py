@@ -16,7 +16,7 @@ NAMES = [invariant.name for invariant in INVARIANTS]
 PEEKING = '''
     """A causal mask that sees one token too many."""
     import torch
-    from headtohead import Masking, Recipe, hookimpl
+    from headtohead.plugin import Masking, Recipe, hookimpl
 
 
     class Peeking(Masking):
@@ -53,7 +53,7 @@ PEEKING = '''
 
 RAISING = '''
     """An encoding that is not finished."""
-    from headtohead import Positional, hookimpl
+    from headtohead.plugin import Positional, hookimpl
 
 
     class Incomplete(Positional):
@@ -71,7 +71,7 @@ RAISING = '''
 REQUIRING = '''
     """An encoding that must be told its size."""
     from pydantic import Field
-    from headtohead import Options, Positional, hookimpl
+    from headtohead.plugin import Options, Positional, hookimpl
 
 
     class SizedOptions(Options):
@@ -208,7 +208,7 @@ def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
 
 
 def test_a_file_that_registers_nothing_to_check_is_one_line(h2h, plugin):
-    path = plugin("import headtohead\n\n@headtohead.hookimpl\ndef register_datasets():\n    return {}")
+    path = plugin("import headtohead\n\n@headtohead.plugin.hookimpl\ndef register_datasets():\n    return {}")
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
         2,
@@ -219,7 +219,7 @@ def test_a_file_that_registers_nothing_to_check_is_one_line(h2h, plugin):
 
 DATASET = """
 import itertools
-from headtohead import Corpus, Dataset, Pair, hookimpl
+from headtohead.plugin import Corpus, Dataset, Pair, hookimpl
 
 calls = itertools.count()
 
@@ -445,7 +445,7 @@ def test_an_entry_with_required_options_is_an_error_if_named(h2h, plugin):
 
 def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
     two = """
-        from headtohead import Positional, hookimpl
+        from headtohead.plugin import Positional, hookimpl
 
         class Never(Positional):
             @classmethod
@@ -471,7 +471,7 @@ def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
 @pytest.mark.usefixtures("fewest")
 def test_a_style_that_overrides_nothing_fails(h2h, plugin):
     source = """
-        from headtohead import Attention, hookimpl
+        from headtohead.plugin import Attention, hookimpl
 
         class Plain(Attention):
             weights = "positive"
@@ -490,7 +490,7 @@ def test_a_style_that_overrides_nothing_fails(h2h, plugin):
 def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2h, plugin):
     source = """
         import torch
-        from headtohead import Attention, hookimpl
+        from headtohead.plugin import Attention, hookimpl
 
         class Own(Attention):
             def build(self):

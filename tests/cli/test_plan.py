@@ -164,7 +164,7 @@ def test_entries_of_a_plugin_file_are_in_the_plan(h2h, experiment, tmp_path):
     (tmp_path / "mine.py").write_text(
         textwrap.dedent('''
             """Nothing, under another name."""
-            from headtohead import Positional, hookimpl
+            from headtohead.plugin import Positional, hookimpl
 
 
             class Mine(Positional):
@@ -185,7 +185,7 @@ def test_entries_of_a_plugin_file_are_in_the_plan(h2h, experiment, tmp_path):
 FAULTY = '''
 """An encoding whose code is wrong."""
 import torch
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 
 class Mine(Positional):

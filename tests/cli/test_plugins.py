@@ -37,7 +37,7 @@ def plugin(tmp_path):
 GOOD = '''
     """A table of my own."""
     from pydantic import Field
-    from headtohead import Options, Positional, hookimpl
+    from headtohead.plugin import Options, Positional, hookimpl
 
 
     class MineOptions(Options):

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from headtohead import Positional
+from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst

@@ -11,9 +11,9 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
+from headtohead.testing.check.pairwise import Compatibility, choices, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
-from headtohead.tools.pitfalls.pairwise import Compatibility, choices, factors, pairwise
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")

@@ -6,13 +6,13 @@ import torch
 from headtohead.data import prepare
 from headtohead.model.geometry import only_length
 from headtohead.plugins.registry import current
+from headtohead.testing.check.configurations import compatible_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
 from headtohead.testing.invariants import stacking
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
-from headtohead.tools.pitfalls.configurations import compatible_config
 
 REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (

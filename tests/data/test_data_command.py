@@ -54,23 +54,10 @@ def test_stats_of_a_file_list_dropped_pairs_and_measurements(run: Run, tmp_path:
     assert shown["note"]
 
 
-def test_stats_of_a_split_that_leaks_call_it_leaky(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("".join(f"go {n // 8}\tve {n}\n" for n in range(40)))
-    shown = table(
-        run(
-            "stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "pair=eng-spa", "--set", "split=row"
-        )
-    )
-    assert float(shown["leak"].split("%")[0]) > 0
-    assert shown["split"] == "row, leaky"
-
-
 def test_stats_show_removed_characters_and_unknown_targets(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"Is it {n}?\tn{n}\n" for n in range(40)))
     result = run("stats", "pairs", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "normalise=unicode")
-    assert (
-        "note        data.normalise: unicode removes characters from 40 of 40 pairs ('?' from 40), for" in result.output
-    )
+    assert "note        data.normalise: unicode removes characters from 40 of 40 pairs, for" in result.output
     assert "exact match at most 0.000 on test with these vocabularies" in result.output
     assert "so exact match cannot exceed 0.000" in result.output
 
@@ -85,13 +72,6 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_pat
     shown = table(run("stats", str(tmp_path / "x.yaml"), "--set", "data.split=length"))
     assert shown["split"] == "length"
     assert shown["pairs"].startswith("500: ")
-
-
-def test_fetch_loads_the_corpus_and_prints_its_licence(run: Run, tmp_path: Path) -> None:
-    result = run("fetch", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}")
-    assert result.exit_code == 0
-    assert result.output.startswith("tatoeba: 41 pairs, English to Spanish, read from ")
-    assert "licence: CC BY 2.0 FR" in result.output
 
 
 def test_a_list_of_files_is_accepted(run: Run, tmp_path: Path) -> None:

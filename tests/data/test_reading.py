@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import read_lines
-from headtohead.errors import HeadToHeadError
 
 
 @given(
@@ -26,13 +25,6 @@ def test_lines_have_no_byte_order_mark_and_no_line_ends(
     text = ("\ufeff" if mark else "") + end.join(lines) + (end if last else "")
     path.write_bytes(text.encode())
     assert read_lines(path) == lines
-
-
-def test_the_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "latin1.txt"
-    path.write_bytes(b"fine\n" * 41 + "Sí\n".encode("latin1"))
-    with pytest.raises(HeadToHeadError, match=r"is not UTF-8: line 42 has the byte 0xed; convert"):
-        read_lines(path)
 
 
 def test_the_content_decides_the_compression_not_the_name(tmp_path: Path) -> None:

@@ -200,7 +200,10 @@ def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Pa
         ),
         ({"file": "bytes.json"}, "vocabulary.special_tokens.unk, or set data.vocabulary.unknown: refuse if it has a"),
         ({"special_tokens": {"bos": "[CLSS]"}}, "has no token '[CLSS]'; did you mean '[CLS]'?"),
-        ({"special_tokens": {"bos": "[SEP]"}}, "bos and eos are both '[SEP]'; each needs its own token"),
+        (
+            {"special_tokens": {"bos": "[SEP]"}},
+            "each needs its own token, but found pad: [PAD], unk: [UNK], bos: [SEP]",
+        ),
         ({"max_size": 100}, "data.vocabulary.file has its own tokens and ids; leave out data.vocabulary.max_size"),
         ({"ids": "frequency"}, "leave out data.vocabulary.ids"),
     ],

@@ -6,40 +6,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
-from headtohead.data.vocabulary import build_vocabulary
+from headtohead.data.wordlists import count_words
+from headtohead.schema.run_config import VocabularyConfig
 
 WORDS = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
 
 
 def test_words_are_ordered_by_frequency_then_alphabetically() -> None:
-    vocabulary = build_vocabulary([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]])
+    vocabulary = count_words([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]], VocabularyConfig())
     assert vocabulary.words == [*SPECIALS, "c", "b", "a", "z", "é"]
     assert (PAD, UNK, SOS, EOS) == (0, 1, 2, 3)
 
 
 def test_rare_words_and_those_beyond_the_size_are_unknown() -> None:
     sentences = [["a"] * 3, ["b"] * 2, ["c"]]
-    assert build_vocabulary(sentences, min_count=2).words[4:] == ["a", "b"]
-    small = build_vocabulary(sentences, max_size=5)
+    assert count_words(sentences, VocabularyConfig(min_count=2)).words[4:] == ["a", "b"]
+    small = count_words(sentences, VocabularyConfig(max_size=5))
     assert len(small) == 5
     assert small.encode(["a", "b", "z"]) == [4, UNK, UNK]
 
 
 def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
-    vocabulary = build_vocabulary([["a", "<eos>", "<pad>"]])
+    vocabulary = count_words([["a", "<eos>", "<pad>"]], VocabularyConfig())
     assert vocabulary.words == [*SPECIALS, "a"]
     assert vocabulary.encode(["<eos>", "a"]) == [UNK, 4]
 
 
 @given(WORDS)
 def test_decoding_inverts_encoding(words: list[str]) -> None:
-    vocabulary = build_vocabulary([words])
+    vocabulary = count_words([words], VocabularyConfig())
     assert vocabulary.decode(vocabulary.encode(words)) == " ".join(words)
 
 
 @given(WORDS, WORDS)
 def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: list[str]) -> None:
-    vocabulary = build_vocabulary([words, more])
+    vocabulary = count_words([words, more], VocabularyConfig())
     ids = [SOS, *vocabulary.encode(words), EOS, *vocabulary.encode(more), PAD]
     assert vocabulary.decode(ids) == " ".join(words)
     assert vocabulary.decode(ids, until_eos=False) == " ".join([*words, *more])

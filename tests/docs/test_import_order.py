@@ -1,4 +1,7 @@
-"""Packages import only packages above them in docs/internals/architecture.md, read from every import statement."""
+"""Packages import only packages above them in docs/internals/architecture.md, and files never import in a circle.
+
+Both are read from every import statement.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,19 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
+
+import headtohead.plugin
 
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
+TEMPLATES = HARNESS / "plugins" / "template" / "templates"
+NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 DATASET_IMPORTS = "headtohead.data"
 
@@ -65,7 +75,9 @@ def test_the_page_lists_every_package() -> None:
 
 def test_packages_import_only_packages_above_them() -> None:
     order = import_order()
-    found = [one for one in imports(HARNESS) if one.file.parent != HARNESS or one.file.stem != "__init__"]
+    found = [
+        one for one in imports(HARNESS) if one.file != HARNESS / "__init__.py" and TEMPLATES not in one.file.parents
+    ]
     assert [f"{one.file}:{one.line} imports {one.name}" for one in found if wrong_way(one, order)] == []
 
 
@@ -76,10 +88,49 @@ def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
     assert [wrong_way(one, import_order()) for one in found] == [True, True]
 
 
+def circle(folder: Path) -> list[str]:
+    """Return the modules of a circle of imports between the files of a package, in order; empty without a circle."""
+    paths = {path: path.relative_to(folder.parent).with_suffix("").parts for path in folder.rglob("*.py")}
+    modules = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
+    graph: dict[str, set[str]] = {}
+    for found in imports(folder):
+        source, known = modules[found.file], modules.values()
+        target = found.name if found.name in known else found.name.rpartition(".")[0]
+        if target in known and target != source:
+            graph.setdefault(source, set()).add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("folder", [HARNESS, PLUGINS, NOTEBOOKS], ids=lambda folder: folder.name)
+def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
+    assert circle(folder) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from planted.first import name",
+        "def late():\n    import planted.first",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted import first",
+    ],
+    ids=["module", "function", "TYPE_CHECKING"],
+)
+def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    sources = {"__init__": "", "first": "import planted.second", "second": "from planted import third", "third": back}
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+    assert set(circle(folder)) == {"planted.first", "planted.second", "planted.third"}
+
+
 def test_only_the_public_names_refer_to_headtohead_itself() -> None:
     """Host packages import each other by their modules, so that the order above covers every import."""
-    templates = HARNESS / "tools" / "plugin_template" / "templates"
-    names = {one.name for one in imports(HARNESS) if not one.file.is_relative_to(templates)}
+    names = {one.name for one in imports(HARNESS) if TEMPLATES not in one.file.parents}
     public = {name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1}
     assert public <= {f"headtohead.{name}" for name in import_order()}
 
@@ -87,18 +138,22 @@ def test_only_the_public_names_refer_to_headtohead_itself() -> None:
 def test_only_tracking_imports_mlflow() -> None:
     users = {package_of(one.file) for one in imports(HARNESS) if one.name.split(".")[0] == "mlflow"}
     assert users == {"tracking"}
-    assert not any(one.name.split(".")[0] == "mlflow" for one in imports(PLUGINS))
+    assert not any(one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS)))
 
 
 def test_headtohead_imports_no_plugin() -> None:
-    assert [one for one in imports(HARNESS) if one.name.startswith("headtohead_plugins")] == []
+    assert [
+        one for one in imports(HARNESS) if one.name.startswith(("headtohead_plugins", "headtohead_notebooks"))
+    ] == []
+    assert [one for one in imports(PLUGINS) if one.name.startswith("headtohead_notebooks")] == []
 
 
 def test_plugins_import_only_public_names() -> None:
-    from headtohead import __all__ as public
+    public = {f"headtohead.{name}" for name in headtohead.__all__}
+    public |= {f"headtohead.plugin.{name}" for name in headtohead.plugin.__all__}
 
     def is_public(name: str) -> bool:
-        return name.removeprefix("headtohead.") in public or name.rpartition(".")[0] == DATASET_IMPORTS
+        return name in public or name.rpartition(".")[0] == DATASET_IMPORTS
 
     ours = [one for one in imports(PLUGINS) if one.name.split(".")[0] == "headtohead"]
     assert [f"{one.file}:{one.line} imports {one.name}" for one in ours if not is_public(one.name)] == []
@@ -126,6 +181,8 @@ def test_an_entry_imports_only_its_own_parts() -> None:
 
 def test_no_public_name_is_that_of_a_package() -> None:
     """Importing ``headtohead.report`` sets the attribute ``report``, which would hide a function of that name."""
-    from headtohead import __all__ as public
+    assert set(headtohead.__all__) & set(import_order()) == set()
 
-    assert set(public) & set(import_order()) == set()
+
+def test_users_and_authors_of_plugins_share_only_the_error() -> None:
+    assert set(headtohead.__all__) & set(headtohead.plugin.__all__) == {"HeadToHeadError"}

@@ -147,7 +147,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here:
 @pytest.fixture
 def finished(study: Study, undisturbed: Study) -> Study:
     """A study whose runs are copies of those of the undisturbed study."""
-    shutil.copytree(undisturbed.runs, study.runs)
+    shutil.copytree(undisturbed.runs, study.runs, ignore=shutil.ignore_patterns(".reproduced", ".try"))
     return study
 
 

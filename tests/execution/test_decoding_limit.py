@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from headtohead.data import prepare
+from headtohead.execution.head_ablation import masked_heads
 from headtohead.execution.loaded import load
 from headtohead.plugins.registry import current
-from headtohead.tools.head_ablation import masked_heads
-from headtohead.tools.trace.model_source import model_of_recipe, model_of_run
+from headtohead_notebooks.trace.model_source import model_of_recipe, model_of_run
 
 STUDY = {
     "question": "How long are translations?",

@@ -77,7 +77,7 @@ import headtohead as h2h
 
 KEPT = []
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     '''Fill the disk until the worker ends, and then the last page of its log.'''
     if step == 40:
@@ -210,7 +210,7 @@ def test_errors_of_a_plugin_are_not_errors_of_the_disk(tmp_path: Path, number: i
 DENIED = """
 import headtohead as h2h
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     if "-s1-" in run.name:
         raise {error}

@@ -20,7 +20,7 @@ import multiprocessing
 
 import headtohead as h2h
 
-class Mine(h2h.Positional):
+class Mine(h2h.plugin.Positional):
     def rotate(self, x, positions, role):
         return divided(x, 0)
 
@@ -29,7 +29,7 @@ def divided(x, by):
         raise RuntimeError(f"cannot divide\\n  by {by}")
     return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"mine": Mine}
 """
@@ -37,7 +37,7 @@ def register_positionals():
 LISTENER = """
 import headtohead as h2h
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     if step >= 40 and run.name.count("-s1-"):
         raise ValueError("no more of this")

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from headtohead import LocalLauncher, files
+from headtohead import files
 from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
 from headtohead.model import precision
 from headtohead.planning import planner
+from headtohead.plugin import LocalLauncher
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
 from headtohead.storage.histories import read_metrics
@@ -43,7 +44,7 @@ MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy"
 LISTENER = """
 import headtohead as h2h
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     if run.name.split("-")[-2] == "s1" and step == 40:
         raise ValueError("no more of this")
@@ -54,7 +55,7 @@ import multiprocessing
 
 import headtohead as h2h
 
-class Poison(h2h.Positional):
+class Poison(h2h.plugin.Positional):
     '''One member of a worker's stack has numbers that are none.'''
 
     def build(self):
@@ -66,7 +67,7 @@ class Poison(h2h.Positional):
             rows[0] = float("nan")
         return rows
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"poison": Poison}
 """
@@ -77,7 +78,7 @@ import multiprocessing
 import headtohead as h2h
 import torch
 
-class Greedy(h2h.Positional):
+class Greedy(h2h.plugin.Positional):
     '''Runs out of memory where a batch has many rows.'''
 
     def rotate(self, x, positions, role):
@@ -85,7 +86,7 @@ class Greedy(h2h.Positional):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"greedy": Greedy}
 """
@@ -95,7 +96,7 @@ import multiprocessing
 
 import headtohead as h2h
 
-class Broken(h2h.Positional):
+class Broken(h2h.plugin.Positional):
     '''Fails whenever a worker trains it.'''
 
     def rotate(self, x, positions, role):
@@ -103,7 +104,7 @@ class Broken(h2h.Positional):
             raise RuntimeError("the same fault")
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"broken": Broken}
 """
@@ -138,7 +139,7 @@ def test_a_failed_run_is_restarted_only_with_retry(study: Study, undisturbed: St
 CHANGED = """
 import headtohead as h2h
 
-class Table(h2h.Positional):
+class Table(h2h.plugin.Positional):
     '''A table whose start differs between the two versions of this file.'''
 
     def build(self):
@@ -147,12 +148,12 @@ class Table(h2h.Positional):
     def embed(self, positions, role):
         return self.table[:, positions]
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     if step == FAIL_AT:
         raise ValueError("no more of this")
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"table": Table}
 """
@@ -258,7 +259,7 @@ import multiprocessing
 
 import headtohead as h2h
 
-class Crowded(h2h.Positional):
+class Crowded(h2h.plugin.Positional):
     '''Runs out of memory in the middle of a training, unless a run is alone.'''
 
     calls = 0
@@ -269,7 +270,7 @@ class Crowded(h2h.Positional):
             raise RuntimeError("CUDA error: out of memory")
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"crowded": Crowded}
 """
@@ -313,7 +314,7 @@ from pathlib import Path
 
 import headtohead as h2h
 
-class Hungry(h2h.Positional):
+class Hungry(h2h.plugin.Positional):
     '''Leaves a worker little of its address space at its first step.'''
 
     taken = False
@@ -325,7 +326,7 @@ class Hungry(h2h.Positional):
             resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20,) * 2)
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"hungry": Hungry}
 """
@@ -339,7 +340,7 @@ import headtohead as h2h
 
 FAILED = Path(__file__).with_suffix(".failed")
 
-class Faulty(h2h.Positional):
+class Faulty(h2h.plugin.Positional):
     calls = 0
 
     def rotate(self, x, positions, role):
@@ -349,7 +350,7 @@ class Faulty(h2h.Positional):
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"faulty": Faulty}
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 BROKEN = """
-from headtohead import Logger, hookimpl
+from headtohead.plugin import Logger, hookimpl
 
 class BrokenLogger(Logger):
     def begin(self):

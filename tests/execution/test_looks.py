@@ -45,7 +45,7 @@ def null_study(tmp_path_factory: pytest.TempPathFactory, cache: Any, h2h_here: A
 def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> None:
     study.write(**SHORT, **HUGE, seeds=LOOKS)
     done = study.run()
-    assert "look 1 of 2, 3 seeds: stopped because no contrast is inconclusive" in done.stdout
+    assert "look 1 of 2, 3 seeds: stopped because no main contrast is inconclusive" in done.stdout
     assert len(study.directories()) == 2 * 3
     found = answer(study)
     assert found["looks"] | {"level": None} == {

@@ -8,9 +8,9 @@ import shutil
 import pytest
 from PIL import Image
 
+from catalogue.pages import write_files
 from headtohead.ownership import claim, foreign, owned, remove
 from headtohead.report.writing import write_report
-from headtohead.tools.catalogue.pages import write_files
 
 
 @pytest.fixture

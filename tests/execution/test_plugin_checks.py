@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 PLUGIN = """
 import torch
-from headtohead import Attention, hookimpl
+from headtohead.plugin import Attention, hookimpl
 
 class Own(Attention):
     {build}
@@ -33,7 +33,7 @@ REFUSED = (
     "own.py: Own.g is a plain torch.nn.Parameter without a member axis; create it in build with self.parameter(2, 2)"
 )
 IDLE = """
-from headtohead import Attention, hookimpl
+from headtohead.plugin import Attention, hookimpl
 
 class Own(Attention):
     pass

@@ -75,7 +75,7 @@ def test_forward_with_one_member_returns_the_logits_of_the_run(loaded: LoadedRun
 
 
 def test_the_hook_of_the_page_appends_each_evaluation(study: Any) -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md"
     (hook,) = re.findall(
         r"^```python\n([^`]*def on_evaluation.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
     )

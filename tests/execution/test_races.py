@@ -44,7 +44,8 @@ RUNS = 6
 COMMAND = """
 import json, sys, time
 from pathlib import Path
-from headtohead import LocalLauncher, files
+from headtohead import files
+from headtohead.plugin import LocalLauncher
 from headtohead.cli.progress import LineWatcher
 from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
@@ -91,7 +92,7 @@ sys.addaudithook(audit)
 
 import headtohead
 
-@headtohead.hookimpl
+@headtohead.plugin.hookimpl
 def register_positionals():
     return {}
 """

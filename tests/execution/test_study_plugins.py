@@ -16,7 +16,7 @@ from headtohead.plugins import registry
 Command = Callable[..., Any]
 
 ENCODING = '''"""{name}: minus the distance times {slope}."""
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 
 class Near(Positional):
@@ -32,7 +32,7 @@ def register_positionals():
 DATASET = '''"""letters: a sequence of letters in capitals."""
 import itertools
 
-from headtohead import Corpus, Dataset, Pair, hookimpl
+from headtohead.plugin import Corpus, Dataset, Pair, hookimpl
 
 
 class Letters(Dataset):
@@ -164,17 +164,17 @@ def test_workers_of_a_cluster_load_the_plugins_of_the_file(
     assert json.loads(path.read_text("utf-8"))["state"] == "DONE"
 
 
-HEAD = "from headtohead import Positional, hookimpl\n"
+HEAD = "from headtohead.plugin import Positional, hookimpl\n"
 HOOK = "@hookimpl\ndef register_positionals():\n    return {}\n"
 
 REFUSED = {
     "raise SystemExit(3)\n": "plugin 'study/bad.py' (file) failed to import: SystemExit: 3 (study/bad.py:1)",
     HEAD + HOOK.format('{"bad": 7}'): "plugin 'study/bad.py' (file): register_positionals returned an object of type "
-    "int for 'bad'; expected a subclass of headtohead.Positional",
+    "int for 'bad'; expected a subclass of headtohead.plugin.Positional",
     HEAD + HOOK.format('{"a/b": Positional}'): "plugin 'study/bad.py' (file): register_positionals returned the name "
     "'a/b'; a name is at most 60 letters and digits, with single . _ - between them",
     "x = 1\n": "plugin 'study/bad.py' (file): it implements no hook; decorate a function such as register_positionals "
-    "with @headtohead.hookimpl",
+    "with @headtohead.plugin.hookimpl",
 }
 
 
@@ -195,7 +195,7 @@ ABSENT = {
     "no_such_package.encodings": "no plugin file or folder 'study/no_such_package.encodings', and no installed package "
     "'no_such_package'",
     "json": "plugin 'json' (module): it implements no hook; decorate a function such as register_positionals with "
-    "@headtohead.hookimpl",
+    "@headtohead.plugin.hookimpl",
 }
 
 

@@ -15,7 +15,7 @@ Command = Callable[..., Any]
 PLUGIN = '''"""breaks: raises in its own frame at the third call."""
 import os
 
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 
 class Breaks(Positional):

@@ -28,10 +28,10 @@ import headtohead as h2h
 
 pathlib.Path({marker!r}).touch()
 
-class Evil(h2h.Positional):
+class Evil(h2h.plugin.Positional):
     '''An entry of a plugin file that a record names.'''
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {{"evil": Evil}}
 """
@@ -39,13 +39,13 @@ def register_positionals():
 MINE = """
 import headtohead as h2h
 
-class Mine(h2h.Positional):
+class Mine(h2h.plugin.Positional):
     '''No encoding, under a name that no built-in has.'''
 
     def rotate(self, x, positions, role):
         return x
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {"mine": Mine}
 """
@@ -170,7 +170,7 @@ def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_
     """The file changes while the study runs: all stacks are trained with the planned source."""
     mine = study.folder / "mine.py"
     changing = MINE + (
-        "\n\n@h2h.hookimpl\ndef on_experiment_start(experiment):\n"
+        "\n\n@h2h.plugin.hookimpl\ndef on_experiment_start(experiment):\n"
         "    import pathlib\n"
         f"    pathlib.Path({str(mine)!r}).write_text('raise SystemExit(9)')\n"
     )

@@ -14,14 +14,13 @@ import torch
 import yaml
 from safetensors.torch import load_file, save, save_file
 
-from headtohead.execution import stack_archive
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking.description import parameters
 from headtohead.tracking.rundirs import TrackedStudy
 
 KILL = """
 import os
-from headtohead import hookimpl
+from headtohead.plugin import hookimpl
 
 @hookimpl
 def on_evaluation(run, step):
@@ -130,13 +129,6 @@ def test_the_worker_refuses_a_changed_copy_of_the_weights(warm: Warm) -> None:
     done = warm.h2h("reproduce", warm.runs()[0].name)
     assert done.returncode == 2
     assert "has changed: its sha256 is not that of the plan; delete the folder" in done.stderr
-
-
-def test_a_stack_for_another_machine_contains_the_weights(warm: Warm, tmp_path: Path) -> None:
-    warm.run()
-    (stack,) = stack_folders(warm.experiment)
-    away = stack_archive.unpack(stack_archive.pack(stack.path), b"", tmp_path / "away")
-    assert (away / stack.initial_weights.name).read_bytes() == (warm.source / "checkpoint.safetensors").read_bytes()
 
 
 def test_random_and_loaded_weights_are_an_axis(warm: Warm) -> None:

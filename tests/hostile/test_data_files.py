@@ -15,7 +15,7 @@ import socket
 import subprocess
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -67,12 +67,6 @@ def zipped(*members: tuple[str, bytes], changes: dict[int, int] | None = None) -
     return plant
 
 
-def many_members(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(10_001):
-            archive.writestr(f"{number}.bin", b"")
-
-
 def streams(compress: Callable[[bytes], bytes], block: bytes, count: int) -> Plant:
     """A bomb: ``count`` compressed streams after each other, which unpack to ``count`` times the block."""
     return lambda path: path.write_bytes(compress(block) * count)
@@ -98,182 +92,46 @@ def link(target: str) -> Plant:
 
 
 SPACES = b" " * 10**7
-LONG_ROWS = (b"a" * 240 + b"\tb\n") * 40_000
 XZ_OF_4_GB_DICTIONARY = bytes.fromhex("fd377a585a000004e6d6b4460200210128000000")
 
+ZIP, GZ = zipped(("a.tsv", ROWS)), gzip.compress(ROWS)
 CASES = [
-    Case("bomb", "gz", "x.gz", streams(gzip.compress, SPACES, 300), f"MB; {RAISE_LIMIT}", True),
-    Case("bomb", "gz-rows", "x.gz", streams(gzip.compress, LONG_ROWS, 300), "to more than 500 MB", True),
-    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, SPACES, 1000), "MB to more than 10 MB", True),
-    Case("bomb", "xz", "x.xz", streams(lzma.compress, SPACES, 300), "unpacks from 0.4", True),
-    Case("bomb", "zip", "x.zip", zipped(("a.tsv", SPACES * 6)), "MB to more than 10 MB", True),
-    Case("bomb", "zip-members", "x.zip", many_members, "contains more than 10,000 files; repack the text file alone"),
+    Case("bomb", "gz", "x.gz", streams(gzip.compress, SPACES, 300), f"more than 500 MB; {RAISE_LIMIT}", True),
+    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, SPACES, 1000), "more than 500 MB", True),
+    Case("bomb", "xz", "x.xz", streams(lzma.compress, SPACES, 300), "more than 500 MB", True),
+    Case("bomb", "zip", "x.zip", zipped(("a.tsv", SPACES * 51)), "more than 500 MB", True),
+    Case("zip", "encrypted", "x.zip", zipped(("a.tsv", ROWS), changes={6: 1}), "'a.tsv' is encrypted"),
+    Case("zip", "method", "x.zip", zipped(("a.tsv", ROWS), changes={8: 98}), "method is not supported; use another"),
+    Case("zip", "several", "x.zip", zipped(*((f"{n}\n\x1b.tsv", ROWS) for n in range(9))), "contains 9; repack it"),
+    Case("zip", "none", "x.zip", zipped(("a.doc", ROWS)), "contains 0; repack it"),
+    Case("zip", "empty", "x.zip", zipped(), "does not begin like a zip file"),
     Case(
-        "zip",
-        "encrypted",
-        "x.zip",
-        zipped(("a.tsv", ROWS), changes={6: 1}),
-        "cannot be unpacked: File 'a.tsv' is encrypted",
+        "zip", "truncated", "x.zip", lambda path: (ZIP(path), path.write_bytes(path.read_bytes()[:-30])), "is damaged"
     ),
-    Case(
-        "zip",
-        "method",
-        "x.zip",
-        zipped(("a.tsv", ROWS), changes={8: 98}),
-        "cannot be unpacked: That compression method is not supported; use another",
-    ),
-    Case(
-        "zip",
-        "version",
-        "x.zip",
-        zipped(("a.tsv", ROWS), changes={4: 99}),
-        "cannot be unpacked: zip file version 9.9; use another",
-    ),
-    Case(
-        "zip",
-        "several",
-        "x.zip",
-        zipped(*((f"{n}\n\x1b.tsv", ROWS) for n in range(9))),
-        r"contains '0\n\x1b.tsv', '1\n\x1b.tsv', '2\n\x1b.tsv' and 6 more; repack it",
-    ),
-    Case(
-        "zip",
-        "none",
-        "x.zip",
-        zipped(("a.doc", ROWS)),
-        "must contain exactly one .txt, .tsv, .csv file, contains none; repack it",
-    ),
-    Case(
-        "zip",
-        "empty",
-        "x.zip",
-        zipped(),
-        "does not begin like a zip file; download it again, or correct the end of its name",
-    ),
-    Case(
-        "zip",
-        "truncated",
-        "x.zip",
-        lambda path: (zipped(("a.tsv", ROWS))(path), path.write_bytes(path.read_bytes()[:-30])),
-        "is damaged: File is not a zip file; download it again",
-    ),
-    Case(
-        "nested",
-        "gz-in-zip",
-        "x.zip",
-        zipped(("a.tsv", gzip.compress(ROWS))),
-        "contains another gz file; unpack the outer file",
-    ),
-    Case("nested", "gz-in-gz", "x.gz", content(gzip.compress(gzip.compress(ROWS))), "contains another gz file"),
-    Case(
-        "packing",
-        "zst",
-        "x.tsv",
-        content(b"\x28\xb5\x2f\xfd" + ROWS),
-        "is packed as zst; unpack it, or repack it as zip, gz, bz2 or xz",
-    ),
-    Case(
-        "packing",
-        "wrong-ending",
-        "x.xz",
-        content(ROWS),
-        "does not begin like a xz file; download it again, or correct the end of its name",
-    ),
-    Case("packing", "tar", "x.tar", content(b"a.tsv" + bytes(507) + ROWS), "is not a text file: line 1 has a NUL byte"),
-    Case(
-        "damage",
-        "bz2-garbage",
-        "x.bz2",
-        content(bz2.compress(ROWS) + b"garbage"),
-        "is damaged: Invalid data stream; download it again",
-    ),
-    Case(
-        "damage",
-        "xz-garbage",
-        "x.xz",
-        content(lzma.compress(ROWS) + b"garbage"),
-        "is damaged: Input format not supported by decoder; download it again",
-    ),
-    Case(
-        "damage",
-        "gz-garbage",
-        "x.gz",
-        content(gzip.compress(ROWS) + b"garbage"),
-        "is damaged: Error -3 while decompressing data: incorrect header check; download",
-    ),
-    Case(
-        "damage",
-        "gz-truncated",
-        "x.gz",
-        content(gzip.compress(ROWS)[:-9]),
-        "is damaged: it ends too early; download it again",
-    ),
-    Case(
-        "damage",
-        "bz2-truncated",
-        "x.bz2",
-        content(bz2.compress(ROWS)[:-9]),
-        "is damaged: it ends too early; download it again",
-    ),
-    Case(
-        "damage",
-        "xz-truncated",
-        "x.xz",
-        content(lzma.compress(ROWS)[:-9]),
-        "is damaged: it ends too early; download it again",
-    ),
+    Case("nested", "gz-in-zip", "x.zip", zipped(("a.tsv", GZ)), "contains another gz file; unpack the outer file"),
+    Case("packing", "zst", "x.tsv", content(b"\x28\xb5\x2f\xfd" + ROWS), "is packed as zst; unpack it, or repack it"),
+    Case("packing", "wrong-ending", "x.xz", content(ROWS), "does not begin like a xz file"),
+    Case("packing", "tar", "x.tar", content(b"a.tsv" + bytes(507) + ROWS), "line 1 has a NUL byte"),
+    Case("damage", "bz2-garbage", "x.bz2", content(bz2.compress(ROWS) + b"garbage"), "is damaged: Invalid data stream"),
+    Case("damage", "xz-garbage", "x.xz", content(lzma.compress(ROWS) + b"garbage"), "is damaged: Input format not"),
+    Case("damage", "gz-garbage", "x.gz", content(GZ + b"garbage"), "incorrect header check; download it again"),
+    Case("damage", "gz-truncated", "x.gz", content(GZ[:-9]), "is damaged: it ends too early; download it again"),
     Case("damage", "xz-dictionary", "x.xz", content(XZ_OF_4_GB_DICTIONARY), "is damaged: ", True),
-    Case(
-        "special",
-        "fifo",
-        "x.tsv",
-        os.mkfifo,
-        "is a named pipe; copy the data to a regular file and use that file",
-        True,
-    ),
-    Case("special", "zero", "x.tsv", link("/dev/zero"), "is a device; copy the data", True),
-    Case("special", "urandom", "x.tsv", link("/dev/urandom"), "is a device; copy the data", True),
-    Case("special", "directory", "x.tsv", Path.mkdir, "is a directory; copy the data"),
-    Case("special", "socket", "x.tsv", bound_socket, "is a socket; copy the data"),
+    Case("special", "directory", "x.tsv", Path.mkdir, "is no regular file"),
+    Case("special", "fifo", "x.tsv", os.mkfifo, "is no regular file; copy the data", True),
+    Case("special", "zero", "x.tsv", link("/dev/zero"), "is no regular file", True),
+    Case("special", "socket", "x.tsv", bound_socket, "is no regular file"),
     Case("special", "unreadable", "x.tsv", link("/proc/self/mem"), "cannot be read: Input/output error"),
     Case("special", "loop", "x.tsv", link("x.tsv"), "cannot be read: Too many levels of symbolic links"),
-    Case("special", "dangling", "x.tsv", link("nowhere"), "does not exist"),
-    Case("size", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 500 MB; {RAISE_LIMIT}", True),
-    Case("size", "sparse-line", "x.tsv", sparse(499 * 10**6), "is not a text file: line 1 has a NUL byte", True),
-    Case("size", "line", "x.tsv", content(b"a" * 10**8), "line 1 is longer than 1,000,000 bytes; split it", True),
-    Case(
-        "size",
-        "blank-lines",
-        "x.tsv",
-        content(b"\n" * 20_000_000),
-        f"has more than 5,000,000 lines; {RAISE_LIMIT}",
-        True,
-    ),
     Case("size", "nothing", "x.tsv", content(b""), "is empty"),
-    Case("size", "only-blank", "x.tsv", content(b"\n" * 3_000_000), "is empty", True),
+    Case("size", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 500 MB; {RAISE_LIMIT}", True),
+    Case("size", "sparse-line", "x.tsv", sparse(499 * 10**6), "line 1 has a NUL byte", True),
+    Case("size", "blank-lines", "x.tsv", content(b"\n" * 20_000_000), "is empty", True),
     Case("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 file"),
-    Case("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "is not UTF-8: line 41 has the byte 0xff; convert it"),
-    Case(
-        "text",
-        "utf16",
-        "x.tsv",
-        content("a\tb\n".encode("utf-16")),
-        "is UTF-16; convert it with: iconv -f utf-16 -t utf-8",
-    ),
-    Case(
-        "rows",
-        "columns",
-        "x.tsv",
-        content(ROWS + b"a\tb\tc\n" * 3),
-        "line 41 has 3 columns, expected 2 as in the lines before, and 2 more lines",
-    ),
-    Case(
-        "rows",
-        "header",
-        "x.tsv",
-        content(b"English\tSpanish\n"),
-        "the data have 1 pair; train, valid and test need at least one each",
-    ),
+    Case("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "line 41 has the byte 0xff; convert it"),
+    Case("text", "utf16", "x.tsv", content("a\tb\n".encode("utf-16")), "is UTF-16; convert it with: iconv"),
+    Case("rows", "columns", "x.tsv", content(ROWS + b"a\tb\tc\n" * 3), "line 41 has 3 columns, expected 2"),
+    Case("rows", "header", "x.tsv", content(b"English\tSpanish\n"), "the data have 1 pair; train, valid and test need"),
 ]
 
 
@@ -303,37 +161,11 @@ def refused(
     assert good.returncode == 0, good.stderr
 
 
-REFUSED_BY_KIND_OR_SIZE = ("fifo", "sparse")
-"""Cases of the default tier whose content is not read; `test_a_plan_refuses_the_same_files` measures them."""
-
-
 @pytest.mark.timed
 def test_a_hostile_file_is_refused_and_the_next_file_works(
     case: Case, tmp_path: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable
 ) -> None:
-    if case.name in REFUSED_BY_KIND_OR_SIZE:
-        case = replace(case, measured=False)
     refused(case, tmp_path, h2h_process, h2h_here, refusal, "data", "stats", "tatoeba", "--set", "file={}")
-
-
-EXPERIMENT = """\
-question: does it matter?
-base:
-  data: {dataset: tatoeba, split: row, file: good.tsv}
-  model: {d_model: 16, heads: 2, layers: 1, d_ff: 16}
-  train: {epochs: 1}
-baseline: {positional: sinusoidal}
-design:
-  - one_at_a_time: {positional: [none]}
-"""
-
-
-@pytest.mark.slow
-def test_a_plan_refuses_the_same_files(
-    case: Case, tmp_path: Path, h2h_process: Callable, h2h_here: Callable, refusal: Callable
-) -> None:
-    (tmp_path / "x.yaml").write_text(EXPERIMENT)
-    refused(case, tmp_path, h2h_process, h2h_here, refusal, "plan", "x.yaml", "--set", "data.file={}")
 
 
 def test_no_member_of_a_zip_is_written_to_disk(tmp_path: Path) -> None:
@@ -346,14 +178,12 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
     wide = b"".join(b"%d%s\tb\n" % (n, b" " * 500_000) for n in range(30))
     (tmp_path / "x.gz").write_bytes(gzip.compress(wide))
     command = ("data", "fetch", "tatoeba", "--set", "file=x.gz")
-    assert "to more than 10 MB" in refusal(h2h_here(tmp_path, *command))
     assert h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="20000000").returncode == 0
     assert "to more than 14 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="14000000"))
     assert "MB, more than 0.001 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="1000"))
-    for text in ("", "2e9", "-1", "0", "9" * 5000):
+    for text in ("", "2e9", "0", "9" * 5000):
         line = refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES=text))
         assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
-        assert line == refusal(h2h_here(tmp_path, "data", "stats", "copy", H2H_MAX_DATA_BYTES=text))
 
 
 @pytest.mark.parametrize("value", ['"a\\0b.tsv"', "~nobody-has-this-name/x.tsv", "[a", "!!python/name:os.system x"])
@@ -363,7 +193,7 @@ def test_a_malformed_path_is_one_line(tmp_path: Path, h2h_here: Callable, refusa
 
 CHANGING = """\
 from pathlib import Path
-from headtohead import Corpus, Dataset, Pair, hookimpl
+from headtohead.plugin import Corpus, Dataset, Pair, hookimpl
 from headtohead.data import file_sha256, read_lines
 FILE = Path("x.tsv")
 class Changing(Dataset):
@@ -430,26 +260,14 @@ PREPARED: dict[str, Plant] = {
 def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, damage: str) -> None:
     (tmp_path / "good.tsv").write_bytes(ROWS)
     first = stats(h2h_here, tmp_path)
-    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
+    (prepared,) = (tmp_path / "cache" / "prepared").glob("[!.]*")
     written = prepared.read_bytes()
     stats(h2h_here, tmp_path, "--set", "split=row")
     PREPARED[damage](prepared)
     again = stats(h2h_here, tmp_path)
     assert (again.returncode, again.stdout) == (0, first.stdout)
     assert prepared.read_bytes() == written
-    assert len(list(prepared.parent.iterdir())) == 2
-
-
-def test_prepared_data_that_cannot_be_replaced_is_one_line(
-    tmp_path: Path, h2h_here: Callable, refusal: Callable, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "good.tsv").write_bytes(ROWS)
-    stats(h2h_here, tmp_path)
-    (prepared,) = (tmp_path / "cache" / "prepared").iterdir()
-    prepared.unlink()
-    prepared.mkdir()
-    line = refusal(stats(h2h_here, tmp_path))
-    assert line.startswith("cannot write to the cache folder 'cache/prepared': Is a directory; set H2H_CACHE")
+    assert len(list(prepared.parent.glob("[!.]*"))) == 2
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import io
 import lzma
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,12 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.data import download
+from headtohead.data import download, fetch, fetched_sha256
+from headtohead.errors import HeadToHeadError
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
-OFFLINE = "; without a network, download it on another machine and set data.file to its path"
-REMOVED = "download of {url} was removed: "
+OFFLINE = "; without a network, set data.file to a file of your own"
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -81,79 +83,38 @@ def redirect(target: str, *, endless: bytes = b"") -> Answer:
 CHUNKED = "Transfer-Encoding: chunked"
 BLOCK = b"a\tb\n" * 16_000
 CASES = [
-    Case("size", "stated", "x.tsv", response(ROWS, length(10**12)), "{url} has more than 1 MB; if you trust the"),
-    Case("size", "endless", "x.tsv", response(b"", endless=BLOCK), "{url} has more than 1 MB"),
+    Case("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
+    Case("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
     Case(
-        "size", "chunks", "x.tsv", response(b"", CHUNKED, endless=b"fa00\r\n" + BLOCK + b"\r\n"), "has more than 1 MB"
+        "size", "chunks", "x.tsv", response(b"", CHUNKED, endless=b"fa00\r\n" + BLOCK + b"\r\n"), "it has more than 1"
     ),
-    Case("size", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\n", endless=b"X: y\r\n"), "(got more than 100 headers)"),
-    Case("size", "continue", "x.tsv", raw(endless=b"HTTP/1.1 100 Continue\r\n\r\n" * 99), "has more than 1 MB"),
-    Case("size", "trailers", "x.tsv", response(b"0\r\n", CHUNKED, endless=b"X: y\r\n" * 99), "has more than 1 MB"),
+    Case("size", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\n", endless=b"X: y\r\n"), "got more than 100 headers"),
     Case("size", "redirect-body", "x.tsv", redirect("/x.tsv", endless=BLOCK), "would lead to an infinite loop"),
     Case(
         "length",
         "short",
         "x.tsv",
         response(ROWS, length(len(ROWS) + 7)),
-        f"was interrupted 3 times after {len(ROWS)} bytes ({len(ROWS)} of {len(ROWS) + 7} bytes were received); "
-        "run the command again to resume it",
+        f"{len(ROWS)} of {len(ROWS) + 7} bytes were received; run the command again",
     ),
-    Case("length", "short-chunks", "x.tsv", response(b"ff\r\nabc", CHUNKED), "was interrupted 3 times after 0 bytes"),
-    Case("length", "bad-chunk", "x.tsv", response(b"zz\r\nabc", CHUNKED), "was interrupted 3 times after 0 bytes"),
-    Case("length", "absent", "x.gz", response(gzip.compress(ROWS)[:-9]), REMOVED + "it is damaged: it ends too early"),
-    Case("length", "invalid", "x.gz", response(gzip.compress(ROWS)[:-9], length("a")), REMOVED + "it is damaged: "),
-    Case("length", "negative", "x.gz", response(gzip.compress(ROWS)[:-9], length(-5)), REMOVED + "it is damaged: "),
-    Case("length", "longer", "x.zip", response(packed(), length(len(packed()) - 9)), REMOVED + "it is damaged: "),
-    Case(
-        "slow", "trickle", "x.tsv", response(b"", endless=b"a", pause=0.02), "the server sends less than 1000 bytes per"
-    ),
-    Case(
-        "slow", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\nX: ", endless=b"y", pause=0.02), "less than 1000 bytes per"
-    ),
-    Case("slow", "silent", "x.tsv", silence, "cannot reach {url} (timed out)" + OFFLINE),
-    Case("redirect", "file", "x.tsv", redirect("file:///etc/passwd"), "Redirection to url 'file:///etc/passwd' is not"),
-    Case("redirect", "ftp", "x.tsv", redirect("ftp://127.0.0.1/x"), "Redirection to ftp://127.0.0.1/x is not allowed"),
-    Case("redirect", "data", "x.tsv", redirect("data:,a"), "302 Found - Redirection to url 'data:,a' is not allowed"),
-    Case(
-        "redirect",
-        "loop",
-        "x.tsv",
-        redirect("/x.tsv"),
-        "cannot download {url}: 302 The HTTP server returned a redirect",
-    ),
-    Case("redirect", "malformed", "x.tsv", redirect("http://[::1"), "cannot reach {url} (Invalid IPv6 URL)" + OFFLINE),
-    Case("redirect", "nowhere", "x.tsv", response(b"", status="302 Found"), "cannot download {url}: 302 Found; check"),
-    Case("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "cannot download {url}: 503 Later"),
-    Case("answer", "garbage", "x.tsv", raw(b"\0\1\2\n\n" * 99), r"cannot reach {url} (\x00\x01\x02)" + OFFLINE),
-    Case("answer", "nothing", "x.tsv", raw(), "(Remote end closed connection without response)" + OFFLINE),
-    Case(
-        "content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), REMOVED + "it is an HTML page; check the URL"
-    ),
-    Case("content", "page-text", "x.tsv", response(b"<html>login"), REMOVED + "it is an HTML page; check the URL, and"),
-    Case("content", "empty", "x.tsv", response(b"", status="204 No Content"), REMOVED + "it is empty; check the URL"),
-    Case("content", "other", "x.xz", response(ROWS), REMOVED + "it does not begin like a xz file; check the URL"),
+    Case("length", "short-chunks", "x.tsv", response(b"ff\r\nabc", CHUNKED), "IncompleteRead"),
+    Case("length", "absent", "x.gz", response(gzip.compress(ROWS)[:-9]), "it is damaged: it ends too early"),
+    Case("slow", "silent", "x.tsv", silence, "timed out" + OFFLINE),
+    Case("redirect", "file", "x.tsv", redirect("file:///etc/passwd"), "edirection to url 'file:///etc/passwd' is not"),
+    Case("redirect", "ftp", "x.tsv", redirect("ftp://127.0.0.1/x"), "redirection to ftp://127.0.0.1/x is not allowed"),
+    Case("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "503: Later"),
+    Case("answer", "garbage", "x.tsv", raw(b"\0\1\2\n\n" * 99), r"\x00\x01\x02" + OFFLINE),
+    Case("answer", "nothing", "x.tsv", raw(), "Remote end closed connection without response" + OFFLINE),
+    Case("content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), "it is empty or an HTML page; check the URL"),
+    Case("content", "empty", "x.tsv", response(b"", status="204 No Content"), "it is empty or an HTML page"),
+    Case("content", "other", "x.xz", response(ROWS), "it does not begin like a xz file"),
     Case(
         "content",
         "bomb",
         "x.tsv",
         response(gzip.compress(bytes(10**7)), "Content-Encoding: gzip"),
-        REMOVED + "it unpacks from 0.00975 MB to more than 1 MB; if you trust the file, set H2H_MAX_DATA_BYTES to a",
+        "it unpacks from 0.00975 MB to more than 1 MB; if you trust the file, set H2H_MAX_DATA_BYTES to a",
     ),
-    Case(
-        "range",
-        "unrequested",
-        "x.tsv",
-        response(ROWS, "Content-Range: bytes 5-9/99", status="206 Partial Content"),
-        "was interrupted 3 times after 0 bytes (the server sent another range than requested)",
-    ),
-    Case(
-        "range",
-        "part",
-        "x.tsv",
-        response(ROWS[:9], "Content-Range: bytes 0-8/99", length(9), status="206 Partial Content"),
-        "was interrupted 3 times after 9 bytes (9 of 99 bytes were received)",
-    ),
-    Case("range", "none", "x.tsv", response(b"", status="416 No"), "after 0 bytes (the server has no such range)"),
 ]
 
 
@@ -163,7 +124,7 @@ class Server:
 
     address: str = ""
     answer: Answer = field(default_factory=lambda: response(ROWS))
-    ranges: list[str | None] = field(default_factory=list)
+    requests: int = 0
 
 
 @pytest.fixture
@@ -173,7 +134,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            state.ranges.append(self.headers.get("Range"))
+            state.requests += 1
             with contextlib.suppress(OSError):
                 state.answer(self)
             self.close_connection = True
@@ -195,7 +156,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def complete(folder: Path) -> list[Path]:
     """Return the files of the cache that are no locks and no incomplete parts."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return [path for path in files if path.suffix != ".lock" and ".part" not in path.name]
+    return [path for path in files if path.suffix != ".lock" and not path.name.startswith("part-")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -215,14 +176,14 @@ def test_a_hostile_server_is_one_line_and_a_good_answer_works(
     started = time.monotonic()
     line = refusal(h2h_here(tmp_path, *command, **environment))
     assert time.monotonic() - started < 10
-    assert case.message.format(url=url) in line
-    assert url in line
+    assert case.message in line
+    assert line.startswith(f"download of {url} failed: ")
     assert not complete(tmp_path / "cache")
     body = {"gz": gzip.compress(ROWS), "xz": lzma.compress(ROWS), "zip": packed()}.get(case.file[2:], ROWS)
     server.answer = response(body, length(len(body)))
     ended = h2h_here(tmp_path, *command, **environment)
     assert ended.stdout.startswith("tatoeba: 40 pairs"), ended.stderr
-    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith("part-")]
 
 
 def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProcess[str]:
@@ -238,27 +199,17 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
     [
         "http://[::1/x.tsv",
         "http://host:99999/x.tsv",
-        "http://host:a/x.tsv",
         "http://host/a b.tsv",
-        "http://höst/x.tsv",
         "http://host/\u202ex.tsv",
         f"http://host/{'x' * 3000}.tsv",
+        "file:///etc/passwd",
+        "ftp://host/x.tsv",
+        "http:///x.tsv",
     ],
 )
 def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
-    line = refusal(fetched(h2h_here, tmp_path, url))
-    assert line.startswith(f"malformed URL {url[:50]!a}"[:-1])
-    assert line.endswith("; expected http://host/file or https://host/file")
-    assert not (tmp_path / "cache").exists()
-
-
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
-    "url", ["file:///etc/passwd", "ftp://host/x.tsv", "data:,a", "x.tsv", "http://", "http:///x.tsv", ""]
-)
-def test_other_schemes_are_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
-    line = refusal(fetched(h2h_here, tmp_path, url))
-    assert line == "--set: data.url: expected http://host or https://host with a path"
+    assert len(refusal(fetched(h2h_here, tmp_path, url))) < 400
+    assert not complete(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -276,8 +227,55 @@ def test_a_server_without_tls_is_one_line(
 ) -> None:
     url = f"{server.address.replace('http', 'https')}/x.tsv"
     line = refusal(fetched(h2h_here, tmp_path, url))
-    assert line.startswith(f"cannot reach {url} ([SSL")
+    assert line.startswith(f"download of {url} failed: <urlopen error [SSL")
     assert line.endswith(OFFLINE)
+
+
+SUM = hashlib.sha256(ROWS).hexdigest()
+
+
+def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, server: Server) -> None:
+    url = f"{server.address}/a.bin"
+    assert fetched_sha256(url, tmp_path) is None
+    path = fetch(url, tmp_path, sha256=SUM.upper())
+    assert path.read_bytes() == ROWS
+    assert fetched_sha256(url, tmp_path) == SUM
+    assert fetch(url, tmp_path) == path
+    assert server.requests == 1
+    with pytest.raises(HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or delete the fi"):
+        fetch(url, tmp_path, sha256="00")
+    path.write_bytes(ROWS[:-1] + b"!")
+    assert fetched_sha256(url, tmp_path) is None
+    assert fetch(url, tmp_path).read_bytes() == ROWS
+    assert server.requests == 2
+
+
+def test_addresses_with_one_file_name_do_not_collide(tmp_path: Path, server: Server) -> None:
+    server.answer = lambda handler: response(handler.path.encode())(handler)
+    paths = [fetch(f"{server.address}/{folder}/a.bin", tmp_path) for folder in ("one", "two")]
+    assert [path.read_bytes() for path in paths] == [b"/one/a.bin", b"/two/a.bin"]
+
+
+def test_concurrent_calls_download_once(tmp_path: Path, server: Server) -> None:
+    url = f"{server.address}/a.bin"
+    threads = [threading.Thread(target=fetch, args=(url, tmp_path)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.requests == 1
+    assert fetched_sha256(url, tmp_path) == SUM
+
+
+def test_without_a_network_or_a_folder_the_remedy_is_named(tmp_path: Path, server: Server) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/a"
+    with pytest.raises(HeadToHeadError, match=f"^download of {url} failed: .*Connection refused.*{OFFLINE}$"):
+        fetch(url, tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(HeadToHeadError, match=r"cannot write to the cache folder '.*file/below': Not a directory; set"):
+        fetch(f"{server.address}/a.bin", tmp_path / "file" / "below")
 
 
 def test_chunks_and_redirects_are_supported(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
@@ -289,16 +287,6 @@ def test_chunks_and_redirects_are_supported(tmp_path: Path, server: Server, h2h_
     assert fetched(h2h_here, tmp_path, f"{server.address}/x.tsv").stdout.startswith("tatoeba: 40 pairs")
 
 
-def test_a_part_is_completed_by_the_requested_range(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
-    url = f"{server.address}/x.tsv"
-    server.answer = response(ROWS[:100], length(len(ROWS)), 'ETag: "1"')
-    assert fetched(h2h_here, tmp_path, url).returncode == 2
-    rest = f"Content-Range: bytes 100-{len(ROWS) - 1}/{len(ROWS)}"
-    server.answer = response(ROWS[100:], length(len(ROWS) - 100), rest, status="206 Partial Content")
-    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 40 pairs")
-    assert server.ranges[-1] == "bytes=100-"
-
-
 def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
     command = f"{prefix} exec {sys.executable} -m headtohead.cli data fetch tatoeba --set url={url}"
     environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "no_proxy": "127.0.0.1"}
@@ -306,12 +294,10 @@ def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line_and_the_download_is_resumed(
-    tmp_path: Path, server: Server, h2h_here: Callable
-) -> None:
+def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
     rows = ROWS * 100
     url = f"{server.address}/x.tsv"
-    server.answer = response(rows, length(len(rows)), 'ETag: "1"')
+    server.answer = response(rows, length(len(rows)))
     process = start(tmp_path, url, prefix="ulimit -f 50;")
     (line,) = process.communicate(timeout=60)[1].splitlines()
     folder = tmp_path / "cache" / "downloads"
@@ -321,12 +307,7 @@ def test_a_full_disk_is_one_line_and_the_download_is_resumed(
     )
     assert process.returncode == 2
     assert not complete(tmp_path / "cache")
-    (part,) = folder.glob("*.part")
-    size = part.stat().st_size
-    rest = f"Content-Range: bytes {size}-{len(rows) - 1}/{len(rows)}"
-    server.answer = response(rows[size:], rest, status="206 Partial Content")
     assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 4000 pairs")
-    assert server.ranges[-1] == f"bytes={size}-"
 
 
 @pytest.mark.slow

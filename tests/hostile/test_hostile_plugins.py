@@ -14,7 +14,7 @@ import torch
 
 HEAD = """
 import headtohead as h2h
-from headtohead import Dataset, Options, Positional, Recipe, hookimpl
+from headtohead.plugin import Dataset, Options, Positional, Recipe, hookimpl
 
 class Mine(Positional):
     pass
@@ -61,7 +61,7 @@ def entry(kind: str, name: str, body: str, message: str, family: str = "position
 
 
 def returned(name: str, value: str, got: str) -> Case:
-    message = f": register_positionals returned {got} for 'mine'; expected a subclass of headtohead.Positional"
+    message = f": register_positionals returned {got} for 'mine'; expected a subclass of headtohead.plugin.Positional"
     return Case("entry", name, hook(f"{{'mine': {value}}}"), message)
 
 
@@ -112,7 +112,7 @@ CASES = (
         "hook",
         "forgotten",
         f"{HEAD}\ndef register_positionals():\n    return {{'mine': Mine}}\n",
-        ": it implements no hook; decorate a function such as register_positionals with @headtohead.hookimpl",
+        ": it implements no hook; decorate a function such as register_positionals with @headtohead.plugin.hookimpl",
     ),
     Case(
         "hook",
@@ -127,7 +127,7 @@ CASES = (
         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) and *; "
         "rename one of them",
     ),
-    entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.Options"),
+    entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.plugin.*"),
     entry("options", "dictionary", "Options = dict", "TypeError: Options is <class 'dict'>; expected a subclass of*"),
     entry("options", "role defaults", "role_defaults = {'x': 3}", "TypeError: role_defaults is {'x': 3}; expected*"),
     entry(

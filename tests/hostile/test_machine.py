@@ -194,7 +194,7 @@ SLOW = """
 import time
 import headtohead as h2h
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def on_evaluation(run, step, metrics):
     time.sleep(1.0)
 """

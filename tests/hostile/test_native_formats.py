@@ -162,7 +162,7 @@ def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch
     monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
     slow = tokenizers.normalizers.Replace(tokenizers.Regex("(a|a)*(a|a)*(a|a)*b"), "")
     (tmp_path / "tokenizer.json").write_text(tokenizer(slow))
-    (tmp_path / "pairs.tsv").write_text("".join(f"{'a' * 40} {number}\ta\n" for number in range(400)))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{'a' * 40} {number}\ta\n" for number in range(20_000)))
     vocabulary = {"file": str(tmp_path / "tokenizer.json")}
     config = data_config(dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary)
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"):

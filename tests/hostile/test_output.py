@@ -356,13 +356,13 @@ PLUGIN = """
 import headtohead as h2h
 from pydantic import Field
 
-class Evil(h2h.Positional):
+class Evil(h2h.plugin.Positional):
     {summary!r}
 
-    class Options(h2h.Options):
+    class Options(h2h.plugin.Options):
         weight: float = Field(1.0, description={option!r})
 
-@h2h.hookimpl
+@h2h.plugin.hookimpl
 def register_positionals():
     return {{"evil": Evil}}
 """

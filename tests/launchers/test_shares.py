@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, Job, Launcher, LocalLauncher
 from headtohead.execution.launching import make_launcher
+from headtohead.plugin import HeadToHeadError, Job, Launcher, LocalLauncher
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
@@ -31,7 +31,7 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
 
 import headtohead
 
-@headtohead.hookimpl
+@headtohead.plugin.hookimpl
 def register_positionals():
     return {}
 """
@@ -66,9 +66,9 @@ def test_a_stack_has_at_most_the_cores_of_a_node() -> None:
     ray = Clustered({"CPU": 4.0}, {"CPU": 2.0}).launcher
     assert ray.share("cpu", 50, None, None) == (6, 1)
     assert ray.share("cpu", 1, None, None) == (1, 4)
-    with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 cores; use --threads"):
+    with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 CPU cores; use --threads 4"):
         ray.share("cpu", 1, None, 5)
-    with pytest.raises(HeadToHeadError, match="no node of the cluster has CPU cores"):
+    with pytest.raises(HeadToHeadError, match="no node of the cluster has 1 CPU cores; add a node"):
         Clustered({"CPU": 0.0}).launcher.share("cpu", 1, None, None)
 
 

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG, mix_, mixed, signed
+from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG
 from headtohead.model.members import PerMember
+from headtohead.model.splitmix import mix_, mixed, signed
 from headtohead.model.transformer import Transformer
 from headtohead.testing.kernels import KERNELS, force_kernel
 from headtohead.testing.subject import Subject, explicit_forward, forward

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from headtohead import Options, Positional, hookimpl
 from headtohead.model.counting import count, training_bytes
 from headtohead.model.transformer import Transformer
+from headtohead.plugin import Options, Positional, hookimpl
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import Subject, check, tiny_config
 from headtohead.testing.invariants.stacking import trained_weights

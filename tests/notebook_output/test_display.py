@@ -201,5 +201,5 @@ def test_large_maps_are_truncated_with_a_note() -> None:
 
 def test_completion_lists_only_public_names() -> None:
     assert dir(h2h) == sorted(h2h.__all__)
-    assert {"load", "run", "plan", "results", "import_checkpoint"} <= set(dir(h2h))
+    assert {"load", "run", "plan", "results"} <= set(dir(h2h))
     assert not [name for name in dir(h2h) if name.startswith("_")]

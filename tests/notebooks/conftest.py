@@ -12,8 +12,8 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Notebook
-from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall, measure_notebook
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, Notebook
+from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall, measure_notebook
 
 
 def _load(stem: str) -> ModuleType:
@@ -35,9 +35,9 @@ def made() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def paths() -> ModuleType:
+def between() -> ModuleType:
     """The module that writes invented path experiments."""
-    return _load("shapley_study")
+    return _load("between_study")
 
 
 @pytest.fixture(scope="session")

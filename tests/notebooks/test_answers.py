@@ -14,8 +14,8 @@ from scipy import stats
 
 from headtohead.analysis.study import analyse
 from headtohead.storage.frames import load_frames
-from headtohead.tools.notebooks import EXPERIMENTS
-from headtohead.tools.notebooks.answers import Answer, answer
+from headtohead_notebooks.page import EXPERIMENTS
+from headtohead_notebooks.page.answers import Answer, answer
 
 SEEDS = (1, 2, 3, 4)
 HEADS = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4], "match": ["none", "parameters"]}
@@ -151,40 +151,20 @@ def test_a_finished_model_without_translations_is_marked(made: ModuleType, tmp_p
     assert found.lines[0].number == "has no translations to score"
 
 
-def test_the_choice_with_the_largest_share_of_a_path_is_named_with_its_interval(
-    paths: ModuleType, tmp_path: Path, cache: Path
+def test_the_difference_between_notebooks_and_its_largest_changes_are_named(
+    between: ModuleType, tmp_path: Path, cache: Path
 ) -> None:
     names = ("model.norm", "model.activation", "train.lr", "model.bias")
 
     def score(applied: frozenset[str], seed: int) -> float:
-        wobble = 0.002 * math.sin(11 * seed + len(applied))
+        wobble = 0.002 * math.sin(11 * seed + sum(map(ord, "".join(sorted(applied)))))
         return 0.2 + 0.4 * ("model.norm" in applied) + 0.1 * ("train.lr" in applied) + wobble
 
-    study = paths.PathStudy(names, score, seeds=SEEDS)
-    folder = paths.write_path(tmp_path, study, cache)
+    folder = between.write_between(tmp_path, between.BetweenStudy(names, score, seeds=SEEDS), cache)
     found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
-    first, second = found.lines[:2]
-    assert (first.description, second.description) == ("model.norm", "train.lr")
-    assert first.change is not None
-    assert first.change.low < 0.4 < first.change.high
-    assert f"most of it is due to model.norm, {first.number}; next: train.lr" in (found.sentence)
-    assert found.sentence.endswith("2 of the 4 choices are inconclusive.")
-
-
-@pytest.mark.slow
-def test_choices_of_a_path_that_work_only_together_are_named_together(
-    paths: ModuleType, tmp_path: Path, cache: Path
-) -> None:
-    names = ("model.norm", "model.activation", "train.lr", "model.bias", "model.init")
-
-    def score(applied: frozenset[str], seed: int) -> float:
-        wobble = 0.002 * math.sin(11 * seed + sum(map(ord, "".join(sorted(applied)))))
-        return 0.2 + 0.4 * ({"model.norm", "train.lr"} <= applied) + 0.05 * ("model.bias" in applied) + wobble
-
-    folder = paths.write_path(tmp_path, paths.PathStudy(names, score, seeds=SEEDS), cache)
-    found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
-    assert "; most of it is due to model.norm and train.lr, which work only together, +0." in found.sentence
-    assert "next: model.bias +0.05" in found.sentence
+    assert found.sentence.startswith("From start to end: validation token accuracy +0.5")
+    assert "model.norm added to start: validation token accuracy +0.4" in found.sentence
+    assert len(found.lines) == 2 * len(names)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda value: value.name)
@@ -193,8 +173,8 @@ def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
     from headtohead.config.loading import load_text
     from headtohead.planning.design import expand
     from headtohead.plugins.registry import current
-    from headtohead.tools.notebooks.answers import axes_key
-    from headtohead.tools.notebooks.editions import experiment_text
+    from headtohead_notebooks.page.answers import axes_key
+    from headtohead_notebooks.page.editions import experiment_text
 
     loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
     axes = [variant.axes for variant in expand(loaded, current()).variants]

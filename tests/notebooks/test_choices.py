@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks.descriptions import NOTEBOOKS
-from headtohead.tools.notebooks.design_choices import ChoiceRow, choice_rows, unique_choices
-from headtohead.tools.pitfalls.entries import recipe_config
+from headtohead.testing.check.entries import recipe_config
+from headtohead_notebooks.page.descriptions import NOTEBOOKS
+from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
 
 INDICES = {notebook.recipe: index for index, notebook in enumerate(NOTEBOOKS)}
 

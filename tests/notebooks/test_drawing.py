@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.tools.notebooks.drawing import HEIGHT, WIDTH, draw, interval
+from headtohead_notebooks.page.drawing import HEIGHT, WIDTH, draw, interval
 
 HOSTILE = '<b onclick="x">&'
 

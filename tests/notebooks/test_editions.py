@@ -15,10 +15,10 @@ from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks import EXPERIMENTS, Edition, editions
-from headtohead.tools.notebooks.editions import NEEDS_FILE, experiment_text
+from headtohead_notebooks.page import EXPERIMENTS, Edition, editions
+from headtohead_notebooks.page.editions import NEEDS_FILE, experiment_text
 
-module = importlib.import_module("headtohead.tools.notebooks.editions")  # not the function of that name
+module = importlib.import_module("headtohead_notebooks.page.editions")  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
 NAMES = [experiment.name for experiment in EXPERIMENTS]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headtohead.tools.notebooks.numbers import fill, plain
+from headtohead_notebooks.page.numbers import fill, plain
 
 
 @pytest.mark.parametrize(

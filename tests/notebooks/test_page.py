@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks import Edition, editions, is_complete, write_page
-from headtohead.tools.notebooks import page as page_module
-from headtohead.tools.notebooks.descriptions import NOTEBOOKS
+from headtohead_notebooks.page import Edition, editions, is_complete, write_page
+from headtohead_notebooks.page import page as page_module
+from headtohead_notebooks.page.descriptions import NOTEBOOKS
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
 OWN = "notebooks-as-printed-quick"
@@ -65,7 +65,7 @@ def write(
     monkeypatch.chdir(tmp_path)
     # A copy, since the named Tatoeba file may exist beside the original experiments.
     copy = shutil.copytree(EXPERIMENTS, tmp_path / "experiments")
-    module = importlib.import_module("headtohead.tools.notebooks.editions")
+    module = importlib.import_module("headtohead_notebooks.page.editions")
     monkeypatch.setattr(module, "_originals", lambda: copy)
     # The same measurements for every test: they take seconds.
     monkeypatch.setattr(page_module, "measure_notebook", lambda notebook, *_: measurements(notebook))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headtohead.tools.notebooks.content import NotebookPitfall
-from headtohead.tools.notebooks.descriptions import NOTEBOOKS, PITFALL_TEXTS
-from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall
-from headtohead.tools.pitfalls import MEASUREMENTS
+from headtohead_notebooks.page.content import NotebookPitfall
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS
+from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
+from headtohead_notebooks.pitfalls.measurements import MEASUREMENTS
 
 Pitfalls = Callable[[str], dict[str, MeasuredPitfall]]
 

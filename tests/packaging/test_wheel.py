@@ -51,7 +51,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_wheel_installs_only_the_two_packages(site: Path) -> None:
     found = {path.name for path in site.iterdir()} - {"bin"}
-    assert found == {"headtohead", "headtohead_plugins", "headtohead-0.1.0.dist-info"}
+    assert found == {"headtohead", "headtohead_notebooks", "headtohead_plugins", "headtohead-0.1.0.dist-info"}
 
 
 @pytest.mark.slow
@@ -73,14 +73,14 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
 def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from headtohead.tools.notebooks import EXPERIMENTS, editions\n"
-        "from headtohead.tools.notebooks.editions import experiment_text\n"
+        "from headtohead_notebooks.page import EXPERIMENTS, editions\n"
+        "from headtohead_notebooks.page.editions import experiment_text\n"
         "assert len(editions(quick=True)) >= 6\n"
         "for edition in EXPERIMENTS: print(edition.name, bool(experiment_text(edition.name)))\n"
     )
     shown = call("-c", code, str(site), cwd=site).splitlines()
     names = {line.split()[0] for line in shown}
-    folder = site / "headtohead" / "tools" / "notebooks" / "experiments"
+    folder = site / "headtohead_notebooks" / "page" / "experiments"
     assert {path.stem for path in folder.glob("*.yaml")} >= names
     for name in names:
         tree = ROOT / "experiments" / f"{name}.yaml"

@@ -11,8 +11,10 @@ import pytest
 
 from headtohead.config.resolve import resolve
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls import Case, Fact, measure_pitfall
-from headtohead.tools.pitfalls.entries import recipe_config
+from headtohead.testing.check.entries import recipe_config
+from headtohead_notebooks.pitfalls.case import Case
+from headtohead_notebooks.pitfalls.facts import Fact
+from headtohead_notebooks.pitfalls.measurements import measure_pitfall
 
 SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 

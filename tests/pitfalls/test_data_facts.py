@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from headtohead_plugins.datasets.notebook_pairs import EN_DE, EN_FR
+from headtohead_notebooks.notebook_pairs import EN_DE, EN_FR
 
 UNKNOWN = "is"
 

@@ -10,7 +10,7 @@ import pytest
 from headtohead.planning import pitfalls
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls import MEASUREMENTS, measure_pitfall
+from headtohead_notebooks.pitfalls.measurements import MEASUREMENTS, measure_pitfall
 
 RECIPES = ["scratch-en-fr", "architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
 

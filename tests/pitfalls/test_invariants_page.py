@@ -6,9 +6,9 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS
+from headtohead.testing.check.pairwise import incompatible_pairs, invariants_page
+from headtohead.testing.check.survey import _combinations
 from headtohead.testing.invariants.parity import MASK_VALUES
-from headtohead.tools.pitfalls.pairwise import incompatible_pairs, invariants_page
-from headtohead.tools.pitfalls.survey import _combinations
 
 
 def test_every_masking_is_combined_with_every_mask_value() -> None:

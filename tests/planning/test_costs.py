@@ -74,7 +74,7 @@ def test_a_run_without_a_time_does_not_affect_the_estimate():
 
 
 def test_the_rough_estimate_depends_on_the_width_of_the_models():
-    """The committed reports of tatoeba-heads, width 64, have 20 to 30 GFLOP/s per core."""
+    """Reports of tatoeba-heads, width 64, have 20 to 30 GFLOP/s per core."""
     narrow, wide = (estimate([Remaining(6e11, width)], 1, [], cores=2).seconds for width in (32, 64))
     assert (narrow, wide) == (pytest.approx(50.0), pytest.approx(12.5))
     assert flops_per_core(512) == flops_per_core(1024)

@@ -332,11 +332,11 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{}]",
-            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or path; got none of them",
+            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or between; got none of them",
         ),
         (
             "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
-            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or path; got product and zip",
+            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or between; got product and zip",
         ),
         (
             "exclude: [{when: {positional: sinusoidal}, reason: why}]",
@@ -401,8 +401,8 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: contrasts[0].variants: unknown field 'variants'; did you mean 'variant'?",
         ),
         (
-            "design: [{path: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}}]\ncontrasts: [{variant: {}}]",
-            "x.yaml:8: contrasts: contrasts name variants by axis values, and a path has no axes; move them to a file "
+            "design: [{between: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}}]\ncontrasts: [{variant: {}}]",
+            "x.yaml:8: contrasts: contrasts name variants by axis values, and between has no axes; move them to a file "
             "with product or one_at_a_time",
         ),
     ],

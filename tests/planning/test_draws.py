@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.stacking import local_stacks
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]"
 PER_RUN = "data.seed=per-run"
@@ -43,7 +44,7 @@ def test_a_finished_run_is_found_again(plan, record):
 
 def test_a_stack_holds_runs_of_a_single_draw(plan):
     found = plan(PAIR, PER_RUN, seeds=4)
-    stacks = found.stacks
+    stacks = local_stacks(found)
     assert sum(map(len, stacks)) == 8
     assert all(len({found.data_of(run).data_hash for run in stack}) == 1 for stack in stacks)
     assert any(len(stack) > 1 for stack in stacks)

@@ -5,8 +5,8 @@ import torch
 
 from headtohead.config.identity import run_identity
 from headtohead.config.resolve import resolve
-from headtohead.planning.design import Variant
 from headtohead.planning.equality import LONGEST, equal_variants
+from headtohead.planning.variants import Variant
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import load_registry

@@ -56,7 +56,7 @@ def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.D
         ("base/recipe", "slides-en-fr"),
         ("baseline/recipe", {"name": "tatoeba-en-es", "positional": "sinusoidal"}),
         ("design", [{"product": {"match": ["none", "parameters"], "data.size": [100, 200]}}]),
-        ("design", [{"path": {"from": "recipe/slides-en-fr", "to": {"train.lr": 0.1}}}]),
+        ("design", [{"between": {"from": "recipe/slides-en-fr", "to": {"train.lr": 0.1}}}]),
         ("seeds", [1, 2, 5]),
     ],
 )

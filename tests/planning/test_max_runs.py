@@ -112,12 +112,12 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
         assert f"are {runs} runs, more than the limit of {runs - 1};" in refusal(text, max_runs=runs - 1)
 
 
-def test_the_coalitions_of_a_path_count():
+def test_the_variants_between_two_configurations_count():
     text = """
 question: q
 base: {data: {size: 400}, train: {epochs: 1}}
 design:
-  - path:
+  - between:
       from: {model: {norm: post, activation: gelu, bias: false}, train: {lr: 0.1}}
       to: {model: {norm: pre, activation: relu, bias: true}, train: {lr: 0.2}}
 seeds: 5

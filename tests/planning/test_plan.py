@@ -6,7 +6,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import Design
 from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
-from headtohead.planning.stacking import processors
+from headtohead.planning.stacking import local_stacks, processors
 from headtohead.plugins.registry import load_registry
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -19,7 +19,7 @@ def states(plan):
 def test_with_an_empty_runs_folder_all_runs_remain(plan):
     found = plan(PAIR, seeds=2)
     assert set(states(found).values()) == {"MISSING"}
-    assert [[run.seed for run in stack] for stack in found.stacks] == [[1, 2], [1, 2]]
+    assert [[run.seed for run in stack] for stack in local_stacks(found)] == [[1, 2], [1, 2]]
     assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].run_hash[:8]}"
 
 

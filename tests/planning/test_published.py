@@ -192,13 +192,13 @@ def test_claims_by_length_require_metrics_with_counts(metric, design):
     assert (claim.metric, claim.lengths) == (metric, (1, 8))
 
 
-def test_a_path_cannot_have_claims(load, registry):
+def test_between_cannot_have_claims(load, registry):
     text = (
         """
 question: q
 base: {data: {dataset: toy-grammar}, train: {epochs: 1}}
 design:
-  - path: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}
+  - between: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}
 """
         + PUBLISHED_VALUES
     )

@@ -247,7 +247,10 @@ def test_an_error_in_a_recipe_names_the_recipe():
             "train.early_stopping.metric: expected 'valid/loss', 'valid/perplexity' or 'valid/token_accuracy', got "
             "'val_loss'; did you mean 'valid/loss'?",
         ),
-        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping: expected a mapping of metric, patience, got 5"),
+        (
+            {"train": {"epochs": 1, "early_stopping": 5}},
+            "train.early_stopping: expected a mapping of metric, patience, got 5",
+        ),
         (
             {"train": {"epochs": 1, "device": "cpu"}},
             "train.device: unknown field 'device'; the device is an option of h2h run: --device cuda or --device cpu",

@@ -104,7 +104,7 @@ def test_a_changed_installed_module_is_named(study: Any) -> None:
 def test_the_source_of_every_entry_is_found_by_its_name(tmp_path: Path) -> None:
     near = tmp_path / "near.py"
     near.write_text(
-        "from headtohead import Positional, hookimpl\n\nclass Near(Positional):\n    pass\n\n"
+        "from headtohead.plugin import Positional, hookimpl\n\nclass Near(Positional):\n    pass\n\n"
         "@hookimpl\ndef register_positionals():\n    return {'near': Near}\n"
     )
     for entry in load_registry([near]).all():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headtohead.cli import COMMANDS, data, main
+from headtohead.cli import data, main, summaries
 from headtohead.config.loading import load_text
 from headtohead.config.resolve import resolve
 from headtohead.config.validation_errors import has_field
@@ -225,14 +225,14 @@ def test_a_missing_file_suggests_a_similar_path(tmp_path, monkeypatch):
 def test_the_table_names_only_what_exists(registry):
     values = ["theta", "bfloat16", "float32", "pre", "post", "inverse-sqrt", "constant", "beam", "subword", "decided"]
     options = [
-        option for name in COMMANDS for parameter in main.get_command(None, name).params for option in parameter.opts
+        option for name in summaries() for parameter in main.get_command(None, name).params for option in parameter.opts
     ]
     known = {
         *(name for model in (ExperimentFile, RunConfig, DesignBlock, Metrics) for name in model.model_fields),
         *(entry.name for entry in registry.all()),
         *(
             *MEASURED,
-            *COMMANDS,
+            *summaries(),
             *options,
             *values,
             *(f"data.{name}" for name in registry.dataset("pairs").Options.model_fields),

@@ -4,6 +4,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.overview import overview
+from headtohead.planning.stacking import local_stacks
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -70,8 +71,8 @@ def test_a_plan_before_its_tuning_states_the_time_and_not_that_nothing_remains(p
 
 def test_all_runs_of_a_sweep_have_one_shape(plan):
     sweep = plan(SWEEP, seeds=3).tuning.plan
-    assert sum(len(stack) for stack in sweep.stacks) == 16
-    assert {len(stack) for stack in sweep.stacks} == {16 // len(sweep.stacks)}
+    assert sum(len(stack) for stack in local_stacks(sweep)) == 16
+    assert {len(stack) for stack in local_stacks(sweep)} == {16 // len(local_stacks(sweep))}
 
 
 def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finish):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
+from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 
 Completed = subprocess.CompletedProcess[str]
 

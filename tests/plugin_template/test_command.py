@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from headtohead.cli import main
 from headtohead.plugins.registry import current, load_registry
-from headtohead.tools.plugin_template import TEMPLATE_FAMILIES, write_package
+from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.tools.plugin_template import PluginNames
-from headtohead.tools.plugin_template.names import suggest_name
+from headtohead.plugins.template import PluginNames
+from headtohead.plugins.template.names import suggest_name
 
 
 def test_all_names_follow_from_the_entry_name() -> None:

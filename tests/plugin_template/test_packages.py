@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headtohead.tools.plugin_template import TEMPLATE_FAMILIES
+from headtohead.plugins.template import TEMPLATE_FAMILIES
 
 pytestmark = pytest.mark.timeout(300)
 MODEL = ("positional", "attention", "masking")

@@ -11,7 +11,7 @@ from headtohead.testing import tiny_config
 
 PLUGIN = """
 import torch
-from headtohead import {base}, hookimpl
+from headtohead.plugin import {base}, hookimpl
 
 class Own({base}):
     {body}
@@ -146,7 +146,7 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
         (
             "attention",
             "geometry = classmethod(lambda cls, options, model: (4, 4))",
-            "tuple; return a headtohead.Geometry",
+            "tuple; return a headtohead.plugin.Geometry",
         ),
         (
             "positional",

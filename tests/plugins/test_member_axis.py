@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from headtohead import Attention, Masking, PerMemberRNG, Positional, hookimpl
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
+from headtohead.plugin import Attention, Masking, PerMemberRNG, Positional, hookimpl
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import tiny_config
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headtohead import Geometry, HeadToHeadError
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugin import Geometry, HeadToHeadError
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import load_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
@@ -39,7 +39,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, CONTRACT, PYTHON_USE, _ = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
 (EXPECTED_OUTPUT,) = blocks("text")
@@ -301,7 +301,7 @@ def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path, h2h_here: 
     ],
 )
 def test_the_page_quotes_messages_that_are_tested_here(message: str) -> None:
-    assert message in PAGE.read_text("utf-8")
+    assert message in PAGE.with_name("troubleshooting.md").read_text("utf-8")
 
 
 def test_a_name_of_an_outside_plugin_is_suggested(folder: Path) -> None:

@@ -18,7 +18,7 @@ from headtohead.plugins.registry import current, source_hash, use_files
 
 HEAD = """
 import headtohead as h2h
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 """
 
 PLUGIN = """
@@ -73,12 +73,12 @@ def names_of_plugins() -> set[str]:
         (
             ('"mine": Mine', '"mine": Mine, "other": Mine.__new__(Mine)'),
             "plugin 'cell' (python): register_positionals returned an object of type Mine for "
-            "'other'; expected a subclass of headtohead.Positional",
+            "'other'; expected a subclass of headtohead.plugin.Positional",
         ),
         (
             ('"mine": Mine', '"mine": Mine, "other": str'),
             "plugin 'cell' (python): register_positionals returned str for 'other'; "
-            "expected a subclass of headtohead.Positional",
+            "expected a subclass of headtohead.plugin.Positional",
         ),
         (
             ('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
@@ -180,7 +180,7 @@ from headtohead.plugins.registry import current
 
 CELL = """
 import headtohead as h2h
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 class Mine(Positional):
     def bias(self, query_positions, key_positions, role, layer):

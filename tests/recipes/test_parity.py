@@ -5,6 +5,7 @@ import torch
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead_notebooks import import_checkpoint
 
 FORMS = {
     "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3}),
@@ -71,7 +72,7 @@ def imported(saved, tmp_path):
     """Import a model in this process and load it."""
 
     def run(recipe, model, *overrides, **options):
-        path = headtohead.import_checkpoint(
+        path = import_checkpoint(
             saved(model), recipe=recipe, name="run", overrides=overrides, runs=tmp_path / "runs", force=True
         )
         return headtohead.load(path, **options)

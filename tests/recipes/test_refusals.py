@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import headtohead
-from headtohead import Checkpoint, HeadToHeadError, Recipe
+from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe
 from headtohead.plugins.registry import current
+from headtohead_notebooks import import_checkpoint
 
 SAVE = "save the weights only, with torch.save(model.state_dict(), 'weights.pt')"
 
@@ -27,9 +28,7 @@ def refused(tmp_path):
 
     def run(file, recipe="scratch-en-fr", **options):
         with pytest.raises(HeadToHeadError) as caught:
-            headtohead.import_checkpoint(
-                file, recipe=recipe, name=options.pop("name", "run"), runs=tmp_path / "runs", **options
-            )
+            import_checkpoint(file, recipe=recipe, name=options.pop("name", "run"), runs=tmp_path / "runs", **options)
         assert "\n" not in str(caught.value)
         assert not list((tmp_path / "runs").rglob("run.json"))
         return str(caught.value)
@@ -98,7 +97,7 @@ def test_a_missing_file_and_a_folder_are_named(refused, tmp_path):
 def test_files_of_the_older_format_are_read(notebooks, tmp_path):
     file = tmp_path / "old.pt"
     torch.save(notebooks.Scratch().state_dict(), file, _use_new_zipfile_serialization=False)
-    path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="old", runs=tmp_path / "runs")
+    path = import_checkpoint(file, recipe="scratch-en-fr", name="old", runs=tmp_path / "runs")
     assert headtohead.load(path).config.model.d_model == 10
 
 

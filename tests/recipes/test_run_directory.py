@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 import headtohead
 from headtohead import HeadToHeadError
-from headtohead.execution import imported_run
+from headtohead_notebooks import import_checkpoint
+from headtohead_notebooks.checkpoints import imported_run
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_run_without_vocabularies_records_the_reason(tatoeba, h2h, tmp_path):
 
 def test_double_precision_is_preserved(notebooks, saved, tmp_path):
     file = saved(notebooks.Scratch().double())
-    path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
+    path = import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
     assert load_file(path / "checkpoint.safetensors")["lm_head.weight"].dtype == torch.float64
     assert headtohead.load(path).config.train.precision == "float64"
 
@@ -131,7 +132,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeyp
 
     monkeypatch.setattr(imported_run.checkpoint, "save", fail)
     with pytest.raises(HeadToHeadError, match="No space left on device"):
-        headtohead.import_checkpoint(scratch, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs")
+        import_checkpoint(scratch, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs")
     left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert [path.name for path in left if path.name != ".lock"] == []
 
@@ -141,7 +142,7 @@ def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(noteboo
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")
     file = saved(notebooks.Tatoeba(words=(5, 5)))
-    path = headtohead.import_checkpoint(file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs")
+    path = import_checkpoint(file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs")
     expected = headtohead.load(path).translate(["Hello"])
     file.unlink()
     data.unlink()
@@ -154,7 +155,7 @@ def test_a_run_with_another_file_has_another_hash(notebooks, saved, tmp_path):
     keys = set()
     for seed in range(2):
         torch.manual_seed(seed)
-        path = headtohead.import_checkpoint(
+        path = import_checkpoint(
             saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}", runs=tmp_path / "runs"
         )
         keys.add(read(path / "run.json")["run_hash"])

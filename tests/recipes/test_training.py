@@ -1,7 +1,7 @@
 """tatoeba-en-es has the losses of a plain implementation for 25 steps with equal weights and batches.
 
-``benchmarks/notebook3.py`` compares the two at the notebook's sizes over seeds, each with its own
-initial weights and batches.
+benchmarks/results.md compares the two at the notebook's sizes over seeds, each with its own initial
+weights and batches.
 """
 
 import random
@@ -11,10 +11,10 @@ import torch
 from torch.nn import functional
 
 from headtohead import data
-from headtohead.execution.checkpoint_mapping import convert, map_names
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls.entries import recipe_config
+from headtohead.testing.check.entries import recipe_config
 from headtohead.training.loop import StackTraining
+from headtohead_notebooks.checkpoints.mapping import convert, map_names
 
 STEPS, ROWS = 25, 8
 WORDS = {

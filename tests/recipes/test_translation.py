@@ -7,6 +7,7 @@ import torch
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead_notebooks import import_checkpoint
 
 ENGLISH = """<pad> I love you hello world good morning night cat dog he she we they go eat run walk
 happy sad big small fast slow boy girl play read write car house plays reads writes walks runs are
@@ -41,7 +42,7 @@ EXPORT = (
 @pytest.fixture
 def imported(saved, tmp_path):
     def run(recipe, model, *overrides, data=None):
-        path = headtohead.import_checkpoint(
+        path = import_checkpoint(
             saved(model), recipe=recipe, name="run", overrides=overrides, data=data, runs=tmp_path / "runs", force=True
         )
         return headtohead.load(path)

@@ -141,6 +141,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "evaluate_every": 1,
         "decoding_limit": 20,
         "order_invariant": axes.get("positional") == "none",
+        "padding_hidden": axes.get("masking") != "causal",
         "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": _config(study, axes),

@@ -87,16 +87,6 @@ def test_long_words_do_not_make_a_page_scroll_sideways(made, tmp_path, measured)
     assert measured(overflowing)["page"] > WIDTH
 
 
-def test_the_waterfall_of_a_path_is_legible_on_a_phone(paths, cache, tmp_path, measured):
-    study = paths.PathStudy(("model.norm", "train.lr"), lambda applied, seed: 0.5 + 0.1 * len(applied) + 0.001 * seed)
-    written = write_report(paths.write_path(tmp_path / "runs", study, cache), tmp_path / "reports")
-    page = written.html.read_text(encoding="utf-8")
-    assert page.count('<div class="plot wide">') == 3  # the waterfall, the contrasts and the scores
-    found = measured(page)
-    assert found["smallest"][0] >= SMALLEST, found["smallest"]
-    assert found["page"] <= WIDTH
-
-
 def test_figures_that_shrink_with_the_page_are_not_legible(page, measured):
     shrunk = page.replace("min-width: 840px;", "")
     assert shrunk != page

@@ -165,6 +165,7 @@ def test_every_variant_has_its_line_with_mean_interval_and_verdict(page, quickst
 def test_batched_and_lonely_scores_stand_side_by_side(page):
     text = words(page)
     assert "With and without padding" in text
+    assert "Equal by construction and evaluated once, since the masks hide padding:" in text
     assert "within the upper bound" in text
     assert "All 4 order-invariant variants are within the bag-of-words upper bound of 0.530" in text
 

@@ -145,14 +145,6 @@ def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
         assert row["verdict"] == contrast.verdict
 
 
-def test_the_ends_of_a_shapley_path_are_the_rows(paths: ModuleType, tmp_path: Path, cache: Path) -> None:
-    made = paths.PathStudy(("train.lr", "model.norm"), lambda applied, seed: 0.5 + 0.1 * len(applied) + seed / 1000)
-    content = ReportContent(analyse(load_frames(paths.write_path(tmp_path, made, cache))))
-    assert content.analysis.path is not None
-    rows = list(csv.DictReader(io.StringIO(score_table(content, "csv"))))
-    assert [row["variant"] for row in rows] == [content.analysis.path.start, content.analysis.path.end]
-
-
 def compiled(document: str, folder: Path) -> str:
     """Return the log of pdflatex; the test is skipped without pdflatex."""
     if not shutil.which("pdflatex"):

@@ -4,7 +4,7 @@ import pytest
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead.tools.trace import Trace, TraceInputs, collect
+from headtohead_notebooks.trace import Trace, TraceInputs, collect
 
 WORDS = ["<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we"]
 

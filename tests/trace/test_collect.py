@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from headtohead import Positional
 from headtohead.model.attention import overrides
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
 from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead.tools.trace import collect
+from headtohead_notebooks.trace import collect
 
 WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
 REGISTRY = current()

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from headtohead.tools.trace import examples
+from headtohead_notebooks.trace import examples
 
 
 @pytest.mark.parametrize(

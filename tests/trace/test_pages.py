@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.tools.trace import Trace, TraceStep
-from headtohead.tools.trace.html import as_html
-from headtohead.tools.trace.text import as_text
+from headtohead_notebooks.trace import Trace, TraceStep
+from headtohead_notebooks.trace.html import as_html
+from headtohead_notebooks.trace.text import as_text
 
 
 class Page(HTMLParser):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.trace.html import as_html
-from headtohead.tools.trace.text import as_text
+from headtohead_notebooks.trace.html import as_html
+from headtohead_notebooks.trace.text import as_text
 
 PATH = "decoder.0.self"
 HEADS, SIZE = 4, 4

@@ -32,7 +32,7 @@ MINE = '''
 """A logger that appends to a text file, and fails as its environment demands."""
 import os
 from pathlib import Path
-from headtohead import HeadToHeadError, Logger, hookimpl
+from headtohead.plugin import HeadToHeadError, Logger, hookimpl
 
 
 class LinesLogger(Logger):
@@ -394,7 +394,7 @@ def test_the_logger_of_the_documentation_works(
     make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text(encoding="utf-8")
-    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line.strip()]) <= 25
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
     folder = make_experiment(axes=AXES, seeds=1)

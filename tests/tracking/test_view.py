@@ -13,7 +13,7 @@ from typing import Any
 import mlflow
 import pytest
 
-from headtohead.storage.records import PathEnd, PathOrders, PathRecord
+from headtohead.storage.records import ChangeContrast
 from headtohead.tracking import view
 from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.view import link, views
@@ -45,17 +45,10 @@ def test_the_study_its_variants_each_axis_and_attention_have_a_view(states: dict
     assert list(states) == ["study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention"]
 
 
-def test_the_coalitions_of_a_path_have_no_view_by_axis(study: TrackedStudy) -> None:
-    path = PathRecord(
-        start=PathEnd(slug="from", name="start"),
-        end=PathEnd(slug="to", name="end"),
-        choices=(),
-        permutations=(),
-        orders=PathOrders(possible=1, tried=1, blocked={}, seed=0),
-        inseparable=(),
-    )
-    path_study = replace(study, record=study.record.model_copy(update={"path": path}))
-    states = {key.rpartition(".")[2]: _state(value) for key, value in views(path_study).items()}
+def test_changes_between_two_configurations_have_no_view_by_axis(study: TrackedStudy) -> None:
+    change = ChangeContrast(kind="added", name="a in start", change="a", variant="to", against="from")
+    between = replace(study, record=study.record.model_copy(update={"contrasts": (change,)}))
+    states = {key.rpartition(".")[2]: _state(value) for key, value in views(between).items()}
     assert list(states) == ["study", "variants", "attention"]
     charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]
     assert "PARALLEL" in charts

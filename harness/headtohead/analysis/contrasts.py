@@ -1,4 +1,4 @@
-"""Test the contrasts of an experiment: variants, axis values, the file's own, choices of a Shapley path.
+"""Test the contrasts of an experiment: variants, axis values, the file's own, changes between two configurations.
 
 Each kind is a family for Holm's correction. A contrast that cannot be tested has a reason and is not
 counted in its family.
@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headtohead.analysis.permutations import choice_difference
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
-from headtohead.statistics.shapley import SampledDifference
 from headtohead.statistics.verdicts import (
     BETTER,
     EQUIVALENT,
@@ -37,8 +35,8 @@ from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, is_loss, label, show, show_p
 from headtohead.storage.records import (
+    ChangeContrast,
     ContrastRecord,
-    DeclaredContrast,
     FactorContrast,
     InteractionContrast,
     LooksRecord,
@@ -50,13 +48,12 @@ from headtohead.storage.records import (
 class Contrast:
     """A tested difference between two sides, paired by seed.
 
-    ``kind`` is ``variant``, ``factor``, ``interaction``, ``declared`` or ``choice``. ``judgement`` holds the tests,
-    ``reason`` a note on the verdict or why there is none. ``spread`` is the smallest and the largest difference among
-    the settings that a factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the
-    smallest p among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a
-    factor's block. ``num_excluded`` counts pairs that are the same by construction and do not enter the
-    average. ``late_margin``: the margin was set or changed after results existed. ``sampled`` is the difference
-    of a choice of a Shapley path over seeds and permutations, on which its verdict rests.
+    ``kind`` is ``variant``, ``factor``, ``interaction``, ``declared``, ``added`` or ``taken``. ``axis`` is the axis of
+    a factor contrast, or the name of an added or taken change. ``judgement`` holds the tests, ``reason`` a note on the
+    verdict or why there is none. ``spread`` is the smallest and the largest difference among the settings that a factor
+    contrast averages over. ``settings_p`` is the smallest p among them, adjusted by Holm for their number. ``within``
+    lists axes that are constant in a factor's block. ``num_excluded`` counts pairs that are the same by construction
+    and do not enter the average. ``late_margin``: the margin was set or changed after results existed.
     """
 
     kind: str
@@ -76,12 +73,11 @@ class Contrast:
     pairs: tuple[tuple[str, str], ...] = ()
     num_excluded: int = 0
     late_margin: bool = False
-    sampled: SampledDifference | None = None
 
     @property
     def difference(self) -> Difference | None:
         """The difference that the verdict rests on."""
-        return self.sampled or self.paired
+        return self.paired
 
     @property
     def detected(self) -> bool:
@@ -141,21 +137,22 @@ class Families(NamedTuple):
 
     ``variants`` compares every variant with the baseline. ``factors`` compares two values of an axis, averaged
     over the other axes within each seed. ``interactions`` compares the effect of an axis between two values of
-    another axis. ``declared`` has the contrasts that the experiment file declares. ``choices`` compares the
-    coalitions before and after a choice of a Shapley path, averaged over permutations within each seed.
+    another axis. ``declared`` has the contrasts that the experiment file declares. Between two configurations,
+    ``added`` compares the first with and without every single change, ``taken`` the second.
     """
 
     variants: Family
     factors: Family
     interactions: Family
     declared: Family
-    choices: Family
+    added: Family
+    taken: Family
 
 
 def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
     """Return the declared contrasts, tested with pairing by seed and adjusted by Holm within each family."""
     families: dict[str, list[Contrast]] = {
-        kind: [] for kind in ("variant", "factor", "interaction", "declared", "choice")
+        kind: [] for kind in ("variant", "factor", "interaction", "declared", "added", "taken")
     }
     for declared in frames.record.contrasts:
         contrast = _untested(frames, declared, metric)
@@ -260,18 +257,15 @@ def _loss_settings(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
 
 
 def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
-    """Return a contrast before its test; the pairs of a choice that are the same by construction count as zeros."""
+    """Return a contrast before its test."""
     if isinstance(declared, FactorContrast):
         return _factor(frames, declared, metric)
     if isinstance(declared, InteractionContrast):
         return _interaction(frames, declared, metric)
-    if isinstance(declared, VariantContrast):
-        left, right = declared.variant, declared.baseline
-    elif isinstance(declared, DeclaredContrast):
-        left, right = declared.variant, declared.against
-    else:
-        left, right = declared.name, ""
-    contrast = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)
+    axis = declared.change if isinstance(declared, ChangeContrast) else None
+    left = declared.variant
+    right = declared.baseline if isinstance(declared, VariantContrast) else declared.against
+    contrast = Contrast(declared.kind, declared.name, left, right, metric, axis, pairs=declared.pairs)
     return contrast if distinct(frames, contrast.pairs) else replace(contrast, verdict=SAME)
 
 
@@ -333,7 +327,6 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
         if len(scored) < len(pairs):
             return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
         differences = interaction_differences(differences)
-    path = frames.record.path if contrast.kind == "choice" else None
     return replace(
         contrast,
         seeds=tuple(seeds),
@@ -342,7 +335,6 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
         settings_p=settings_p(differences, scale, frames.looks),
-        sampled=choice_difference(path, pairs, scored, differences, scale) if path else None,
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
 from headtohead.analysis.looks import LooksStatus, looks_status
-from headtohead.analysis.shapley import PathAnalysis, analyse_path
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
@@ -22,8 +21,8 @@ from headtohead.storage.records import InteractionContrast
 class Analysis:
     """The analysis of an experiment's primary metric, which all parts of a report use.
 
-    ``order`` lists the variants, best first and unranked variants last, by value of the axis ``data``; for a Shapley
-    path the ends, the single differences, then the other coalitions. ``baseline_sd`` is the standard deviation of
+    ``order`` lists the variants, best first and unranked variants last, by value of the axis ``data``.
+    ``baseline_sd`` is the standard deviation of
     the baseline over seeds. ``upper_bound`` is the bag-of-words upper bound: the highest exact match that an
     order-invariant encoder can reach on the test set, None if the data states none or each seed has its own test set.
     """
@@ -39,17 +38,17 @@ class Analysis:
     interactions: Family
     declared: Family
     variants: Family
+    added: Family
+    taken: Family
     baseline_sd: float
     upper_bound: float | None
-    path: PathAnalysis | None = None
     looks: LooksStatus | None = None
 
     @property
     def families(self) -> dict[str, Family]:
         """The families of contrasts by name."""
         families = {"variants": self.variants, "factors": self.factors, "interactions": self.interactions}
-        choices = {"choices": self.path.family} if self.path else {}
-        return {**families, "declared": self.declared, **choices}
+        return {**families, "declared": self.declared, "added": self.added, "taken": self.taken}
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -83,7 +82,6 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
 
     tested = families(frames, metric, allow_partial=allow_partial)
-    path = analyse_path(frames, metric, tested, allow_partial=allow_partial)
     analysis = Analysis(
         frames=frames,
         metric=metric,
@@ -91,32 +89,28 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         summaries=summaries,
         unranked=missing,
         incomplete=incomplete(frames),
-        order=_path_order(path, frames) if path else tuple(sorted(frames.by_slug, key=sort_key)),
+        order=tuple(sorted(frames.by_slug, key=sort_key)),
         factors=tested.factors,
         interactions=tested.interactions,
         declared=tested.declared,
         variants=tested.variants,
         baseline_sd=summaries[frames.baseline].sd,
         upper_bound=_upper_bound(frames, metric),
-        path=path,
+        added=tested.added,
+        taken=tested.taken,
     )
     return replace(analysis, looks=looks_status(frames, main_contrasts(analysis)))
-
-
-def _path_order(path: PathAnalysis, frames: Frames) -> tuple[str, ...]:
-    """Return the slugs of a path: ends, single differences, then the other coalitions."""
-    return tuple(dict.fromkeys([path.start, path.end, *path.singles, *frames.by_slug]))
 
 
 def main_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts of the report's answer.
 
-    For a Shapley path, the choices, largest value first. Otherwise the contrasts that the file declares; without any,
-    the tested factor contrasts and the variants that no factor contrast covers. Without tested factor contrasts,
-    every variant against the baseline.
+    Between two configurations, their difference, then the added and the taken changes. Otherwise the contrasts that
+    the file declares; without any, the tested factor contrasts and the variants that no factor contrast covers.
+    Without tested factor contrasts, every variant against the baseline.
     """
-    if analysis.path:
-        return [value.contrast for value in analysis.path.values]
+    if analysis.added.contrasts or analysis.taken.contrasts:
+        return [*analysis.variants.contrasts, *analysis.added.contrasts, *analysis.taken.contrasts]
     if analysis.declared.contrasts:
         return list(analysis.declared.contrasts)
     factors = list(analysis.factors.contrasts)

@@ -79,7 +79,7 @@ def uncertainty(analysis: Analysis) -> Uncertainty | None:
         return None
     seed_variance = float(scores.var(axis=1, ddof=1).mean())
     correlation = intraclass_correlation(scores)
-    contrasts = () if analysis.path else main_contrasts(analysis)
+    contrasts = main_contrasts(analysis)
     sentence_variances = [crossed(values).sentence_variance for values in calculator.values.values()]
     return Uncertainty(
         variant_sd=math.sqrt(variant_variance(scores)),

@@ -15,6 +15,7 @@ from headtohead import logs
 from headtohead.cli.output import echo
 from headtohead.errors import HeadToHeadError, Interrupted, is_disk_error, machine_limit, nearest, suggestion
 from headtohead.escaping import VisibleFormatter, single_line
+from headtohead.plugins.commands import plugin_commands
 from headtohead.synonyms import synonyms
 
 COMMANDS = {
@@ -27,15 +28,12 @@ COMMANDS = {
     "sync": "Log missing runs to MLflow or to loggers.",
     "judge": "Judge the scores of any training code: better, worse or noise.",
     "reproduce": "Retrain a finished run and compare weights and scores.",
-    "check": "Check invariants, and measure the pitfalls of a recipe.",
-    "notebooks": "Compare the five notebooks on one page.",
+    "check": "Check the invariants of plugins.",
     "plugins": "List plugins, or describe a plugin.",
     "new-plugin": "Create a plugin package from a template.",
-    "import-checkpoint": "Import a notebook's checkpoint as a run.",
     "translate": "Translate sentences with a trained run.",
     "attention": "Show the attention weights of a trained run for a sentence.",
     "ablate-heads": "Measure the effect of masking each attention head.",
-    "trace": "Show every step of a forward pass.",
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
     "clean": "Remove archived, superseded and failed runs, trials and caches.",
@@ -48,6 +46,11 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 log = logging.getLogger(__name__)
+
+
+def summaries() -> dict[str, str]:
+    """Return the summary of every command by name, those of plugins last."""
+    return COMMANDS | {name: summary for name, (_, summary) in plugin_commands(frozenset(COMMANDS)).items()}
 
 
 def stop_with_usage_error(error: click.UsageError) -> NoReturn:
@@ -92,18 +95,22 @@ class LazyGroup(SuggestingGroup):
     """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]  # the command list is a module of this package, which hides the built-in function
+        return [*summaries()]  # the command list is a module of this package, which hides the built-in function
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            path = f"headtohead.cli.{cmd_name.replace('-', '_')}:command"
+        elif cmd_name in summaries():
+            path = plugin_commands(frozenset(COMMANDS))[cmd_name][0]
+        else:
             return None
-        module = importlib.import_module(f"headtohead.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        module, _, attribute = path.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items()])
+            formatter.write_dl([*summaries().items()])
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -28,8 +28,8 @@ def command(
     directory holds the change of test loss, BLEU and exact match, and the entropy and distance of the recorded
     maps. h2h report has a figure of the effects on the baseline's runs.
     """
+    from headtohead.execution.head_ablation import masked_heads
     from headtohead.plugins.registry import use_files
-    from headtohead.tools.head_ablation import masked_heads
 
     use_files(plugin_files)
     records = []

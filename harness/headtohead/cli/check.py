@@ -1,4 +1,4 @@
-"""``h2h check``: invariants of entries and recipes, and measured pitfalls of recipes."""
+"""``h2h check``: invariants of entries, recipes and datasets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headtohead.cli.output import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
-    from headtohead.tools.pitfalls import Examination
-    from headtohead.tools.pitfalls.survey import Survey
+    from headtohead.testing.check.examination import Examination
+    from headtohead.testing.check.survey import Survey
 
 
 @click.command()
@@ -38,8 +38,7 @@ def command(
 
     With --plugin and without NAME, the entries of the plugin file are checked. The outcome of an invariant is
     "holds", "violated" with the deviation and the smallest example, or "does not apply" with the reason. Checks run
-    in float64 on the CPU. Recipes are checked at small sizes. Their pitfalls are measured at full size, on the
-    recipe's own data if it is available. Nothing is downloaded.
+    in float64 on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
 
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
@@ -56,7 +55,7 @@ def command(
 
 
 def _chosen(names: tuple[str, ...], files: tuple[Path, ...], registry: Registry) -> list[Registered]:
-    from headtohead.tools.pitfalls.entries import entries_of_files, find_entries
+    from headtohead.testing.check.entries import entries_of_files, find_entries
 
     return entries_of_files(files, registry) if files and not names else find_entries(names, registry)
 
@@ -71,8 +70,7 @@ def _check(
 ) -> int:
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.tools.pitfalls import examine
-    from headtohead.tools.pitfalls.examination import Verdicts
+    from headtohead.testing.check.examination import Verdicts, examine
 
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
@@ -128,9 +126,6 @@ def _print_examination(examination: Examination) -> None:
             echo_text(f"  {result.example}")
     for pitfall in examination.pitfalls:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
-        for fact in examination.facts:
-            if fact.pitfall == pitfall.name:
-                echo(f"  {fact.sentence}")
 
 
 def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
@@ -152,7 +147,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.tools.pitfalls.survey import survey
+    from headtohead.testing.check.survey import survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():

@@ -152,7 +152,7 @@ def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) ->
     from headtohead.planning.design import expand
 
     loaded = load_file(path, overrides, max_runs=sys.maxsize)
-    if not any(block.path for block in loaded.file.design):
+    if not any(block.between for block in loaded.file.design):
         # The baseline does not depend on the design.
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": [], "published": None}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))

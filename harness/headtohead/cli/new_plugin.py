@@ -30,7 +30,7 @@ def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Pat
     a pyproject.toml, a README, and an experiment that compares the plugin.
     """
     from headtohead.plugins.registry import use_files
-    from headtohead.tools.plugin_template import write_package
+    from headtohead.plugins.template import write_package
 
     folder = folder or Path(name)
     written = write_package(family, name, folder, use_files(plugin_files))

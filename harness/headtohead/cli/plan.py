@@ -70,6 +70,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _print_json(plan: Plan) -> None:
+    from headtohead.planning.stacking import local_stacks
 
     content = plan.record().to_json()
     for record, run in zip(content["runs"], plan.runs, strict=True):
@@ -78,7 +79,7 @@ def _print_json(plan: Plan) -> None:
     content["power"] = [
         {name: value if value == value else None for name, value in vars(family).items()} for family in plan.power
     ]  # JSON has no NaN
-    content["stacks"] = [[run.directory for run in stack] for stack in plan.stacks]
+    content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]
     echo_json(content)
 
 

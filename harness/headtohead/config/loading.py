@@ -195,9 +195,9 @@ def check_values(file: ExperimentFile, root: SourceLocation, overrides: Sequence
         location = root.child("design", number)
         for kind in ("product", "one_at_a_time", "zip"):
             _check_axes(getattr(block, kind) or {}, location.child(kind))
-        if block.path is not None:
-            for name, end in (("from", block.path.start), ("to", block.path.end)):
-                _check_fields({} if isinstance(end, str) else end, location.child("path", name))
+        if block.between is not None:
+            for name, end in (("from", block.between.start), ("to", block.between.end)):
+                _check_fields({} if isinstance(end, str) else end, location.child("between", name))
     for override in overrides:
         _check_value(override.path, override.value, override.location)
 

@@ -19,7 +19,7 @@ from headtohead.schema.sections import NotHashed
 TABLES: dict[str, type[BaseModel]] = {
     "file": experiment_file.ExperimentFile,
     "design": experiment_file.DesignBlock,
-    "design.path": experiment_file.PathDesign,
+    "design.between": experiment_file.BetweenDesign,
     "exclude": experiment_file.ExclusionRule,
     "contrasts": experiment_file.ContrastDeclaration,
     "seeds": experiment_file.SequentialSeeds,

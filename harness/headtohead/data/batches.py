@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -47,9 +46,10 @@ class Padding:
     target: float
 
 
-class Batches(Protocol):
-    """The batches of every epoch of one training split."""
+class Batches:
+    """The batches of every epoch of one training split, from the lengths of its sources and targets in tokens."""
 
+    lengths: tuple[np.ndarray, np.ndarray]
     steps_per_epoch: int
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
@@ -63,12 +63,18 @@ class Batches(Protocol):
         Returns:
             Row indices ``[member, batch]`` and the padded lengths of source and target in tokens.
         """
+        raise NotImplementedError
 
     def padding(self) -> Padding:
-        """Return the fraction of padding tokens in an epoch."""
+        """Return the fraction of padding tokens in an epoch, the first where epochs differ."""
+        padded = np.zeros(2, dtype=np.int64)
+        for rows, *times in self.batches([0], 0):
+            padded += np.array(times) * rows.shape[1]
+        source, target = (1 - float(lengths.sum() / total) for lengths, total in zip(self.lengths, padded, strict=True))
+        return Padding(source, target)
 
 
-class BatchPlan:
+class BatchPlan(Batches):
     """Batches of pairs of similar length within a budget of tokens.
 
     Args:
@@ -82,7 +88,7 @@ class BatchPlan:
     def __init__(
         self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, exact: bool = False
     ) -> None:
-        self._tokens = int(source_lengths.sum()), int(target_lengths.sum())
+        self.lengths = source_lengths, target_lengths
         longer = np.maximum(source_lengths, target_lengths)
         steps = longer if exact else -(-longer // STEP)
         groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
@@ -115,14 +121,8 @@ class BatchPlan:
             rows = torch.stack([order[slot.bucket][slot.start : slot.start + slot.size] for order in orders])
             yield rows, bucket.source_time, bucket.target_time
 
-    def padding(self) -> Padding:
-        """Return the fraction of padding tokens in an epoch."""
-        source = sum(bucket.source_time * len(bucket.rows) for bucket in self.buckets)
-        target = sum(bucket.target_time * len(bucket.rows) for bucket in self.buckets)
-        return Padding(1 - self._tokens[0] / source, 1 - self._tokens[1] / target)
 
-
-class SentenceBatches:
+class SentenceBatches(Batches):
     """Shuffled batches with a fixed number of sentences, like the data loaders of the notebooks.
 
     With fixed padded lengths, each seed shuffles all pairs. Without them a batch is padded to its
@@ -153,16 +153,6 @@ class SentenceBatches:
         for first in range(start * self.size, len(shared), self.size):
             rows = orders[:, first : first + self.size]
             yield torch.from_numpy(rows), *self._times_of(rows[0])
-
-    def padding(self) -> Padding:
-        """Return the fraction of padding tokens in an epoch, the first where epochs differ."""
-        order = self._shared_order(0)
-        padded = np.zeros(2)
-        for first in range(0, len(order), self.size):
-            rows = order[first : first + self.size]
-            padded += np.array(self._times_of(rows)) * len(rows)
-        source, target = (1 - float(lengths.sum() / total) for lengths, total in zip(self.lengths, padded, strict=True))
-        return Padding(source, target)
 
     def _shared_order(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))

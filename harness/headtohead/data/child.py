@@ -46,7 +46,11 @@ def call_in_child(subject: str, function: str, *arguments: Any, seconds: float |
     except subprocess.TimeoutExpired as error:
         raise HeadToHeadError(f"{subject} cannot be read: the reader took more than {seconds:g} s") from error
     if done.returncode:
-        raise HeadToHeadError(f"{subject} cannot be read: the reader ended with {_ending(done.returncode, memory)}")
+        ending = f"exit code {done.returncode}"
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            ending = f"{name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"
+        raise HeadToHeadError(f"{subject} cannot be read: the reader ended with {ending}")
     answer = json.loads(done.stdout)
     if "result" in answer:
         return answer["result"]
@@ -79,10 +83,3 @@ def main(function: str, seconds: float, memory: int) -> None:
         text = json.dumps({"error": " ".join(f"{type(error).__name__}: {error}".split())})
     with os.fdopen(output, "w") as file:
         file.write(text)
-
-
-def _ending(code: int, memory: int) -> str:
-    """Return the end of a process in words."""
-    if code > 0:
-        return f"exit code {code}"
-    return f"{signal.Signals(-code).name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"

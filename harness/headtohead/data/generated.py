@@ -107,13 +107,16 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
         for length, count in counts.items()
         for pair in _draw(task, random, length, count, seen.setdefault(length, set()), None)
     ]
-    pairs = [*rest, *test]
+    note = (
+        f"split length: train and valid have {options.shortest} to {options.longest} {task.unit}, test has "
+        f"{options.shortest} to {2 * options.longest}, up to {options.test_each} pairs of each length"
+    )
     return Corpus(
-        pairs=pairs,
+        pairs=[*rest, *test],
         licence="MIT",
         citation=f"headtohead {task.name}: generated, after {task.citation}",
         languages=task.languages,
-        notes=_notes(task, options, split),
+        notes=(note,) if split == "length" else (),
         targets_join=task.targets_join,
     )
 
@@ -157,16 +160,6 @@ def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[in
     return {length: counts[length] for length in lengths}
 
 
-def _notes(task: Task, options: LengthOptions, split: str) -> tuple[str, ...]:
-    if split != "length":
-        return ()
-    low, high = options.shortest, options.longest
-    return (
-        f"split length: train and valid have {low} to {high} {task.unit}, test has {low} to "
-        f"{2 * high}, up to {options.test_each} pairs of each length",
-    )
-
-
 class SymbolOptions(LengthOptions):
     """Options of tasks on sequences of symbols; symbols are numbers from 0."""
 
@@ -201,14 +194,21 @@ def symbol_corpus(
     Raises:
         HeadToHeadError: If options contradict each other, or the task has fewer examples than requested.
     """
-    _check_symbols(name, options, split)
+    longest = options.longest * (2 if split == "length" else 1)
+    if options.distinct and options.alphabet < longest:
+        raise HeadToHeadError(
+            f"{name}: {longest} distinct symbols require an alphabet of {longest}, got {options.alphabet}; raise "
+            "alphabet or lower longest (split length has twice the longest length)"
+        )
+    if options.all_orders and (split == "length" or not options.distinct):
+        raise HeadToHeadError(f"{name}: all_orders requires distinct: true and split: iid")
     by_bag = options.all_orders or not ordered
 
     def draw(random: Random, length: int) -> Example:
         source = _symbols(random, length, options, by_bag)
         key = " ".join(map(str, sorted(source) if by_bag else source))
-        orders = _orders(source) if options.all_orders else [source]
-        return Example(key, tuple((_text(order), _text(answer(order))) for order in orders))
+        orders = map(list, permutations(sorted(source))) if options.all_orders else [source]
+        return Example(key, tuple((" ".join(map(str, order)), " ".join(map(str, answer(order)))) for order in orders))
 
     def capacity(length: int) -> int:
         size = options.alphabet
@@ -219,23 +219,6 @@ def symbol_corpus(
     each = math.factorial if options.all_orders else lambda _: 1
     languages = ("symbols", f"symbols ({name})")
     return generate_corpus(Task(name, languages, citation, draw, capacity, each), options, split)
-
-
-def _check_symbols(name: str, options: SymbolOptions, split: str) -> None:
-    longest = options.longest * (2 if split == "length" else 1)
-    if options.distinct and options.alphabet < longest:
-        twice = " (2 · longest in split length)" if split == "length" else ""
-        raise HeadToHeadError(
-            f"{name}: {longest} distinct symbols{twice} require an alphabet of {longest}, got "
-            f"{options.alphabet}; raise alphabet or lower longest"
-        )
-    if options.all_orders and not options.distinct:
-        raise HeadToHeadError(f"{name}: all_orders requires distinct: true, because repeated symbols repeat orders")
-    if options.all_orders and split == "length":
-        raise HeadToHeadError(
-            f"{name}: all_orders does not support split length: {longest} symbols have {longest}! orders; "
-            "use split: iid"
-        )
 
 
 def _symbols(random: Random, length: int, options: SymbolOptions, by_bag: bool) -> list[int]:
@@ -250,11 +233,3 @@ def _symbols(random: Random, length: int, options: SymbolOptions, by_bag: bool) 
         positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
         symbols = random.permutation(positions - np.arange(length))
     return [int(symbol) for symbol in symbols]
-
-
-def _orders(symbols: Sequence[int]) -> list[list[int]]:
-    return [list(order) for order in permutations(sorted(symbols))]
-
-
-def _text(symbols: Sequence[int]) -> str:
-    return " ".join(map(str, symbols))

@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.data import subwords
 from headtohead.data.normalise import normaliser
 from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.schema.run_config import DataConfig
 
 Ids = NDArray[np.int32]
 Side = Literal["source", "target"]
@@ -58,9 +60,7 @@ class Tokeniser:
         """Return the words or subwords of a normalised text."""
         if self.subwords is None:
             return normalised.split()
-        from headtohead.data.subwords import pieces
-
-        return pieces(self.subwords, normalised)
+        return subwords.pieces(self.subwords, normalised)
 
     def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
         """Return the ids of words, boundary tokens included, truncated to ``max_tokens``."""
@@ -115,3 +115,12 @@ def data_hash(
         for ids in (*split.source, *split.target):
             digest.update(ids.tobytes() + b"\x1d")
     return digest.hexdigest()
+
+
+def tokenisers_of(config: DataConfig, merges: Mapping[Side, str] | None = None) -> dict[Side, Tokeniser]:
+    """Return the tokeniser of each side of a configuration; ``merges`` are the subwords, if there are any."""
+    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
+    return {
+        side: Tokeniser(config.normalise, (merges or {}).get(side), boundaries[side], config.truncate_tokens)
+        for side in SIDES
+    }

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.data import subwords
 from headtohead.data.child import call_in_child
 from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.data.normalise import normaliser, removes
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
+from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash, tokenisers_of
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
 from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
-from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.data.vocabulary import SPECIALS, Vocabulary
 from headtohead.data.wordlists import Sentences, vocabularies_of
 from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.plugins.dataset import Corpus, Pair
@@ -32,8 +33,8 @@ log = logging.getLogger(__name__)
 LARGE_GROUP = 0.05
 """Fraction of the pairs from which a note names the largest group, which only fits into train."""
 
-WORDS_SHOWN = 3
-"""Number of dropped words, or of removed characters, that a note names."""
+DEFAULT_SUBWORDS = 8000
+"""Size of a vocabulary of subwords, special tokens included, without ``data.vocabulary.max_size``."""
 
 MAX_UNKNOWN = 0.1
 """Fraction of unknown test targets, or of unknown test tokens of a side, above which a note has the ceiling."""
@@ -134,7 +135,10 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     table = _Table.read(corpus, config)
     parts = _divide(table, config)
     given = read_tokenizer(config) if config.vocabulary.file else None
-    tokenisers = _tokenisers(table, parts["train"], config, given)
+    merges = dict.fromkeys(SIDES, str(given.tokenizer)) if given else None
+    if config.tokens == "subword":
+        merges = _learned(table, parts["train"], config)
+    tokenisers = tokenisers_of(config, merges)
     words = {
         part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()] for side in SIDES}
         for part, rows in parts.items()
@@ -144,7 +148,6 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     else:
         vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
     splits = {part: _split(table, rows, words[part], vocabularies, tokenisers, part) for part, rows in parts.items()}
-    _check_parts(splits, table.dropped)
     digest = data_hash(splits, vocabularies, tokenisers)
     record = _record(table, corpus, config, parts, splits, vocabularies, digest)
     if config.vocabulary.unknown == "drop":
@@ -270,37 +273,28 @@ def _record_upper_bound(data: PreparedData, given: Vocabulary | None) -> None:
 
 
 def _removal_notes(corpus: Corpus, config: DataConfig) -> list[str]:
-    """Return a note with the characters that normalisation removes, if any."""
+    """Return a note with the number of pairs that lose characters by normalisation, if any."""
     normalise = normaliser(config.normalise)
     characters = {character for pair in corpus.pairs for text in (pair.source, pair.target) for character in text}
     removed = {character for character in characters if removes(normalise, character)}
     found = [pair for pair in corpus.pairs if not removed.isdisjoint(pair.source + pair.target)] if removed else []
     if not found:
         return []
-    counts = Counter(character for pair in found for character in removed.intersection(pair.source + pair.target))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    most = ", ".join(f"'{character}' from {count:,}" for character, count in ordered[:WORDS_SHOWN])
-    more = ", …" if len(ordered) > WORDS_SHOWN else ""
     example = next(text for text in (found[0].source, found[0].target) if not removed.isdisjoint(text))
     return [
-        f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(corpus.pairs):,} pairs "
-        f"({most}{more}), for example '{example}' becomes '{normalise(example)}'; set data.normalise: none to keep them"
+        f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(corpus.pairs):,} pairs, "
+        f"for example '{example}' becomes '{normalise(example)}'; set data.normalise: none to keep them"
     ]
 
 
-def _tokenisers(table: _Table, train: Labels, config: DataConfig, given: Vocabulary | None) -> dict[Side, Tokeniser]:
-    merges: dict[Side, str | None] = dict.fromkeys(SIDES, given.tokenizer if given else None)
-    if config.tokens == "subword":
-        from headtohead.data.subwords import learn
-
-        texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
-        if config.vocabulary.shared:
-            both = learn([*texts["source"], *texts["target"]], config.vocabulary)
-            merges = {"source": both, "target": both}
-        else:
-            merges = {side: learn(texts[side], config.vocabulary) for side in SIDES}
-    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
-    return {side: Tokeniser(config.normalise, merges[side], boundaries[side], config.truncate_tokens) for side in SIDES}
+def _learned(table: _Table, train: Labels, config: DataConfig) -> dict[Side, str]:
+    """Return the subword merges of each side, learned on the training part."""
+    texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
+    size = (config.vocabulary.max_size or DEFAULT_SUBWORDS) - len(SPECIALS) + 1
+    if config.vocabulary.shared:
+        both = [*texts["source"], *texts["target"]]
+        return dict.fromkeys(SIDES, subwords.learn(both, size, config.vocabulary.min_count))
+    return {side: subwords.learn(texts[side], size, config.vocabulary.min_count) for side in SIDES}
 
 
 def _split(
@@ -315,26 +309,18 @@ def _split(
     indices = [index for index in range(len(rows)) if all(ids[side][index] for side in SIDES)]
     if len(indices) < len(rows):
         table.dropped["no_known_word"] = table.dropped.get("no_known_word", 0) + len(rows) - len(indices)
+    if not indices:
+        raise HeadToHeadError(
+            f"no pair of {part} has a word of the vocabularies ({table.dropped['no_known_word']} pairs dropped); use "
+            "data.vocabulary.unknown: token"
+        )
     arrays = {side: [np.array(ids[side][index], dtype=np.int32) for index in indices] for side in SIDES}
     text = {side: [table.text[side][rows[index]] for index in indices] for side in SIDES}
     references = [
-        _own_first(own, () if part == "train" else table.references[source])
+        (own, *(other for other in table.references[source] if other != own and part != "train"))
         for source, own in zip(text["source"], text["target"], strict=True)
     ]
     return Split(arrays["source"], arrays["target"], text["source"], text["target"], references)
-
-
-def _check_parts(splits: Mapping[str, Split], dropped: Mapping[str, int]) -> None:
-    for part, split in splits.items():
-        if not len(split):
-            raise HeadToHeadError(
-                f"no pair of {part} has a word of the vocabularies "
-                f"({dropped['no_known_word']} pairs dropped); use data.vocabulary.unknown: token"
-            )
-
-
-def _own_first(own: str, translations: Sequence[str]) -> tuple[str, ...]:
-    return (own, *(other for other in translations if other != own))
 
 
 def _record(
@@ -418,16 +404,13 @@ def _unk_rate(sequences: Sequence[Any], vocabulary: Vocabulary) -> float:
 
 
 def _record_dropped_words(record: dict[str, Any], words: Sentences, vocabularies: Mapping[Side, Vocabulary]) -> None:
-    """Record how many training words were removed from their sentences, and the most frequent of them."""
+    """Record how many training words were removed from their sentences, with the most frequent of them."""
     record["dropped_words"] = {}
     for side in SIDES:
         dropped = Counter(word for sentence in words[side] for word in sentence if word not in vocabularies[side])
         record["dropped_words"][side] = dropped.total()
         if dropped:
-            examples = ", ".join(f"'{word}'" for word, _ in dropped.most_common(WORDS_SHOWN))
-            more = ", …" if len(dropped) > WORDS_SHOWN else ""
-            total = sum(len(sentence) for sentence in words[side])
             record["notes"].append(
-                f"{dropped.total()} of {total} {side} words in train were dropped silently, because "
-                f"the vocabulary lacks them: {examples}{more}"
+                f"{dropped.total()} of {sum(map(len, words[side]))} {side} words in train were dropped silently, "
+                f"because the vocabulary lacks them, most often '{dropped.most_common(1)[0][0]}'"
             )

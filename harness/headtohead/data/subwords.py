@@ -5,40 +5,32 @@ Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword 
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.run_config import VocabularyConfig
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-DEFAULT_SIZE = 8000
-UNKNOWN = SPECIALS[UNK]
+UNKNOWN = "<unk>"
+WORD_START = "▁"
 MAX_GROWTH = 100
 """Maximum factor by which the replacements of a tokenizer file can lengthen a text."""
 
 
-def learn(texts: Sequence[str], config: VocabularyConfig) -> str:
+def learn(texts: Sequence[str], size: int, min_count: int) -> str:
     """Learn merges on normalised texts; return the JSON of a ``tokenizers`` tokeniser.
 
-    ``max_size`` is the maximum number of subwords, special tokens included (default 8,000). Pairs
-    of subwords that occur less than ``min_count`` times are not merged.
+    ``size`` is the maximum number of subwords, <unk> included. Pairs of subwords that occur less than ``min_count``
+    times are not merged.
     """
-    import tokenizers
-
+    tokenizers = _library()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=(config.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
-        special_tokens=[UNKNOWN],
-        min_frequency=config.min_count,
-        show_progress=False,
+        vocab_size=size, special_tokens=[UNKNOWN], min_frequency=min_count, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     merges: str = tokenizer.to_str()
@@ -63,14 +55,13 @@ def inventory(merges: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def load_tokenizer(text: str) -> Tokenizer:
+def load_tokenizer(text: str) -> Any:
     """Return the tokenizer of a JSON text, without padding and truncation.
 
     Raises:
         HeadToHeadError: If its normalizer or its decoder can lengthen a text more than `MAX_GROWTH` times.
     """
-    from tokenizers import Tokenizer
-
+    tokenizers = _library()
     parts = json.loads(text)
     for name in ("normalizer", "decoder"):
         if (growth := _growth(parts.get(name))) > MAX_GROWTH:
@@ -78,10 +69,20 @@ def load_tokenizer(text: str) -> Tokenizer:
                 f"the tokenizer is refused: its {name} can lengthen a text {growth:.2g} times, more than {MAX_GROWTH}; "
                 "remove steps of type Replace"
             )
-    tokenizer = Tokenizer.from_str(text)
+    tokenizer = tokenizers.Tokenizer.from_str(text)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("tokenizers")
+    except ImportError as error:
+        raise HeadToHeadError(
+            "data.tokens: subword and data.vocabulary.file require the package tokenizers; "
+            "pip install 'headtohead[subwords]'"
+        ) from error
 
 
 def _growth(step: Any) -> float:

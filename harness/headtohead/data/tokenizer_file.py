@@ -36,12 +36,8 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
         UndefinedError: If other fields contradict the file.
     """
     vocabulary = config.vocabulary
-    refuse_counting_fields(
-        config,
-        "data.vocabulary.file has its own tokens and ids",
-        "data.vocabulary.ids",
-        config.vocabulary.ids != "standard",
-    )
+    reason = "data.vocabulary.file has its own tokens and ids"
+    refuse_counting_fields(config, reason, "data.vocabulary.ids", vocabulary.ids != "standard")
     text, path = _read(vocabulary), shown_path(str(vocabulary.file))
     try:
         tokenizer = load_tokenizer(text)
@@ -116,10 +112,7 @@ def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, path: str
                 f"data.vocabulary.special_tokens.{name}{remedy}"
             )
         found[name] = token
-    for name, token in found.items():
-        same = [other for other in found if other != name and found[other] == token]
-        if same:
-            raise HeadToHeadError(
-                f"data.vocabulary.special_tokens: {name} and {same[0]} are both '{token}'; each needs its own token"
-            )
+    if len(set(found.values())) < len(found):
+        listed = ", ".join(f"{name}: {token}" for name, token in found.items())
+        raise HeadToHeadError(f"data.vocabulary.special_tokens: each needs its own token, but found {listed}")
     return found

@@ -1,4 +1,4 @@
-"""Vocabularies: four ways to assign ids to words, and three ways to treat unknown words.
+"""The words of a side and their ids, and three ways to treat unknown words.
 
 ``PAD``, ``UNK``, ``SOS`` and ``EOS`` are the ids of ``data.vocabulary.ids: standard`` only. Code for
 all vocabularies uses the properties of `Vocabulary`, which can be None.
@@ -6,18 +6,17 @@ all vocabularies uses the properties of `Vocabulary`, which can be None.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from headtohead.data import subwords
 from headtohead.errors import UndefinedError
 
 PAD, UNK, SOS, EOS = 0, 1, 2, 3
-SPECIALS = ("<pad>", "<unk>", "<sos>", "<eos>")
+SPECIALS = ("<pad>", subwords.UNKNOWN, "<sos>", "<eos>")
 PAD_WORD, UNK_WORD, SOS_WORD, EOS_WORD = SPECIALS
-WORD_START = "▁"
 
 Boundaries = Literal["none", "eos", "sos-eos"]
 Unknown = Literal["token", "drop", "refuse"]
@@ -92,12 +91,10 @@ class Vocabulary:
             if index not in skipped and index < len(self.words):
                 kept.append(int(index))
         if self.tokenizer is not None:
-            from headtohead.data.subwords import decode
-
-            return decode(self.tokenizer, kept)
+            return subwords.decode(self.tokenizer, kept)
         words = [self.words[index] for index in kept]
         if self.pieces:
-            return " ".join("".join(words).replace(WORD_START, " ").split())
+            return " ".join("".join(words).replace(subwords.WORD_START, " ").split())
         return " ".join(words)
 
     def bounded(self, ids: list[int], boundaries: Boundaries) -> list[int]:
@@ -138,113 +135,3 @@ class Vocabulary:
             f"the vocabulary has no word '{word}', and data.vocabulary.unknown is refuse; "
             "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
         )
-
-
-def bounded_words(words: Iterable[str], boundaries: Boundaries) -> list[str]:
-    """Remove special tokens from the words of a sentence, then add its boundary tokens.
-
-    >>> bounded_words(["a", "<eos>", "b"], "sos-eos")
-    ['<sos>', 'a', 'b', '<eos>']
-    """
-    plain = [word for word in words if word not in SPECIALS]
-    if boundaries == "none":
-        return plain
-    return [*plain, EOS_WORD] if boundaries == "eos" else [SOS_WORD, *plain, EOS_WORD]
-
-
-def build_vocabulary(
-    sentences: Iterable[Sequence[str]],
-    *,
-    min_count: int = 1,
-    max_size: int | None = None,
-    pieces: Iterable[str] | None = None,
-    unknown: Unknown = "token",
-) -> Vocabulary:
-    """Build the standard vocabulary: special tokens, then words by frequency, ties alphabetically.
-
-    Args:
-        sentences: Words of each training sentence.
-        min_count: Minimum frequency of a word.
-        max_size: Maximum size, special tokens included.
-        pieces: All subwords, including those that do not occur; None for a vocabulary of words.
-        unknown: Treatment of unknown words.
-    """
-    counts = Counter(word for sentence in sentences for word in sentence)
-    if pieces is not None:
-        counts = Counter({piece: counts[piece] for piece in pieces})
-        min_count = 0
-    frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIALS]
-    frequent.sort(key=lambda word: (-counts[word], word))
-    words = [*SPECIALS, *frequent]
-    return Vocabulary(words[:max_size], pieces is not None, unknown)
-
-
-def frequency_vocabulary(
-    sentences: Iterable[Sequence[str]],
-    *,
-    min_count: int = 1,
-    max_size: int | None = None,
-    pieces: Iterable[str] | None = None,
-    unknown: Unknown = "token",
-) -> Vocabulary:
-    """Build a vocabulary of words and boundary tokens by frequency, ties by first appearance.
-
-    <pad> has the id 0. <unk> has the id 1 if ``unknown`` is ``token`` (as in the notebook
-    tatoeba-en-es), otherwise the words start at 1 (as in architecture-en-de).
-
-    Args:
-        sentences: Words of each training sentence, boundary tokens included.
-        min_count: Minimum frequency of a word; boundary tokens are always included.
-        max_size: Maximum size, special tokens included.
-        pieces: All subwords, including those that do not occur; None for a vocabulary of words.
-        unknown: Treatment of unknown words.
-    """
-    counts = Counter(word for sentence in sentences for word in sentence)
-    if pieces is not None:
-        counts.update({piece: 0 for piece in pieces if piece not in SPECIALS})
-        min_count = 0
-    front = [PAD_WORD, UNK_WORD] if unknown == "token" else [PAD_WORD]
-    ordered = [word for word, count in counts.most_common() if count >= min_count or word in SPECIALS]
-    if max_size is not None:
-        num_boundaries = sum(word in counts for word in SPECIALS)
-        plain = [word for word in ordered if word not in SPECIALS]
-        included = {*plain[: max(0, max_size - len(front) - num_boundaries)], *SPECIALS}
-        ordered = [word for word in ordered if word in included]
-    return Vocabulary([*front, *ordered], pieces is not None, unknown)
-
-
-def printed_vocabulary(table: Mapping[str, int], unknown: Unknown) -> Vocabulary:
-    """Build a vocabulary from a fixed table of words and ids.
-
-    Raises:
-        UndefinedError: If the ids are not 0, 1, 2 and so on, or ``unknown`` is ``token`` and the
-            table has no <unk>.
-    """
-    words = sorted(table, key=table.__getitem__)
-    if [table[word] for word in words] != list(range(len(words))):
-        raise UndefinedError(f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset")
-    if unknown == "token" and UNK_WORD not in table:
-        raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
-    return Vocabulary(words, unknown=unknown)
-
-
-def position_vocabulary(sentences: Sequence[list[str]], unknown: Unknown) -> Vocabulary:
-    """Number the tokens of the only sentence by position; a repeated token has its last position.
-
-    There is no <pad> (as in the notebook by-hand-en-fr).
-
-    Args:
-        sentences: Words of the only training sentence, boundary tokens included.
-        unknown: Treatment of unknown words.
-
-    Raises:
-        UndefinedError: If there are several sentences, or ``unknown`` is ``token``.
-    """
-    if len(sentences) != 1:
-        raise UndefinedError(
-            f"data.vocabulary.ids: position requires a single training pair, got {len(sentences)} "
-            "training pairs; use ids: frequency"
-        )
-    if unknown == "token":
-        raise UndefinedError("ids by position have no <unk>; set data.vocabulary.unknown: drop or refuse")
-    return Vocabulary(sentences[0], unknown=unknown)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+from headtohead.data import subwords
 from headtohead.data.prepared import SIDES, Side, Tokeniser
-from headtohead.data.vocabulary import (
-    Vocabulary,
-    bounded_words,
-    build_vocabulary,
-    frequency_vocabulary,
-    position_vocabulary,
-    printed_vocabulary,
-)
+from headtohead.data.vocabulary import EOS_WORD, SOS_WORD, SPECIALS, UNK_WORD, Boundaries, Vocabulary
 from headtohead.errors import UndefinedError
-from headtohead.schema.run_config import DataConfig
+from headtohead.schema.run_config import DataConfig, VocabularyConfig
 
 Sentences = dict[Side, list[list[str]]]
 """Words of each sentence, by side."""
@@ -37,38 +32,84 @@ def vocabularies_of(
     """
     vocabulary = config.vocabulary
     if vocabulary.ids in ("printed", "position"):
-        refuse_counting_fields(
-            config,
-            f"data.vocabulary.ids: {config.vocabulary.ids} does not count words",
-            "data.vocabulary.shared",
-            config.vocabulary.shared,
-        )
+        reason = f"data.vocabulary.ids: {vocabulary.ids} does not count words"
+        refuse_counting_fields(config, reason, "data.vocabulary.shared", vocabulary.shared)
     if vocabulary.ids == "printed":
         if printed is None:
             raise UndefinedError(
                 f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
-        return {side: printed_vocabulary(table, vocabulary.unknown) for side, table in zip(SIDES, printed, strict=True)}
-    bounded = {side: [bounded_words(words, tokenisers[side].boundaries) for words in train[side]] for side in SIDES}
+        return {side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)}
+    sentences = train
+    if vocabulary.ids != "standard":
+        sentences = {side: [_bounded(words, tokenisers[side].boundaries) for words in train[side]] for side in SIDES}
     if vocabulary.ids == "position":
-        return {side: position_vocabulary(bounded[side], vocabulary.unknown) for side in SIDES}
-    sentences = train if vocabulary.ids == "standard" else bounded
+        return {side: _by_position(sentences[side], vocabulary) for side in SIDES}
+    pieces = {side: subwords.inventory(text) if (text := tokenisers[side].subwords) else None for side in SIDES}
     if vocabulary.shared:
-        both = _counted([*sentences["source"], *sentences["target"]], tokenisers["source"], config)
+        both = count_words([*sentences["source"], *sentences["target"]], vocabulary, pieces["source"])
         return {"source": both, "target": both}
-    return {side: _counted(sentences[side], tokenisers[side], config) for side in SIDES}
+    return {side: count_words(sentences[side], vocabulary, pieces[side]) for side in SIDES}
 
 
-def _counted(sentences: list[list[str]], tokeniser: Tokeniser, config: DataConfig) -> Vocabulary:
-    vocabulary = config.vocabulary
-    build = build_vocabulary if vocabulary.ids == "standard" else frequency_vocabulary
-    if tokeniser.subwords is None:
-        return build(
-            sentences, min_count=vocabulary.min_count, max_size=vocabulary.max_size, unknown=vocabulary.unknown
+def count_words(
+    sentences: Iterable[Sequence[str]], config: VocabularyConfig, pieces: Iterable[str] | None = None
+) -> Vocabulary:
+    """Return the vocabulary of the words of the training sentences, the most frequent first.
+
+    ``ids: standard`` has the special tokens first and sorts equally frequent words alphabetically. ``ids: frequency``
+    (as in the notebooks) has <pad>, and <unk> if ``unknown`` is ``token``, first; boundary tokens are counted like
+    words, and of equally frequent words the first in the sentences comes first.
+
+    Args:
+        sentences: Words of each training sentence; for ``ids: frequency`` with its boundary tokens.
+        config: The minimum frequency of a word, the maximum size with special tokens, and the treatment of unknown
+            words. Both limits exclude no special token.
+        pieces: All subwords, which are included without limits; None for a vocabulary of words.
+    """
+    standard, limits = config.ids == "standard", pieces is None
+    counts = Counter(word for sentence in sentences for word in sentence)
+    counts.update(dict.fromkeys(pieces or (), 0))
+    front = list(SPECIALS if standard else SPECIALS[:2] if config.unknown == "token" else SPECIALS[:1])
+    boundaries = [] if standard else [word for word in (SOS_WORD, EOS_WORD) if counts[word]]
+    ordered = sorted(counts, key=lambda word: (-counts[word], word if standard else ""))
+    plain = [word for word in ordered if word not in SPECIALS and (counts[word] >= config.min_count or not limits)]
+    if config.max_size is not None and limits:
+        plain = plain[: max(0, config.max_size - len(front) - len(boundaries))]
+    included = {*plain, *boundaries}
+    return Vocabulary([*front, *(word for word in ordered if word in included)], not limits, config.unknown)
+
+
+def _bounded(words: Iterable[str], boundaries: Boundaries) -> list[str]:
+    """Remove special tokens from the words of a sentence, then add its boundary tokens."""
+    plain = [word for word in words if word not in SPECIALS]
+    if boundaries == "none":
+        return plain
+    return [*plain, EOS_WORD] if boundaries == "eos" else [SOS_WORD, *plain, EOS_WORD]
+
+
+def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
+    words = sorted(table, key=table.__getitem__)
+    if [table[word] for word in words] != list(range(len(words))):
+        raise UndefinedError(f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset")
+    if config.unknown == "token" and UNK_WORD not in table:
+        raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
+    return Vocabulary(words, unknown=config.unknown)
+
+
+def _by_position(sentences: Sequence[list[str]], config: VocabularyConfig) -> Vocabulary:
+    """Number the tokens of the only sentence by position; a repeated token has its last position.
+
+    There is no <pad> (as in the notebook by-hand-en-fr).
+    """
+    if len(sentences) != 1:
+        raise UndefinedError(
+            f"data.vocabulary.ids: position requires a single training pair, got {len(sentences)} "
+            "training pairs; use ids: frequency"
         )
-    from headtohead.data.subwords import inventory
-
-    return build(sentences, pieces=inventory(tokeniser.subwords), unknown=vocabulary.unknown)
+    if config.unknown == "token":
+        raise UndefinedError("ids by position have no <unk>; set data.vocabulary.unknown: drop or refuse")
+    return Vocabulary(sentences[0], unknown=config.unknown)
 
 
 def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is_set: bool) -> None:

@@ -14,10 +14,10 @@ from torch import Tensor
 from headtohead.config.project import runs_folder
 from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
+from headtohead.data.prepared import tokenisers_of
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
-from headtohead.execution.import_checkpoint import tokenisers_of
 from headtohead.execution.tokenizer import Tokenizer
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of

@@ -286,7 +286,7 @@ def initial_weights(plan: Plan, record: StackRecord) -> Path | None:
 def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None) -> StackFolder:
     """Write a stack's folder, and the execution settings into the records of its runs.
 
-    The initial ``weights`` are copied into the folder, which is all that another machine receives.
+    The initial ``weights`` are copied into the folder, so that a resumed stack does not depend on another run.
     """
     folder = StackFolder(experiment / STACKS / record.id)
     if weights is not None:

@@ -16,8 +16,9 @@ from headtohead import files
 from headtohead.config.loading import LoadedExperiment
 from headtohead.execution.scheduler import Machine, initial_weights, lay_out, pending, plan_directories, stack_record
 from headtohead.execution.worker import Worker
-from headtohead.planning.design import Design, Variant
+from headtohead.planning.design import Design
 from headtohead.planning.planner import make_plan
+from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states

@@ -23,7 +23,7 @@ ALIGNED = 16
 """On a CPU, row strides are multiples of this many numbers: 64 bytes in float32."""
 
 WIDE = 512
-"""Number of columns from which alignment is faster (benchmarks/results/kernels.md)."""
+"""Number of columns from which alignment is faster (benchmarks/results.md)."""
 
 
 FEW_ROWS = 256

@@ -23,7 +23,8 @@ from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.positional import BuildContext, Positional, require_like, require_shape
+from headtohead.plugins.component import BuildContext, require_like, require_shape
+from headtohead.plugins.positional import Positional
 
 MAX_SHORT_SCORES = 24 * 24
 """Query length times key length up to which two batched products are faster on a CPU."""
@@ -34,7 +35,7 @@ MAX_SHORT_SCORES_BFLOAT16 = 512 * 512
 MIN_SHORT_HEADS = 64
 """Number of heads, over members and batch, from which two batched products are faster.
 
-Up to 2.1 times as fast as the fused kernel, forward and backward (benchmarks/results/kernels.md).
+Up to 2.1 times as fast as the fused kernel, forward and backward (benchmarks/results.md).
 """
 
 
@@ -507,7 +508,7 @@ def _two_products(
             "mask of products", mask, lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0))
         )
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
-    # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/kernels.py).
+    # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/results.md).
     weights = torch.softmax(scores.to(torch.promote_types(scores.dtype, torch.float32)), dim=1 if keys_first else 2)
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead is not None:

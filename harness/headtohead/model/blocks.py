@@ -1,65 +1,12 @@
-"""Residual blocks, encoder layers and decoder layers."""
+"""Encoder layers and decoder layers."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from headtohead.model.attention_context import AttentionContext, Cache
-from headtohead.model.dropout import Dropout
-from headtohead.model.layers import FeedForward, Record, StackedLayerNorm
-
-if TYPE_CHECKING:
-    from headtohead.model.builder import Builder
-
-
-class SharedModule:
-    """A module with a single instance in the model; a block that uses it does not register it."""
-
-    def __init__(self, part: nn.Module) -> None:
-        self.part = part
-
-    def __call__(self, x: Tensor, record: Record | None = None) -> Tensor:
-        if record is None:
-            return self.part(x)  # type: ignore[no-any-return]
-        return self.part(x, record)  # type: ignore[no-any-return]
-
-
-class ResidualBlock(nn.Module):
-    """Residual connection with pre- or post-norm, and dropout on the output of the sublayer."""
-
-    def __init__(self, norm: StackedLayerNorm | SharedModule, pre: bool, dropout: Dropout) -> None:
-        super().__init__()
-        self.norm = norm
-        self.pre = pre
-        self.dropout = dropout
-
-    def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
-        if record is not None:
-            return self._recorded(x, inner, record)
-        if self.pre:
-            total: Tensor = x + self.dropout(inner(self.norm(x)))
-        else:
-            total = self.norm(x + self.dropout(inner(x)))
-        return total
-
-    def _recorded(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record) -> Tensor:
-        """Return the result of ``forward``, recording each step."""
-        normed = x
-        if self.pre:
-            normed = self.norm(x)
-            record("norm", normed)
-        output = inner(normed)
-        record("output", output)
-        total: Tensor = x + self.dropout(output)
-        record("residual", total)
-        if self.pre:
-            return total
-        normed = self.norm(total)
-        record("norm", normed)
-        return normed
+from headtohead.model.builder import Builder
+from headtohead.model.layers import FeedForward, Record, ResidualBlock, SharedModule
 
 
 class EncoderLayer(nn.Module):

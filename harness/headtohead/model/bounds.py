@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.positional import Component, Positional
+from headtohead.plugins.component import Component
+from headtohead.plugins.positional import Positional
 from headtohead.schema.run_config import RunConfig
 
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import ResidualBlock, SharedModule
 from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
-from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
+from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock, SharedModule, StackedLayerNorm
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,
@@ -24,8 +23,9 @@ from headtohead.model.members import (
     same_or_each,
 )
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import BuildContext, Component, require_members, require_registered
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Component, Positional, require_members, require_registered
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig

@@ -18,8 +18,9 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.component import Component, require_members
 from headtohead.plugins.entry import Entry
-from headtohead.plugins.positional import Component, Positional, require_members
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 

@@ -18,7 +18,7 @@ __all__ = ["active_indices", "greedy", "is_causal", "longest_target", "most_prob
 WORTH_LEAVING = 0.85
 """Finished sentences leave the batch once at most this share of it is active.
 
-Measured in benchmarks/results/translate.md.
+Measured in benchmarks/results.md.
 """
 
 
@@ -45,7 +45,7 @@ def require_any_length(model: Transformer, how: str) -> None:
 def most_probable(logits: Tensor) -> Tensor:
     """Return the id of the largest logit at every position, the smallest id if several are equal.
 
-    It equals ``argmax``, which takes 1.3 to 3 times as long for large vocabularies on a CPU (benchmarks/kernels.py).
+    It equals ``argmax``, which takes 1.3 to 3 times as long for large vocabularies on a CPU (benchmarks/results.md).
     """
     if on_cuda(logits) or logits.dtype == torch.bfloat16 or logits.shape[-1] < LARGE_VOCABULARY:
         return logits.max(dim=-1).indices

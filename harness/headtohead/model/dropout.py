@@ -19,13 +19,11 @@ from torch import Tensor, nn
 from headtohead.model.cuda import on_cuda
 from headtohead.model.dropout_kernel import FusedDropout, kernel_fault
 from headtohead.model.members import PerMember, same_or_each
+from headtohead.model.splitmix import GAMMA, mix_, mixed, signed
 
 Rate = float | PerMember
 """A dropout rate for all members, or a rate per member."""
 
-GAMMA = 0x9E3779B97F4A7C15
-FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-WORD = 2**64
 LANES = 4
 """Numbers of 16 bits in a word of 64 bits."""
 LEVELS = 2**16
@@ -35,30 +33,6 @@ FEW = 2**16
 """Largest number of words of a step that are generated in a single call. With more words, the
 overhead of a call per site is small.
 """
-
-
-def signed(word: int) -> int:
-    """Return an unsigned word of 64 bits as the int64 with the same bits."""
-    return (word + WORD // 2) % WORD - WORD // 2
-
-
-def mixed(word: int) -> int:
-    """Return the SplitMix64 hash of a word."""
-    word = (word ^ (word >> 30)) * FIRST % WORD
-    word = (word ^ (word >> 27)) * SECOND % WORD
-    return word ^ (word >> 31)
-
-
-def mix_(words: Tensor) -> Tensor:
-    """Replace int64 words by their SplitMix64 hashes, in place."""
-    moved = torch.empty_like(words)
-    for shift, factor in ((30, FIRST), (27, SECOND), (31, None)):
-        torch.bitwise_right_shift(words, shift, out=moved)
-        # The shift of int64 copies the sign bit; the mask removes the copies.
-        words.bitwise_xor_(moved.bitwise_and_((1 << (64 - shift)) - 1))
-        if factor is not None:
-            words.mul_(signed(factor))
-    return words
 
 
 def uses_kernel(x: Tensor) -> bool:

@@ -7,12 +7,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from headtohead.model import dropout as cpu
+from headtohead.model import splitmix
 
 BLOCK = 1024
 
-GAMMA = tl.constexpr(cpu.GAMMA)
-FIRST, SECOND = tl.constexpr(cpu.FIRST), tl.constexpr(cpu.SECOND)
+GAMMA = tl.constexpr(splitmix.GAMMA)
+FIRST, SECOND = tl.constexpr(splitmix.FIRST), tl.constexpr(splitmix.SECOND)
 
 
 def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:

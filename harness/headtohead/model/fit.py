@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.positional import Geometry, Positional
+from headtohead.plugins.component import Geometry
+from headtohead.plugins.positional import Positional
 
 SCORES = frozenset({"rotate", "bias", "score", "values"})
 """Mechanisms that act inside attention, not on its inputs."""

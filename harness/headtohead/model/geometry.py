@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import Geometry
 from headtohead.plugins.entry import Options
-from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
@@ -30,7 +30,7 @@ def geometry_of(style: type[Attention], options: Options, model: ModelConfig) ->
     geometry = style.geometry(options, model)
     if not isinstance(geometry, Geometry):
         raise HeadToHeadError(
-            f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.Geometry"
+            f"{style.__name__}.geometry returned {type(geometry).__name__}; return a headtohead.plugin.Geometry"
         )
     if min(geometry.heads, geometry.kv_heads) < 1 or geometry.heads % geometry.kv_heads:
         raise HeadToHeadError(

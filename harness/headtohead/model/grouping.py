@@ -12,7 +12,7 @@ from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.run_config import BeamConfig
 
 TOGETHER = 128
-"""Largest batch of sentences (benchmarks/results/translate.md)."""
+"""Largest batch of sentences (benchmarks/results.md)."""
 
 
 def translate_each(

@@ -149,7 +149,7 @@ def loss_gradients(
         x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
         if memory is None:  # the first chunk is the largest
             memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
-        # Logits in bits: on an AMD processor, exp takes three times as long as exp2 (benchmarks/kernels.py).
+        # Logits in bits: on an AMD processor, exp takes three times as long as exp2 (benchmarks/results.md).
         scaled = (x * BITS_PER_NAT).to(dtype)
         logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.component import require_shape
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import Positional, require_shape
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig

@@ -18,8 +18,9 @@ from headtohead.model.cuda import on_cuda
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerMemberPositional, require_mask
 from headtohead.model.sizes import vocab_sizes
+from headtohead.plugins.component import require_shape
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import Positional, require_shape
+from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 

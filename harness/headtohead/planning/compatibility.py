@@ -9,8 +9,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.bounds import find_bound
 from headtohead.model.fit import misfit
 from headtohead.model.geometry import geometry_of, only_length
+from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
-from headtohead.plugins.positional import Component
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE, RunConfig

@@ -29,15 +29,16 @@ from headtohead.planning.axes import (
     recipe_label,
     recipe_parts,
 )
+from headtohead.planning.between import END, START, changes_between, expand_between
+from headtohead.planning.claims import declared_contrasts, published_record
 from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
-from headtohead.planning.published import published_record
-from headtohead.planning.selection import declared_contrasts
-from headtohead.planning.shapley import ShapleyPath, build_path, choices_between
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.experiment_file import PathDesign
+from headtohead.schema.experiment_file import BetweenDesign
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import (
+    ChangeContrast,
     ContrastRecord,
     DeclaredContrast,
     ExcludedRecord,
@@ -47,17 +48,6 @@ from headtohead.storage.records import (
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
 """Metrics of translations, undefined where ``evaluate.decode`` is none."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A complete configuration without its seed, with its slug, title and axis values."""
-
-    slug: str
-    title: str
-    axes: Mapping[str, Scalar]
-    config: RunConfig
-    match: Match = "none"
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class Design:
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    path: ShapleyPath | None = None
+    changes: tuple[ChangeContrast, ...] = ()
     published: PublishedRecord | None = None
     declared: tuple[DeclaredContrast, ...] = ()
 
@@ -86,11 +76,12 @@ class Design:
     def contrasts(self) -> list[ContrastRecord]:
         """Return the contrasts to test: every variant against the baseline, axis values, interactions, declared ones.
 
-        A Shapley path has other contrasts: its total difference, then every choice.
+        Between two configurations, these are their difference, then every change added and taken.
         """
-        if self.path:
-            return self.path.contrasts()
         titles = {variant.slug: variant.title for variant in self.variants}
+        if self.changes:
+            name = f"{titles[END]} − {titles[START]}"
+            return [VariantContrast(name=name, variant=END, baseline=START), *self.changes]
         plain = [
             VariantContrast(
                 name=f"{titles[slug]} − {'baseline' if other == self.baseline else titles[other]}",
@@ -128,10 +119,10 @@ def expand(
 
     Raises:
         HeadToHeadError: For an invalid axis, value or exclusion, with its location in the file, and for a baseline
-            or an end of a path that cannot run.
+            or one of the configurations of ``between`` that cannot run.
     """
     blocks = _blocks(loaded)
-    kind = _PathDesign if any(block.kind == "path" for block in blocks) else _AxesDesign
+    kind = _BetweenDesign if any(block.kind == "between" for block in blocks) else _AxesDesign
     design = kind(loaded, registry, find_incompatibility, blocks).design()
     return _without_translations(design, loaded)
 
@@ -140,13 +131,13 @@ def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
     """Return the design with a note on variants without a score because they do not translate.
 
     Raises:
-        HeadToHeadError: If the baseline or an end of a path does not translate, so that nothing can be compared.
+        HeadToHeadError: If the baseline or, with ``between``, any variant does not translate.
     """
     metric = loaded.file.metrics.primary
     if not metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
         return design
     silent = [variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"]
-    if silent and (design.path or design.baseline in silent):
+    if silent and (design.changes or design.baseline in silent):
         raise loaded.location("metrics", "primary").error(
             f"'{metric}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
@@ -171,7 +162,7 @@ def _blocks(loaded: LoadedExperiment) -> list[_Block]:
         kinds = [name for name in type(block).model_fields if getattr(block, name) is not None]
         if len(kinds) != 1:
             names = " and ".join(kinds) or "none of them"
-            raise location.error(f"a block requires one of product, one_at_a_time, zip or path; got {names}")
+            raise location.error(f"a block requires one of product, one_at_a_time, zip or between; got {names}")
         blocks.append(_Block(kinds[0], getattr(block, kinds[0]), location.child(kinds[0])))
     return blocks
 
@@ -356,8 +347,8 @@ class _AxesDesign:
         return str(label) if same and label else config.data.dataset
 
 
-class _PathDesign:
-    """Expands a Shapley path: the coalitions of its permutations."""
+class _BetweenDesign:
+    """Expands a block ``between``: both configurations, every change added to the first and taken from the second."""
 
     def __init__(
         self,
@@ -368,104 +359,93 @@ class _PathDesign:
     ) -> None:
         self.loaded, self.registry, self.find_incompatibility = loaded, registry, find_incompatibility
         self._check_only_block(blocks)
-        self.block: PathDesign = blocks[0].content
+        self.block: BetweenDesign = blocks[0].content
         self.location = blocks[0].location
 
     def design(self) -> Design:
         builders = [self._end("from", self.block.start), self._end("to", self.block.end)]
         start, end = (build_consistent_config(builder) for builder in builders)
         if start.init_from != end.init_from:
-            raise self.location.error("init_from cannot differ between the ends of a path; move it to base")
-        names = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
-        choices = choices_between(
+            raise self.location.error("init_from cannot differ between the two configurations; move it to base")
+        match = self.loaded.file.match
+        changes = changes_between(
             start,
             end,
-            lambda config: _key(config, self.match, self.registry),
+            lambda config: _key(config, match, self.registry),
             self.block.groups,
             self.registry,
             self.location.child("groups"),
         )
-        if not choices:
+        if not changes:
             raise self.location.error(
-                "both ends are the same after base is merged over them; remove the fields that should differ from base"
+                "both configurations are the same after base is merged over them; remove the fields that should differ "
+                "from base"
             )
-        axes = tuple(choice.name for choice in choices)
+        axes = tuple(change.name for change in changes)
         incompatibilities = Incompatibilities(self.loaded, self.registry, builders[0], axes, self.find_incompatibility)
         for side, config in (("from", start), ("to", end)):
             self._check_end(side, config, incompatibilities)
-        path = build_path(
-            (start, end),
-            names,
-            choices,
-            lambda config: incompatibilities.find(config, self.match),
-            self.block.orders,
-            self.block.orders_seed,
-        )
-        return self._design(path, axes, incompatibilities.notes())
-
-    @property
-    def match(self) -> Match:
-        return self.loaded.file.match
-
-    def _design(self, path: ShapleyPath, axes: tuple[str, ...], notes: Sequence[str]) -> Design:
-        coalitions = list(path.coalitions.values())
+        points, contrasts = expand_between((start, end), self._names(), changes)
+        variants, excluded = [], []
+        for point in points:
+            incompatibility = incompatibilities.find(point.config, match)
+            if incompatibility:
+                excluded.append(
+                    ExcludedRecord(
+                        slug=point.slug,
+                        title=point.title,
+                        axes=point.axes,
+                        reason=incompatibility.reason,
+                        source=incompatibility.source,
+                    )
+                )
+            else:
+                variants.append(Variant(point.slug, point.title, point.axes, point.config, match))
         refuse_many_runs(
-            self.loaded.path,
-            self.loaded.file,
-            sum(not coalition.incompatibility for coalition in coalitions),
-            len(self.loaded.seeds),
-            self.loaded.max_runs,
+            self.loaded.path, self.loaded.file, len(variants), len(self.loaded.seeds), self.loaded.max_runs
         )
+        slugs = {variant.slug for variant in variants}
         return Design(
             axes=axes,
-            variants=tuple(
-                Variant(coalition.slug, coalition.title, coalition.axes, coalition.config, self.match)
-                for coalition in coalitions
-                if not coalition.incompatibility
-            ),
-            baseline=path.ends[0].slug,
-            excluded=tuple(
-                ExcludedRecord(
-                    slug=coalition.slug,
-                    title=coalition.title,
-                    axes=coalition.axes,
-                    reason=coalition.incompatibility.reason,
-                    source=coalition.incompatibility.source,
-                )
-                for coalition in coalitions
-                if coalition.incompatibility
-            ),
+            variants=tuple(variants),
+            baseline=START,
+            excluded=tuple(excluded),
             seeds=self.loaded.seeds,
-            notes=(*notes, *path.notes()),
-            path=path,
+            notes=tuple(incompatibilities.notes()),
+            changes=tuple(contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs),
         )
+
+    def _names(self) -> tuple[str, str]:
+        """Return the display names of both configurations."""
+        start, end = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
+        return (start, end) if start != end else (f"{start} (from)", f"{end} (to)")
 
     def _check_only_block(self, blocks: Sequence[_Block]) -> None:
         if len(blocks) > 1:
             raise self.loaded.location("design").error(
-                f"a path must be the only block of a design, got {len(blocks)} blocks; use one file per question"
+                f"between must be the only block of a design, got {len(blocks)} blocks; use one file per question"
             )
         if self.loaded.file.baseline:
             raise self.loaded.location("baseline").error(
-                "the baseline of a path is its start; move these fields to base, which is merged over both ends"
+                "the baseline of between is its first configuration; move these fields to base"
             )
         if self.loaded.file.published:
             raise self.loaded.location("published").error(
-                "published claims name variants by axis values, and a path has no axes; "
+                "published claims name variants by axis values, and between has no axes; "
                 "move the claims to a file with product or one_at_a_time"
             )
         if self.loaded.file.contrasts:
             raise self.loaded.location("contrasts").error(
-                "contrasts name variants by axis values, and a path has no axes; move them to a file with product or "
+                "contrasts name variants by axis values, and between has no axes; move them to a file with product or "
                 "one_at_a_time"
             )
         if "recipe" in self.loaded.file.base:
             raise self.loaded.location("base", "recipe").error(
-                "a path's recipes are its ends, and base is merged over both; remove this recipe"
+                "the recipes of between are from and to, and base is merged over both; remove this recipe"
             )
 
     def _end(self, side: str, written: str | Mapping[str, Any]) -> ConfigBuilder:
-        """Merge base and ``--set`` over an end; both ends get the same fields of base."""
+        """Merge base and ``--set`` over a configuration; both get the same fields of base."""
         location = self.location.child(side)
         builder = ConfigBuilder(self.registry, location)
         merge_base(builder, self._end_fields(written, location), location)
@@ -490,8 +470,8 @@ class _PathDesign:
         return {"recipe": name}
 
     def _check_end(self, side: str, config: RunConfig, incompatibilities: Incompatibilities) -> None:
-        incompatibilities.require(config, self.match, "an end of the path")
-        incompatibility = incompatibilities.find(config, self.match)
+        incompatibilities.require(config, self.loaded.file.match, f"the configuration '{side}'")
+        incompatibility = incompatibilities.find(config, self.loaded.file.match)
         if incompatibility:
             raise self.location.child(side).error(incompatibility.reason)
 
@@ -503,7 +483,7 @@ def _override(builder: ConfigBuilder, loaded: LoadedExperiment) -> None:
 
 
 def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:
-    """Return the display name of an end: its recipe, and ", changed" if it also sets fields."""
+    """Return the display name of a configuration: its recipe, and ", changed" if it also sets fields."""
     if isinstance(written, str):
         return written.partition("/")[2]
     recipe = written.get("recipe")

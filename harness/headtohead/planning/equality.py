@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.labels import listed
-from headtohead.planning.design import Variant
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.axes import Match
-from headtohead.planning.design import Variant
+from headtohead.planning.variants import Variant
 from headtohead.schema.run_config import MAX_D_FF, RunConfig
 
 TOLERANCE = 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headtohead.config.loading import LoadedExperiment
-from headtohead.planning.design import Variant
+from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.schema.run_config import RunConfig
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.config.labels import listed, shortened, text
 from headtohead.model.precision import describe_bfloat16
+from headtohead.planning.between import END, START
 from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.planning.schedule import mean_rate, warmup_steps
+from headtohead.planning.stacking import local_stacks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.metrics import counted
@@ -45,14 +46,14 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
-    lines = [_project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan), *_looks_lines(plan)]
+    lines = [_project_line(plan), _data_line(plan), *_tuning_lines(plan), *_looks_lines(plan)]
     lines += [_runs_line(plan), _steps_line(plan), *_rate_lines(plan)]
     if plan.remaining or (plan.tuning and not plan.tuning.is_done):
         lines.append(f"time: {plan.estimate.summary}")
         if plan.estimate.seconds > LONG:
             lines.append(f"precision: {describe_bfloat16()} on this processor")
     sections = {
-        "choices": _choices(plan),
+        "changes": _changes(plan),
         "same by construction, trained once": _equal(plan),
         "tuned": _tuned(plan),
         "contrasts that the file declares": tuple(contrast.name for contrast in plan.design.declared),
@@ -71,7 +72,7 @@ def overview(plan: Plan) -> Overview:
     return Overview(
         heading=f"{plan.name}: {plan.loaded.file.question}",
         lines=tuple(lines),
-        rows=tuple(_row(plan, variant) for variant in _listed(plan)),
+        rows=tuple(_row(plan, variant) for variant in plan.variants),
         sections={heading: content for heading, content in sections.items() if content},
     )
 
@@ -80,28 +81,6 @@ def _project_line(plan: Plan) -> str:
     """Return the project root and the runs folder."""
     runs = plan.runs_root.resolve()
     return f"project: {runs.parent} (runs in {runs})"
-
-
-def _listed(plan: Plan) -> tuple[PlannedVariant, ...]:
-    """Return the variants with a row: all, or of a Shapley path its ends and single differences."""
-    path = plan.design.path
-    inside = {coalition.slug for coalition in path.inside()} if path else set()
-    return tuple(variant for variant in plan.variants if variant.slug not in inside)
-
-
-def _path_lines(plan: Plan) -> list[str]:
-    """Return the number of coalitions of a Shapley path by kind."""
-    path = plan.design.path
-    if path is None:
-        return []
-    coalitions = [coalition for coalition in path.coalitions.values() if not coalition.incompatibility]
-    inside = len(path.inside())
-    command = shlex.join(["h2h", "plan", str(plan.loaded.path), "--format", "json"])
-    return [
-        f"path: {' to '.join(path.names)}, {len(path.choices)} choices, {len(path.permutations)} permutations; "
-        f"{len(coalitions)} coalitions: 2 ends, {len(coalitions) - 2 - inside} single differences, {inside} "
-        f"inside permutations ({command} lists them)"
-    ]
 
 
 def _tuning_lines(plan: Plan) -> list[str]:
@@ -144,11 +123,12 @@ def _tuned(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _choices(plan: Plan) -> tuple[str, ...]:
-    path = plan.design.path
-    return tuple(
-        f"{choice.name}: {text(choice.before)} → {text(choice.after)}" for choice in (path.choices if path else ())
-    )
+def _changes(plan: Plan) -> tuple[str, ...]:
+    """Return the changes between two configurations with their values in both."""
+    if not plan.design.changes:
+        return ()
+    before, after = plan.design.variant(START).axes, plan.design.variant(END).axes
+    return tuple(f"{name}: {text(before[name])} → {text(after[name])}" for name in plan.design.axes)
 
 
 def _equal(plan: Plan) -> tuple[str, ...]:
@@ -228,7 +208,7 @@ def _remaining(plan: Plan) -> str:
         if any(run.state in states.RETRYABLE for run in plan.runs):
             return "nothing to run without --retry"
         return "nothing to run without --stale" if any(run.stale for run in plan.runs) else "nothing to run"
-    return f"{len(plan.remaining)} to run in {counted(len(plan.stacks), 'stack')}"
+    return f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 They are allowed and shown with every result. The rules depend on the configuration, and on the leak
 of its data where it is measured; the effect of a pitfall on a model is measured in
-``headtohead.tools.pitfalls``.
+``headtohead_notebooks.pitfalls``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import entries_of, plugins_of, versions
@@ -17,13 +19,11 @@ from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
-from headtohead.planning.design import Design, Variant
+from headtohead.planning.design import Design
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
-from headtohead.planning.stacking import arrange, processors
-from headtohead.planning.tuning import Tuning
-from headtohead.plugins.launcher import Launcher
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.sources import source_name
 from headtohead.schema.run_config import RunConfig
@@ -46,6 +46,9 @@ from headtohead.storage.records import (
     ReportedMetrics,
     ResolvedVariant,
     RunRecord,
+    TrialRecord,
+    TunedVariant,
+    TuningRecord,
     VariantRecord,
     read_record,
     read_status,
@@ -54,6 +57,9 @@ from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"
 """State of a planned run without a directory."""
+
+TUNING_METRIC = "valid/loss"
+"""Metric that chooses a setting; lower is better."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class PlannedVariant:
     identity: Mapping[str, Any]
     decoding_limit: int
     order_invariant: bool
+    padding_hidden: bool
     equal: Equal | None = None
 
     @property
@@ -142,6 +149,7 @@ class PlannedVariant:
             evaluate_every=self.evaluate_every,
             decoding_limit=self.decoding_limit,
             order_invariant=self.order_invariant,
+            padding_hidden=self.padding_hidden,
             pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
             config=self.config.model_dump(mode="json"),
         )
@@ -154,6 +162,111 @@ class PlannedVariant:
             equal_to=self.equal.to if self.equal else None,
             equal_reason=self.equal.reason if self.equal else None,
             **dict(self.resolved),
+        )
+
+
+@dataclass(frozen=True)
+class TuningSetting:
+    """A setting of the sweep: its value by field, and the fields to change by section."""
+
+    values: Mapping[str, Scalar]
+    changes: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """The setting as a short label."""
+        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
+
+    @property
+    def slug(self) -> str:
+        """The setting as part of a slug."""
+        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
+
+    def apply(self, config: RunConfig) -> RunConfig:
+        """Return the configuration with this setting."""
+        sections = {
+            section: getattr(config, section).model_copy(update=dict(fields))
+            for section, fields in self.changes.items()
+        }
+        return config.model_copy(update=sections)
+
+
+@dataclass(frozen=True)
+class SettingLosses:
+    """Mean and standard deviation of a variant's loss at a setting, over the sweep's seeds.
+
+    The mean is infinite if a run diverged.
+    """
+
+    setting: TuningSetting
+    mean: float
+    sd: float | None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The sweep of ``tune``: its settings, its plan, and the losses by variant once every run has a result."""
+
+    settings: tuple[TuningSetting, ...]
+    plan: Plan
+    tried: Mapping[str, tuple[SettingLosses, ...]]
+    epochs: float | None = None
+    """Epochs of the sweep if ``tune_epochs`` sets them."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the settings of all variants are chosen."""
+        return bool(self.tried)
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of the sweep."""
+        return list(self.settings[0].values)
+
+    def chosen(self, slug: str) -> TuningSetting:
+        """Return the best setting of a variant; of equal settings, the first."""
+        return min(self.tried[slug], key=lambda losses: losses.mean).setting
+
+    def apply(self, design: Design) -> Design:
+        """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
+        if not self.is_done:
+            return design
+        variants = tuple(
+            replace(variant, config=self.chosen(variant.slug).apply(variant.config)) for variant in design.variants
+        )
+        return replace(design, variants=variants)
+
+    def at_the_edge(self, slug: str) -> list[str]:
+        """Return the fields at which the chosen value is the smallest or the largest of the sweep."""
+        chosen, edges = self.chosen(slug), []
+        for path in self.fields:
+            numbers = [value for setting in self.settings if isinstance(value := setting.values[path], int | float)]
+            if len(set(numbers)) > 1 and chosen.values[path] in (min(numbers), max(numbers)):
+                edges.append(path)
+        return edges
+
+    @property
+    def record(self) -> TuningRecord:
+        """The sweep's entry in ``experiment.json``."""
+        return TuningRecord(
+            experiment=self.plan.name,
+            fields=tuple(self.fields),
+            metric=TUNING_METRIC,
+            seeds=self.plan.design.seeds,
+            epochs=self.epochs,
+            variants={slug: self._tuned(slug, tried) for slug, tried in self.tried.items()},
+        )
+
+    def _tuned(self, slug: str, tried: Sequence[SettingLosses]) -> TunedVariant:
+        return TunedVariant(
+            chosen=self.chosen(slug).values,
+            at_the_edge=tuple(self.at_the_edge(slug)),
+            tried=tuple(
+                TrialRecord(
+                    values=losses.setting.values, mean=losses.mean if math.isfinite(losses.mean) else None, sd=losses.sd
+                )
+                for losses in tried
+            ),
         )
 
 
@@ -239,16 +352,6 @@ class Plan:
         idle = states.FINAL | states.ACTIVE
         return [run for run in self.selected if run.state not in idle]
 
-    @property
-    def stacks(self) -> list[list[PlannedRun]]:
-        """The stacks in which this machine would train the remaining runs."""
-        import torch
-
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        workers = processors(device)
-        memory = Launcher().memory(device, workers)
-        return arrange(self, self.remaining, workers, device, memory)
-
     def variant_of(self, run: PlannedRun) -> PlannedVariant:
         """Return the variant of a run, on the data of the run."""
         return self.draws.get((run.variant, run.seed)) or self.by_slug[run.variant]
@@ -279,7 +382,6 @@ class Plan:
             tuning=self.tuning.record if self.tuning else None,
             excluded=self.design.excluded,
             contrasts=self.contrasts,
-            path=self.design.path.record if self.design.path else None,
             published=self.design.published,
             match=file.match,
             entries=compared_entries([variant.config for variant in self.variants], current()),
@@ -390,3 +492,7 @@ def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[
 def directory_name(slug: str, seed: int, run_hash: str) -> str:
     """Return the name of a run's directory: slug, seed and the first 8 digits of the run hash."""
     return f"{slug}-s{seed}-{run_hash[:8]}"
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]

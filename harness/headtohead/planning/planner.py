@@ -29,18 +29,20 @@ from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, Remaining, estimate, seconds_of
-from headtohead.planning.design import Design, Variant, expand
+from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
-from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory_name
+from headtohead.planning.pitfalls import padding_has_no_effect
+from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, directory_name
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep, tuning_seeds
+from headtohead.planning.tuning import find_tried, settings_of, sweep, tuning_seeds
+from headtohead.planning.variants import Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
@@ -329,6 +331,7 @@ def _planned(
         identity=identity,
         decoding_limit=prepared.decoding_limit(variant.config),
         order_invariant=is_order_invariant(variant.config, prepared.registry),
+        padding_hidden=padding_has_no_effect(variant.config, prepared.registry),
         equal=equal,
     )
 
@@ -471,7 +474,7 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     powers = []
-    for family in ("variant", "factor", "interaction", "declared"):
+    for family in ("variant", "factor", "interaction", "declared", "added", "taken"):
         tested = []
         of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
         for sides in dict.fromkeys(

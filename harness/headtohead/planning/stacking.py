@@ -12,7 +12,7 @@ from headtohead.model.counting import training_bytes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
-from headtohead.plugins.launcher import cpu_cores
+from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 MAX_CPU_NUMBERS = 18_000_000
 """Numbers (weights and activations without logits) of all members above which a larger stack is slower on a CPU.
 
-Logits are computed in chunks, so their number does not grow with the stack. Measured (benchmarks/results/processes.md,
-small_models.md): with 0.02 to 0.4 million numbers per member, more members were faster, up to 32; 4 members of 4.5
-million were as fast as separate runs, and 2 members of 10 million were 2 to 5 % slower.
+Logits are computed in chunks, so their number does not grow with the stack. Measured (benchmarks/results.md): with 0.02
+to 0.4 million numbers per member, more members were faster, up to 32; 4 members of 4.5 million were as fast as separate
+runs, and 2 members of 10 million were 2 to 5 % slower.
 """
 
 MAX_MEMBERS = {"cpu": 64, "cuda": 128}
@@ -46,7 +46,7 @@ OWN_STACK_NUMBERS = 2_500_000
 """Numbers of a variant's runs from which they get a stack of their own on a CPU.
 
 Members of other variants would not make such a stack faster, and per-member tables cost 10 %
-(benchmarks/results/cuts.md).
+(benchmarks/results.md).
 """
 
 
@@ -117,6 +117,15 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
     return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
+
+
+def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
+    """Return the stacks in which this machine would train the remaining runs."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    workers = processors(device)
+    return arrange(plan, plan.remaining, workers, device, Launcher().memory(device, workers))
 
 
 def _sort_key(config: RunConfig) -> tuple[str, ...]:

@@ -11,134 +11,23 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.validation_errors import find_field
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
-from headtohead.planning.design import Design, Variant, expand
+from headtohead.planning.design import Design, expand
+from headtohead.planning.plan import TUNING_METRIC, Plan, SettingLosses, TuningSetting
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import SHORTHANDS
 from headtohead.schema.experiment_file import MAX_SEED, DesignBlock, Metrics
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import run_folder
-from headtohead.storage.records import TrialRecord, TunedVariant, TuningRecord
 from headtohead.storage.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from headtohead.planning.plan import Plan
-
-METRIC = "valid/loss"
-"""Metric that chooses a setting; lower is better."""
-
-
-@dataclass(frozen=True)
-class TuningSetting:
-    """A setting of the sweep: its value by field, and the fields to change by section."""
-
-    values: Mapping[str, Scalar]
-    changes: Mapping[str, Mapping[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """The setting as a short label."""
-        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
-
-    @property
-    def slug(self) -> str:
-        """The setting as part of a slug."""
-        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
-
-    def apply(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with this setting."""
-        sections = {
-            section: getattr(config, section).model_copy(update=dict(fields))
-            for section, fields in self.changes.items()
-        }
-        return config.model_copy(update=sections)
-
-
-@dataclass(frozen=True)
-class SettingLosses:
-    """Mean and standard deviation of a variant's loss at a setting, over the sweep's seeds.
-
-    The mean is infinite if a run diverged.
-    """
-
-    setting: TuningSetting
-    mean: float
-    sd: float | None
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The sweep: its settings, its plan, and the losses by variant once every run has a result."""
-
-    settings: tuple[TuningSetting, ...]
-    plan: Plan
-    tried: Mapping[str, tuple[SettingLosses, ...]]
-    epochs: float | None = None
-    """Epochs of the sweep if ``tune_epochs`` sets them."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the settings of all variants are chosen."""
-        return bool(self.tried)
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields of the sweep."""
-        return list(self.settings[0].values)
-
-    def chosen(self, slug: str) -> TuningSetting:
-        """Return the best setting of a variant; of equal settings, the first."""
-        return min(self.tried[slug], key=lambda losses: losses.mean).setting
-
-    def apply(self, design: Design) -> Design:
-        """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
-        if not self.is_done:
-            return design
-        variants = tuple(
-            replace(variant, config=self.chosen(variant.slug).apply(variant.config)) for variant in design.variants
-        )
-        return replace(design, variants=variants)
-
-    def at_the_edge(self, slug: str) -> list[str]:
-        """Return the fields at which the chosen value is the smallest or the largest of the sweep."""
-        chosen, edges = self.chosen(slug), []
-        for path in self.fields:
-            numbers = [value for setting in self.settings if isinstance(value := setting.values[path], int | float)]
-            if len(set(numbers)) > 1 and chosen.values[path] in (min(numbers), max(numbers)):
-                edges.append(path)
-        return edges
-
-    @property
-    def record(self) -> TuningRecord:
-        """The sweep's entry in ``experiment.json``."""
-        return TuningRecord(
-            experiment=self.plan.name,
-            fields=tuple(self.fields),
-            metric=METRIC,
-            seeds=self.plan.design.seeds,
-            epochs=self.epochs,
-            variants={slug: self._tuned(slug, tried) for slug, tried in self.tried.items()},
-        )
-
-    def _tuned(self, slug: str, tried: Sequence[SettingLosses]) -> TunedVariant:
-        return TunedVariant(
-            chosen=self.chosen(slug).values,
-            at_the_edge=tuple(self.at_the_edge(slug)),
-            tried=tuple(
-                TrialRecord(
-                    values=losses.setting.values, mean=losses.mean if math.isfinite(losses.mean) else None, sd=losses.sd
-                )
-                for losses in tried
-            ),
-        )
 
 
 def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> list[TuningSetting]:
@@ -150,8 +39,8 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
-    if design.path is not None:
-        raise location.error("a path cannot be tuned; remove tune, or use product, one_at_a_time or zip")
+    if design.changes:
+        raise location.error("between cannot be tuned; remove tune, or use product, one_at_a_time or zip")
     allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
     for path in tune:
         if path not in allowed:
@@ -226,7 +115,7 @@ def sweep(
             "tune": None,
             "tune_epochs": None,
             "published": None,
-            "metrics": Metrics(primary=METRIC, report=()),
+            "metrics": Metrics(primary=TUNING_METRIC, report=()),
             "seeds": list(seeds),
         }
     )
@@ -269,7 +158,7 @@ def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) ->
     for run in plan.runs:
         path = run_folder(plan.directory, run.directory, run.reused_from)
         results = RunDirectory(path).results if run.state == states.DONE else None
-        loss = results.metrics.get(METRIC) if results else None
+        loss = results.metrics.get(TUNING_METRIC) if results else None
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
     losses_by_variant = {}
     for variant in design.variants:
@@ -281,7 +170,3 @@ def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) ->
             tried.append(SettingLosses(setting, statistics.fmean(values), statistics.stdev(values) if finite else None))
         losses_by_variant[variant.slug] = tuple(tried)
     return losses_by_variant
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
-from headtohead.plugins.positional import Component, Geometry
 
 if TYPE_CHECKING:
     from headtohead.schema.run_config import ModelConfig

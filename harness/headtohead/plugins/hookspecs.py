@@ -1,4 +1,4 @@
-"""All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.hookimpl``.
+"""All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.plugin.hookimpl``.
 
 - ``register_*`` hooks are called once per process, when plugins are loaded. Each returns a mapping
   from the name that users type to the class that implements it.
@@ -64,6 +64,15 @@ def register_launchers() -> Mapping[str, type[Launcher]]:
 @hookspec
 def register_loggers() -> Mapping[str, type[Logger]]:
     """Return loggers by name."""
+
+
+@hookspec
+def register_commands() -> Mapping[str, tuple[str, str]]:
+    """Return commands of ``h2h`` by name: the import path ``module:attribute`` of a click command, and its summary.
+
+    Called in modules of the entry-point group ``headtohead.commands`` only. ``h2h --help`` imports these modules, so
+    they should import nothing slow.
+    """
 
 
 @hookspec

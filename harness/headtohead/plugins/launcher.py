@@ -102,7 +102,7 @@ class Launcher(Entry):
         """Return the number of concurrent stacks and the CPU threads of each, for given hardware.
 
         On a CPU, small models train fastest with a single-threaded process per core
-        (benchmarks/results/processes.md). Fewer stacks than cores divide the cores among themselves.
+        (benchmarks/results.md). Fewer stacks than cores divide the cores among themselves.
         Every GPU has a single process.
         """
         workers = workers or gpus or max(1, min(cores, stacks))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from headtohead.plugins.positional import BuildContext, init_per_member, per_member
+from headtohead.plugins.component import BuildContext, init_per_member, per_member
 
 Sample = Callable[[torch.Generator], Tensor]
 

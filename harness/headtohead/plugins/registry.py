@@ -59,7 +59,7 @@ BUILT_IN = (
     "headtohead_plugins.attention.single_head",
     "headtohead_plugins.attention.grouped_query",
     "headtohead_plugins.attention.free_geometry",
-    "headtohead_plugins.attention.embedding_softmax",
+    "headtohead_notebooks.embedding_softmax",
     "headtohead_plugins.attention.multi_query",
     "headtohead_plugins.attention.qk_norm",
     "headtohead_plugins.attention.talking_heads",
@@ -75,7 +75,7 @@ BUILT_IN = (
     "headtohead_plugins.masking.window",
     "headtohead_plugins.masking.prefix",
     "headtohead_plugins.datasets.toy_grammar",
-    "headtohead_plugins.datasets.notebook_pairs",
+    "headtohead_notebooks.notebook_pairs",
     "headtohead_plugins.datasets.tatoeba",
     "headtohead_plugins.datasets.pairs",
     "headtohead_plugins.datasets.copy",
@@ -83,11 +83,11 @@ BUILT_IN = (
     "headtohead_plugins.datasets.sort",
     "headtohead_plugins.datasets.lookup",
     "headtohead_plugins.datasets.addition",
-    "headtohead_plugins.recipes.scratch_en_fr",
-    "headtohead_plugins.recipes.architecture_en_de",
-    "headtohead_plugins.recipes.tatoeba_en_es",
-    "headtohead_plugins.recipes.slides_en_fr",
-    "headtohead_plugins.recipes.by_hand_en_fr",
+    "headtohead_notebooks.recipes.scratch_en_fr",
+    "headtohead_notebooks.recipes.architecture_en_de",
+    "headtohead_notebooks.recipes.tatoeba_en_es",
+    "headtohead_notebooks.recipes.slides_en_fr",
+    "headtohead_notebooks.recipes.by_hand_en_fr",
     "headtohead_plugins.launchers.local",
     "headtohead_plugins.launchers.ray",
     "headtohead_plugins.launchers.slurm",
@@ -302,7 +302,7 @@ def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
     if not hooks:
         raise HeadToHeadError(
             f"{where}: it implements no hook; decorate a function such as register_positionals "
-            "with @headtohead.hookimpl"
+            "with @headtohead.plugin.hookimpl"
         )
     for name, signature in hooks.items():
         if name not in known:
@@ -328,7 +328,7 @@ def _entries_of(
                 got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
                 raise HeadToHeadError(
                     f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
-                    f"headtohead.{base.rpartition('.')[2]}"
+                    f"headtohead.plugin.{base.rpartition('.')[2]}"
                 )
             if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
@@ -359,7 +359,7 @@ def _check_entry(family: str, entry: Any) -> None:
 
     options = entry.Options
     if not (isinstance(options, type) and issubclass(options, Options)):
-        raise TypeError(f"Options is {options!r}; expected a subclass of headtohead.Options")
+        raise TypeError(f"Options is {options!r}; expected a subclass of headtohead.plugin.Options")
     options().model_dump_json()
     if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
         raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")

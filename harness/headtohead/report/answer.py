@@ -24,7 +24,6 @@ from headtohead.analysis.study import (
 )
 from headtohead.config.labels import NAMED_AXES, listed
 from headtohead.planning.axes import DATA_AXIS
-from headtohead.report.shapley import path_answer
 from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
@@ -50,9 +49,7 @@ def answer(analysis: Analysis) -> str:
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.unranked else ""
     if claims := claim_results(analysis.frames, allow_partial=analysis.allow_partial):
         opening += f"{published_counts(claims)} "
-    if analysis.path:
-        return opening + _capital(path_answer(analysis.path))
-    if contrasts[0].kind == "declared":
+    if contrasts[-1].kind in ("declared", "added", "taken"):
         return opening + " ".join(_sentences(analysis, contrasts))
     if grid := two_way_answer(analysis):
         return opening + grid
@@ -112,6 +109,9 @@ def sides(analysis: Analysis, contrast: Contrast) -> SideNames:
     given += own
     named = f" ({own[0]})" if own else ""
     within = f" ({', '.join(given)})" if given else ""
+    if contrast.kind in ("added", "taken"):
+        axis, where = str(contrast.axis), other.title if contrast.kind == "added" else variant.title
+        return SideNames(axis, label(variant.axes[axis]), label(other.axes[axis]), f" in {where}")
     if contrast.kind == "variant" and any(factor.paired for factor in analysis.factors.contrasts):
         return SideNames("", variant.title, right)
     if len(changed) == 1:

@@ -16,7 +16,7 @@ from headtohead.config.json_schema import without_titles
 from headtohead.config.reference import type_words
 from headtohead.statistics.verdicts import Verdict
 
-AnswerFamily = Literal["variants", "factors", "interactions", "declared", "choices"]
+AnswerFamily = Literal["variants", "factors", "interactions", "declared", "added", "taken"]
 
 
 class AnswerInterval(BaseModel):

@@ -7,7 +7,6 @@ import math
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import CellNote, Column, TableCell, VerdictLabel
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Paired, Summary
-from headtohead.statistics.shapley import SampledDifference
 from headtohead.storage.metrics import show, show_p
 
 
@@ -26,7 +25,7 @@ def score_cell(summary: Summary, metric: str) -> TableCell:
     return mean_cell(show(summary.mean, metric), summary.low, summary.high, metric)
 
 
-def paired_cell(paired: Paired | SampledDifference | None, metric: str, reason: str | None = None) -> TableCell:
+def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -> TableCell:
     """Return a difference with its interval, or ``reason`` as the tooltip of a blank cell."""
     if paired is None:
         return blank(reason or "")

@@ -111,9 +111,7 @@ class ReportContent:
 
     @cached_property
     def listed(self) -> list[str]:
-        """The variants in tables: all, or the best and the baseline; of a Shapley path, the ends."""
-        if self.analysis.path:
-            return [self.analysis.path.start, self.analysis.path.end]
+        """The variants in tables: all, or the best and the baseline."""
         slugs = list(self.analysis.order)
         baseline = self.analysis.frames.baseline
         best = slugs[:MOST_ROWS]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headtohead.figures.forest import magnified_range
 from headtohead.report.attention import attention_blocks
 from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span
+from headtohead.report.changes import change_blocks
 from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_blocks
 from headtohead.report.data_description import data_blocks
@@ -18,7 +19,6 @@ from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
 from headtohead.report.setup import entry_blocks, setup_blocks, setup_line
-from headtohead.report.shapley import path_blocks, waterfall
 from headtohead.report.targets import target_blocks
 from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
@@ -36,7 +36,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
     analysis = content.analysis
     return [
         *_opening(content, figures),
-        *path_blocks(analysis, figures),
+        *change_blocks(analysis),
         *declared_blocks(content),
         *two_way_blocks(analysis),
         *published_blocks(analysis),
@@ -72,9 +72,7 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
         Paragraph(Span(caution, "alarm") if caution in content.warnings else caution) for caution in content.cautions
     ]
     blocks.append(Paragraph(setup_line(analysis), "note"))
-    if analysis.path and "waterfall" in figures:
-        blocks.append(waterfall(analysis.path))
-    elif "contrasts" in figures:
+    if "contrasts" in figures:
         averaged = ", averaged over the settings of the other axes" if content.answers_factors else ""
         caption = (
             f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected difference."

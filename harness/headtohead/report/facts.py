@@ -136,11 +136,6 @@ def _provenance_facts(frames: Frames) -> list[str]:
 def _equal_facts(analysis: Analysis) -> list[str]:
     variants = analysis.frames.record.variants
     equal = [(variant, variant.equal_to) for variant in variants if variant.equal_to]
-    if analysis.path and equal:
-        return [
-            f"Of the {len(variants)} coalitions, {len(equal)} are equal to another coalition by construction; "
-            "equal coalitions were trained once."
-        ]
     return [_equal_fact(variant, analysis.frames.by_slug[other]) for variant, other in equal]
 
 

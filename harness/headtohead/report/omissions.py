@@ -18,7 +18,7 @@ def omissions(analysis: Analysis) -> dict[str, str]:
         sentences["contrasts"] = f"The {num_drawn} largest of {contrasts} differences."
     if rows < total:
         sentences["scores"] = sentences["cost"] = f"{rows} of {total} variants: the best and the baseline."
-    if total > MOST_LINES and not analysis.path:
+    if total > MOST_LINES:
         sentences["lines"] = f"{MOST_LINES} of {total} variants: the best and the baseline."
     trained = sum(analysis.frames.trained(slug) == slug for slug in analysis.frames.by_slug)
     if trained > MOST_VARIANTS:

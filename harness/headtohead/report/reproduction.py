@@ -16,7 +16,7 @@ METHOD = (
     "over seeds. The 95 % interval is not adjusted; the second interval has the level at which Holm's procedure tests "
     "the contrast, and excludes zero if and only if the difference is significant.",
     "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
-    "factor contrasts, interactions, contrasts that the file declares, or the choices of a Shapley path. The "
+    "factor contrasts, interactions, contrasts that the file declares, or the changes between two configurations. The "
     "sign-flip p is not adjusted. Further metrics are described, not tested.",
     "Equivalent: two one-sided t-tests within the margin at 5 %, Holm-adjusted within the family. Without a margin no "
     "contrast is equivalent. An inconclusive contrast does not show equality.",

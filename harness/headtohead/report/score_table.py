@@ -34,18 +34,13 @@ def score_table(content: ReportContent, form: str) -> str:
     return markdown_page(blocks)
 
 
-def _slugs(content: ReportContent) -> Sequence[str]:
-    """Return all variants, best first; of a Shapley path, its ends."""
-    return content.listed if content.analysis.path else content.analysis.order
-
-
 def _best(content: ReportContent) -> BestVariants:
-    return best_variants(content.analysis, _slugs(content))
+    return best_variants(content.analysis, content.analysis.order)
 
 
 def _table(content: ReportContent) -> DataTable:
     best, contrasts = _best(content).slugs, _contrasts(content)
-    rows = tuple(_row(content, slug, contrasts.get(slug), is_bold=slug in best) for slug in _slugs(content))
+    rows = tuple(_row(content, slug, contrasts.get(slug), is_bold=slug in best) for slug in content.analysis.order)
     columns = (
         Column("variant", "left"),
         Column("seeds"),
@@ -91,7 +86,11 @@ def _notes(content: ReportContent) -> list[str]:
         _looks_note(content),
         _margin_note(content),
         _bold_note(_best(content)),
-        *(f"{content.title(slug).text}: {note}." for slug in _slugs(content) if (note := variant_note(content, slug))),
+        *(
+            f"{content.title(slug).text}: {note}."
+            for slug in content.analysis.order
+            if (note := variant_note(content, slug))
+        ),
         setup_line(analysis),
         *content.cautions,
     ]
@@ -145,7 +144,7 @@ def _csv(content: ReportContent) -> str:
     analysis, contrasts = content.analysis, _contrasts(content)
     best = _best(content).slugs
     rows = []
-    for slug in _slugs(content):
+    for slug in content.analysis.order:
         variant, summary, contrast = analysis.frames.by_slug[slug], analysis.summaries[slug], contrasts.get(slug)
         paired, judgement = (contrast.paired, contrast.judgement) if contrast else (None, None)
         step = judgement.interval if judgement else None

@@ -51,7 +51,7 @@ LISTED = 10
 
 def two_way_answer(analysis: Analysis) -> str | None:
     """Return the answer to the question of a two-way table as sentences, or None without such a table."""
-    table = find_two_way_table(analysis) if analysis.path is None else None
+    table = find_two_way_table(analysis)
     result = two_way_result(analysis, table) if table else None
     if table is None or result is None:
         return None
@@ -61,7 +61,7 @@ def two_way_answer(analysis: Analysis) -> str | None:
 
 def two_way_blocks(analysis: Analysis) -> list[Block]:
     """Return the section; empty for an experiment without a two-way table."""
-    table = find_two_way_table(analysis) if analysis.path is None else None
+    table = find_two_way_table(analysis)
     result = two_way_result(analysis, table) if table else None
     if table is None or result is None:
         return []

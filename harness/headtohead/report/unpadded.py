@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from headtohead.analysis.study import upper_bound_verdicts
 from headtohead.config.labels import listed
-from headtohead.planning.pitfalls import padding_has_no_effect
-from headtohead.plugins.registry import current
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import paired_cell
 from headtohead.report.content import ReportContent
-from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage import metrics
 
@@ -25,8 +22,7 @@ def unpadded_blocks(content: ReportContent) -> list[Block]:
     if not slugs:
         return []
     note = "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding."
-    configs = {slug: RunConfig.model_validate(frames.by_slug[slug].config) for slug in slugs}
-    equal = [slug for slug, config in configs.items() if padding_has_no_effect(config, current())]
+    equal = [slug for slug in slugs if frames.by_slug[slug].padding_hidden]
     if equal:
         names = "all variants" if len(equal) == len(slugs) else listed([frames.by_slug[slug].title for slug in equal])
         note += f" Equal by construction and evaluated once, since the masks hide padding: {names}."

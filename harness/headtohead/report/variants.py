@@ -77,12 +77,8 @@ def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block
     if note := _stack_note(content):
         blocks.append(Paragraph(note, "note"))
     if content.num_unlisted:
-        others = (
-            counted(content.num_unlisted, "other coalition")
-            if analysis.path
-            else counted(content.num_unlisted, "more variant")
-        )
-        listed = "The ends of the path; " if analysis.path else f"The best {len(content.listed)} and the baseline; "
+        others = counted(content.num_unlisted, "more variant")
+        listed = f"The best {len(content.listed)} and the baseline; "
         blocks.append(
             Paragraph(
                 (

@@ -29,7 +29,6 @@ from headtohead.report.figures.curves import curves_figure
 from headtohead.report.figures.forest import forest_figure
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
-from headtohead.report.figures.shapley import waterfall_figure
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.html import html_blocks, html_page
 from headtohead.report.markdown import markdown_page
@@ -38,7 +37,6 @@ from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
-    "waterfall": waterfall_figure,
     "contrasts": forest_figure,
     "scores": strip_figure,
     "interactions": interaction_figure,
@@ -52,7 +50,6 @@ FIGURE_FORMATS: dict[str, Callable[[Figure], bytes]] = {"pdf": style.to_pdf, "pn
 """Formats of figures besides SVG."""
 
 NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
-    "waterfall": partial(waterfall_figure, narrow=True),
     "contrasts": partial(forest_figure, narrow=True),
     "scores": partial(strip_figure, narrow=True),
 }
@@ -78,7 +75,7 @@ class ReportPaths(os.PathLike[str]):
         """Return the answer and the main figures as notebook output."""
         blocks: list[Block] = [Paragraph(self.answer, "answer")]
         figures = {}
-        for name in ("waterfall", "contrasts", "scores"):
+        for name in ("contrasts", "scores"):
             file = self.folder / "figures" / f"{name}.svg"
             if file.is_file():
                 figures[name] = file.read_text(encoding="utf-8")
@@ -161,10 +158,7 @@ def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, 
 
 
 def _table(analysis: Analysis) -> str:
-    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet.
-
-    Coalitions inside a Shapley path are not compared with the baseline and have no verdict.
-    """
+    """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
     table = analysis.frames.runs.reset_index()
     verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
     verdicts[analysis.frames.baseline] = "baseline"

@@ -155,15 +155,13 @@ class ContrastDeclaration(Section):
     name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
 
 
-class PathDesign(Section):
-    """Two configurations and their differences, which the report attributes by Shapley values."""
+class BetweenDesign(Section):
+    """Two configurations; each difference is added to the first and taken from the second."""
 
     start: str | dict[str, Any] = Field(
         alias="from", description="recipe/NAME, or a mapping like `base`; `base` is merged over it"
     )
     end: str | dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
-    orders: int = Field(8, ge=8, le=1000, description="number of orderings to sample; all orderings if there are fewer")
-    orders_seed: int = Field(1, ge=1, le=MAX_SEED, description="seed of the sampled orderings, not of the runs")
     groups: dict[str, list[str]] = Field(
         default_factory=dict, description="groups of fields that change together, by name of the group"
     )
@@ -179,8 +177,8 @@ class DesignBlock(Section):
     zip: dict[str, list[Any]] | None = Field(
         None, description="the first values together, the second values together, …"
     )
-    path: PathDesign | None = Field(
-        None, description="the differences between two configurations; the only block of its design"
+    between: BetweenDesign | None = Field(
+        None, description="two configurations, and every single change between them; the only block of its design"
     )
 
 

@@ -115,7 +115,7 @@ class Paired:
 class Difference(Protocol):
     """A difference with a t-test.
 
-    `Paired`, `headtohead.statistics.unpaired.Unpaired` or `headtohead.statistics.shapley.SampledDifference`.
+    `Paired` or `headtohead.statistics.unpaired.Unpaired`.
     """
 
     @property

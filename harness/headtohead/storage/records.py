@@ -209,6 +209,7 @@ class ResolvedVariant(Record):
     evaluate_every: Count
     decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
     order_invariant: StrictBool
+    padding_hidden: StrictBool = False
     pitfalls: tuple[PitfallRecord, ...]
     config: Config
 
@@ -299,78 +300,29 @@ class DeclaredContrast(Record):
         return ((self.variant, self.against),)
 
 
-class ChoiceContrast(Record):
-    """A contrast of a choice, or of inseparable choices, of a Shapley path: a pair of slugs per permutation."""
+class ChangeContrast(Record):
+    """A single change between two configurations, added to the first or taken from the second.
 
-    kind: Literal["choice"] = "choice"
+    ``variant`` has the change and ``against`` does not; they are equal in everything else.
+    """
+
+    kind: Literal["added", "taken"]
     name: str
-    choices: tuple[str, ...]
-    pairs: Pairs
+    change: str
+    variant: str
+    against: str
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pair of variants."""
+        return ((self.variant, self.against),)
 
 
 ContrastRecord = Annotated[
-    VariantContrast | FactorContrast | InteractionContrast | DeclaredContrast | ChoiceContrast,
+    VariantContrast | FactorContrast | InteractionContrast | DeclaredContrast | ChangeContrast,
     Field(discriminator="kind"),
 ]
 """A difference that is tested."""
-
-
-class PathEnd(Record):
-    """The start or the end of a Shapley path."""
-
-    slug: str
-    name: str
-
-
-class PathChoice(Record):
-    """A difference between start and end of a Shapley path, and its values at both.
-
-    ``alone`` is the slug of the start with only this choice applied, ``without`` that of the end without it; None if
-    that configuration is incompatible.
-    """
-
-    name: str
-    fields: tuple[str, ...]
-    before: AxisValue
-    after: AxisValue
-    alone: str | None
-    without: str | None
-
-
-class PathStep(Record):
-    """Choices that are applied together, and the slug of the resulting variant."""
-
-    choices: tuple[str, ...]
-    slug: str
-
-
-class PathOrders(Record):
-    """How permutations were sampled: the possible number, the number tried, and blocked permutations by reason."""
-
-    possible: Annotated[int, Field(strict=True, ge=0)]
-    tried: Count
-    blocked: Mapping[str, Count]
-    seed: Count
-
-
-class InseparableChoice(Record):
-    """A choice that is incompatible by itself at an end of the path, and the choices that it requires."""
-
-    choice: str
-    end: str
-    reason: str
-    needs: tuple[str, ...]
-
-
-class PathRecord(Record):
-    """The path of a Shapley design."""
-
-    start: PathEnd
-    end: PathEnd
-    choices: tuple[PathChoice, ...]
-    permutations: tuple[tuple[PathStep, ...], ...]
-    orders: PathOrders
-    inseparable: tuple[InseparableChoice, ...]
 
 
 class TrialRecord(Record):
@@ -521,7 +473,6 @@ class ExperimentRecord(Record):
     tuning: TuningRecord | None = None
     excluded: tuple[ExcludedRecord, ...] = ()
     contrasts: tuple[ContrastRecord, ...]
-    path: PathRecord | None = None
     published: PublishedRecord | None = None
     match: str
     entries: tuple[EntryRecord, ...] = ()
@@ -563,11 +514,6 @@ class ExperimentRecord(Record):
             yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
         for claim in self.published.claims if self.published else ():
             yield from (("published.claims", slug) for slug in (claim.variant, claim.against) if slug is not None)
-        if self.path:
-            yield from (("path", end.slug) for end in (self.path.start, self.path.end))
-            for choice in self.path.choices:
-                yield from (("path.choices", slug) for slug in (choice.alone, choice.without) if slug is not None)
-            yield from (("path.permutations", step.slug) for steps in self.path.permutations for step in steps)
 
     @property
     def by_slug(self) -> dict[str, VariantRecord]:

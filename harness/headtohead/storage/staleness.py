@@ -86,9 +86,12 @@ def _plugins(experiment: ExperimentDirectory) -> Iterator[PluginRecord]:
     found: set[PluginRecord] = set()
     for run in experiment.record.runs:
         path = experiment.run_path(run)
-        if run.variant in variants or observe(path)[1] not in states.RESULTS:
+        try:
+            if run.variant in variants or observe(path)[1] not in states.RESULTS:
+                continue
+            record = read_record(_Plugins, path / RUN, text.parse)
+        except HeadToHeadError:  # a damaged run, which the reader of its results names
             continue
-        record = read_record(_Plugins, path / RUN, text.parse)
         if record is not None:
             variants.add(run.variant)
             yield from (plugin for plugin in record.plugins if plugin not in found)

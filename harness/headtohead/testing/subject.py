@@ -211,7 +211,7 @@ class Subject:
             queries,
             queries if len(queries[0]) == len(keys[0]) else keys,
             None if mask is None else mask.unsqueeze(2),
-            declared=self.masking(role).role_properties(role) or frozenset(),
+            declared=self.masking(role).role_properties(role) or frozenset() if mask is None else frozenset(),
         )
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:

@@ -54,12 +54,14 @@ def tiny_config(
     Raises:
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
+    train = train or {}
+    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if "epochs" in train else set()
     raw = {
         "positional": positional,
         "attention": attention,
         "masking": masking,
         "model": SMALL | model,
-        "train": TRAIN | (train or {}),
+        "train": {name: value for name, value in TRAIN.items() if name not in replaced} | train,
         "quirks": quirks or {},
     }
     if model.get("tie_embeddings") == "all":

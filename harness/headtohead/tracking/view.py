@@ -69,8 +69,9 @@ def _states(study: TrackedStudy, search: str) -> list[tuple[str, str, dict[str, 
 
 
 def _averaged(plan: ExperimentRecord) -> list[str]:
-    """Return the axes that can be averaged over; a Shapley path has none, since its variants are not a grid."""
-    return [] if plan.path else list(plan.axes)
+    """Return the axes that can be averaged over; changes between two configurations are not a grid."""
+    is_between = any(contrast.kind in ("added", "taken") for contrast in plan.contrasts)
+    return [] if is_between else list(plan.axes)
 
 
 def _state(

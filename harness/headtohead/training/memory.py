@@ -38,7 +38,7 @@ def keep_freed_memory() -> bool:
 
     By default, blocks over 32 MiB are mapped and unmapped each time, and their pages are zeroed. For
     the logits of a large vocabulary, this takes a third of a training step on a CPU
-    (benchmarks/results/kernels.md). Other C libraries are not changed.
+    (benchmarks/results.md). Other C libraries are not changed.
 
     Returns:
         Whether glibc accepted the settings.

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
 
 EPS = 1e-5
 

@@ -7,8 +7,8 @@ special cases.
 
 from pydantic import Field
 
-from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class FreeGeometryOptions(BaseOptions):

@@ -7,8 +7,8 @@ attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
 
 from pydantic import Field
 
-from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class GroupedQueryOptions(BaseOptions):

@@ -6,7 +6,7 @@ arXiv:2002.07028, study head widths beyond d_model / heads. The projections have
 parameters of split heads: compare them with ``match: parameters``.
 """
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class IndependentHeads(Attention):

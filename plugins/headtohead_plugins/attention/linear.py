@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import Attention, Cost, Geometry, MaskPattern, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, MaskPattern, ModelConfig, Options, hookimpl
 
 BLOCK = 32
 """Keys of a block, within which a causal sum is computed by scores; about the width of a head."""

@@ -7,7 +7,7 @@ Departs from the paper: scores are scaled by d_k^(-1/2), which its code omits.
 
 from dataclasses import replace
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class MultiQuery(Attention):

@@ -16,8 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class QkNormOptions(BaseOptions):

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class RandomOptions(BaseOptions):

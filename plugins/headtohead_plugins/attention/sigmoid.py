@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, Cost, hookimpl
 
 
 class Sigmoid(Attention):

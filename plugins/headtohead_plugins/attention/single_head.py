@@ -3,7 +3,7 @@
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, table 3 row A.
 """
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class SingleHead(Attention):

@@ -3,7 +3,7 @@
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.2.
 """
 
-from headtohead import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, Cost, hookimpl
 
 
 class SplitHeads(Attention):

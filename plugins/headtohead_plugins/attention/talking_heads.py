@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Attention, Cost, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Attention, Cost, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class TalkingHeadsOptions(BaseOptions):

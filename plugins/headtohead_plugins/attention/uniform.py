@@ -9,7 +9,7 @@ the same weights unless an encoding adds a bias; the scores are then this bias.
 
 from dataclasses import replace
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class Uniform(Attention):

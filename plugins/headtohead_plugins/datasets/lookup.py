@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from headtohead import Corpus, Dataset, HeadToHeadError, hookimpl
-from headtohead import Options as BaseOptions
 from headtohead.data import Example, LengthOptions, Task, generate_corpus
+from headtohead.plugin import Corpus, Dataset, HeadToHeadError, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class Options(LengthOptions):

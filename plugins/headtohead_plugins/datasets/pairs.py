@@ -8,37 +8,29 @@ import importlib
 import importlib.metadata
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
-from headtohead import Options as BaseOptions
-from headtohead.data import call_in_child, file_sha256, hash_pairs, read_lines
+from headtohead.data import call_in_child, file_sha256, read_lines
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
 Format = Literal["tsv", "csv", "jsonl"]
-SEPARATORS = {
-    "\t": "it contains a tab: set data.format: tsv, or correct data.columns",
-    ";": "it contains a semicolon: separate the columns by tabs, and set data.format: tsv",
-}
-"""Advice for a file without a valid line, by a character of the first line."""
 FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
 COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation"}
 """Words that are column names where both texts of a first line are among them."""
-MOST_LINES = 5
-"""Maximum number of malformed lines that a note names."""
 LEAST_DATASETS = 4
 """Oldest major version of the package datasets that does not run code of a dataset."""
 HUB_SECONDS = 3600
 """Maximum time of a download from the hub."""
-MAX_FIELD = 1_000_000
-"""Maximum number of characters of a field of a CSV file, as of a line."""
 
 
 class Options(BaseOptions):
@@ -129,7 +121,6 @@ class Pairs(Dataset):
             raise HeadToHeadError(f"'{_name(options)}' has no pairs")
         return Corpus(
             pairs=pairs,
-            data_hash=hash_pairs(pairs),
             licence=options.licence,
             citation=options.citation,
             languages=options.languages,
@@ -176,39 +167,37 @@ def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str]]:
-    """Return source and target of each row of a file; rows without both columns are refused or counted."""
+    """Return source and target of each row of a file; rows without both texts are refused or counted."""
     form, columns, has_header = _layout(name, options)
-    lines = read_lines(_path(name))
-    rows = _json_rows(lines) if form == "jsonl" else _separated_rows(name, lines, form)
-    found: Sequence[Column] = columns
-    if form != "jsonl" and has_header:
-        _, header = next(rows)
-        found = [_number(column, header, name) for column in columns]
+    rows, found = _rows(name, form), list(columns)
+    if has_header and form != "jsonl":
+        header = [field.strip() for field in next(rows)[1]]
+        for column in columns:
+            if isinstance(column, str) and column not in header:
+                raise HeadToHeadError(
+                    f"file '{name}' has no column '{column}'; its first line has: {', '.join(header)}"
+                )
+        found = [header.index(column) + 1 if isinstance(column, str) else column for column in columns]
     pairs, wrong = [], []
     for line, row in rows:
-        values = [_value(row, column) for column in found]
-        if all(map(_is_text, values)):
-            pairs.append((values[0], values[1]))
+        source, target = (_text(row, column) for column in found)
+        if source is not None and target is not None:
+            pairs.append((source, target))
         elif row != [""]:
-            wrong.append((line, _reason(row, columns, values)))
+            wrong.append(line)
     if options.header is None and form != "jsonl" and pairs and COLUMN_NAMES.issuperset(map(str.casefold, pairs[0])):
         raise HeadToHeadError(
             f"file '{name}': the first line, '{pairs[0][0]}' and '{pairs[0][1]}', looks like column names; set "
             "data.header: true, or data.header: false if it is a pair"
         )
     if wrong and not options.skip_malformed:
-        more = len(wrong) - 1
-        others = f", and {more} more line{'s are' if more > 1 else ' is'} wrong" if more else ""
-        advice = "correct the file or data.columns, or set data.skip_malformed: true"
-        if not pairs:  # perhaps no line is wrong
-            first, read_as = lines[wrong[0][0] - 1], {"tsv": "\t", "csv": ","}.get(form)
-            advice = next((advice for sign, advice in SEPARATORS.items() if sign in first and sign != read_as), advice)
-        raise HeadToHeadError(f"file '{name}': line {wrong[0][0]} {wrong[0][1]}{others}; {advice}")
+        raise HeadToHeadError(
+            f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
+            f"{form}; wrong lines: {len(wrong)} of {len(pairs) + len(wrong)}; correct the file, data.format or "
+            "data.columns, or set data.skip_malformed: true"
+        )
     if wrong:
-        listed = ", ".join(str(line) for line, _ in wrong[:MOST_LINES]) + ", …" * (len(wrong) > MOST_LINES)
-        lines_of = "1 malformed line" if len(wrong) == 1 else f"{len(wrong)} malformed lines"
-        were, numbers = ("was", "line") if len(wrong) == 1 else ("were", "lines")
-        notes.append(f"{lines_of} of '{PurePath(name).name}' {were} skipped: {numbers} {listed}")
+        notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {wrong[0]}")
     return pairs
 
 
@@ -228,65 +217,36 @@ def _layout(name: str, options: Options) -> tuple[Format, tuple[Column, Column],
     return form, columns, named if options.header is None else options.header
 
 
-def _separated_rows(name: str, lines: Sequence[str], form: Format) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and fields; tabs are never quoted, fields of CSV can be."""
-    if form == "tsv":
-        for number, line in enumerate(lines, 1):
-            yield number, line.split("\t")
+def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:
+    """Yield line number and fields, or a JSON value; tabs are never quoted, fields of CSV can be."""
+    lines = read_lines(_path(name))
+    if form == "csv":
+        csv.field_size_limit(sys.maxsize)
+        reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+        try:
+            for row in reader:
+                yield reader.line_num, row or [""]
+        except csv.Error as error:
+            raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
         return
-    csv.field_size_limit(MAX_FIELD)
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row or [""]
-    except csv.Error as error:
-        raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
-
-
-def _json_rows(lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Yield line number and value; None for a line that is no JSON."""
     for number, line in enumerate(lines, 1):
         try:
-            yield number, json.loads(line) if line.strip() else [""]
+            yield number, line.split("\t") if form == "tsv" else json.loads(line) if line.strip() else [""]
         except (ValueError, RecursionError):
             yield number, None
 
 
-def _number(column: Column, header: Sequence[str], name: str) -> int:
+def _text(row: Any, column: Column) -> str | None:
+    """Return the text of a field of a row, or of nested JSON objects by a dotted name; None if it has no valid text."""
     if isinstance(column, int):
-        return column
-    names = [field.strip() for field in header]
-    if column not in names:
-        raise HeadToHeadError(f"file '{name}' has no column '{column}'; its first line has: {', '.join(names)}")
-    return names.index(column) + 1
-
-
-def _value(row: Any, column: Column) -> Any:
-    """Return a field of a row, or of nested JSON objects by a dotted name; None if it is missing."""
-    if isinstance(column, int):
-        return row[column - 1] if isinstance(row, list) and len(row) >= column else None
-    if isinstance(row, Mapping) and column in row:
-        return row[column]
-    for part in column.split("."):
-        row = row.get(part) if isinstance(row, Mapping) else None
-    return row
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether a value is a text that can be written as UTF-8; JSON can contain half of a surrogate pair."""
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
-def _reason(row: Any, columns: Sequence[Column], values: Sequence[Any]) -> str:
-    if row is None:
-        return "is not JSON"
-    missing, value = next(item for item in zip(columns, values, strict=True) if not _is_text(item[1]))
-    if isinstance(value, str):
-        return f"has half of a surrogate pair in the field '{missing}'"
-    if isinstance(row, list):
-        found = "1 column" if len(row) == 1 else f"{len(row)} columns"
-        return f"has {found}, column {missing} is missing"
-    return f"has no text in the field '{missing}'"
+        row = row[column - 1] if isinstance(row, list) and len(row) >= column else None
+    elif isinstance(row, Mapping) and column in row:
+        row = row[column]
+    else:
+        for part in column.split("."):
+            row = row.get(part) if isinstance(row, Mapping) else None
+    # JSON can contain half of a surrogate pair, which cannot be written as UTF-8.
+    return row if isinstance(row, str) and not any("\ud800" <= letter <= "\udfff" for letter in row) else None
 
 
 def _from_hugging_face(options: Options) -> list[Pair]:
@@ -350,13 +310,13 @@ def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]
             raise HeadToHeadError(f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}")
         part = PARTS[split] if len(splits) > 1 else None
         for number, row in enumerate(rows, 1):
-            values = [_value(row, column) for column in columns]
-            if not all(map(_is_text, values)):
+            source, target = (_text(row, column) for column in columns)
+            if source is None or target is None:
                 raise HeadToHeadError(
-                    f"dataset '{name}', split {split}: row {number} {_reason(row, columns, values)}; set data.columns "
-                    f"to two of: {', '.join(row)}"
+                    f"dataset '{name}', split {split}: row {number} does not have a text in both columns {columns[0]} "
+                    f"and {columns[1]}; set data.columns to two of: {', '.join(row)}"
                 )
-            found.append((values[0], values[1], part))
+            found.append((source, target, part))
     return found
 
 

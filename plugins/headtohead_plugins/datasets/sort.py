@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from headtohead import Corpus, Dataset, hookimpl
-from headtohead import Options as BaseOptions
 from headtohead.data import SymbolOptions, symbol_corpus
+from headtohead.plugin import Corpus, Dataset, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 CITATION = "Graves et al. 2014, Neural Turing Machines, section 4.5"
 

@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
-from headtohead import Options as BaseOptions
-from headtohead.data import fetch, fetched_sha256, file_sha256, hash_pairs, read_lines
+from headtohead.data import fetch, fetched_sha256, file_sha256, read_lines
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")
@@ -139,7 +139,6 @@ class Tatoeba(Dataset):
         source, target = options.pair.split("-")
         return Corpus(
             pairs=pairs,
-            data_hash=hash_pairs(pairs),
             licence="CC BY 2.0 FR (a part of Tatoeba is CC0)",
             citation="Tatoeba, https://tatoeba.org, CC BY 2.0 FR; files of two or three columns "
             "from https://www.manythings.org/anki",

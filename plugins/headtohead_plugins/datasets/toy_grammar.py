@@ -15,13 +15,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
-from headtohead import Options as BaseOptions
-from headtohead.data import hash_pairs
+from headtohead.plugin import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
+from headtohead.plugin import Options as BaseOptions
 from headtohead_plugins.datasets.toy import grammar, lexicon, sampling
 
 MAX_IDLE_FAMILIES = 1000
 """Consecutive families without a new pair after which the generator gives up."""
+
+
+NOTES = {
+    "length": "test sentences have more than {} words",
+    "compositional": "every test sentence combines an adjective and a noun that train never combines",
+}
 
 
 class Options(BaseOptions):
@@ -51,20 +56,17 @@ class ToyGrammar(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Generate the pairs; the group is the bag of source words."""
         assert isinstance(options, Options)
-        texts = _texts(options.seed, options.size)
-        part = _parts(split, options)
-        pairs = []
-        for source, target in texts:
-            group = " ".join(sorted(source.split()))
-            pairs.append(Pair(source, target, group, part(source)))
+        held_out = _held_out(split, options)
         return Corpus(
-            pairs=pairs,
-            data_hash=hash_pairs(pairs),
+            pairs=[
+                Pair(source, target, " ".join(sorted(source.split())), "test" if held_out(source.split()) else None)
+                for source, target in _texts(options.seed, options.size)
+            ],
             licence="MIT",
             citation="headtohead toy-grammar: generated, after the vocabulary of the notebook "
             "'Understanding and Implementing Transformers from Scratch'",
             languages=("English", "French"),
-            notes=_notes(split, options),
+            notes=(f"split {split}: {NOTES[split].format(options.longest_train)}",) if split in NOTES else (),
         )
 
 
@@ -91,27 +93,19 @@ def _texts(seed: int, size: int) -> list[tuple[str, str]]:
     raise AssertionError("families never ends")
 
 
-def _parts(split: str, options: Options) -> Callable[[str], str | None]:
+def _held_out(split: str, options: Options) -> Callable[[list[str]], bool]:
+    """Return the function that decides whether a sentence belongs to the test part."""
     if split == "length":
-        return lambda source: "test" if len(source.split()) > options.longest_train else None
+        return lambda words: len(words) > options.longest_train
     if split == "compositional":
-        return lambda source: "test" if _held_out(source) else None
-    return lambda source: None
+        return _combines_held_out
+    return lambda words: False
 
 
-def _notes(split: str, options: Options) -> tuple[str, ...]:
-    if split == "length":
-        return (f"split length: test sentences have more than {options.longest_train} words",)
-    if split == "compositional":
-        return ("split compositional: every test sentence combines an adjective and a noun that train never combines",)
-    return ()
-
-
-def _held_out(source: str) -> bool:
+def _combines_held_out(words: list[str]) -> bool:
     """Return whether a sentence has an adjective and a noun that no training sentence combines."""
-    words = set(source.split())
     return any(
-        adjective.english in words and not words.isdisjoint(noun.english)
+        adjective.english in words and not set(words).isdisjoint(noun.english)
         for index, adjective in enumerate(lexicon.ADJECTIVES)
         for noun in (lexicon.NOUNS[index], lexicon.NOUNS[-1 - index])
     )

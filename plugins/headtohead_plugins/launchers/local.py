@@ -1,6 +1,6 @@
 """Trains each stack in a process on this machine, forked from a server that has imported torch."""
 
-from headtohead import Launcher, LocalLauncher, hookimpl
+from headtohead.plugin import Launcher, LocalLauncher, hookimpl
 
 
 @hookimpl

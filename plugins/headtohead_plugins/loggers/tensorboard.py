@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headtohead import Logger, hookimpl
+from headtohead.plugin import Logger, hookimpl
 
 
 class TensorBoardLogger(Logger):

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from headtohead import Logger, hookimpl
+from headtohead.plugin import Logger, hookimpl
 
 
 class WandbLogger(Logger):

@@ -6,7 +6,7 @@ are invalid.
 
 from torch import Tensor
 
-from headtohead import Masking, hookimpl
+from headtohead.plugin import Masking, hookimpl
 
 
 class NoMask(Masking):

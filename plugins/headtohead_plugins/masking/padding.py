@@ -6,7 +6,7 @@ NeurIPS 2017, arXiv:1706.03762, does not specify a padding mask.
 
 from torch import Tensor
 
-from headtohead import Masking, hookimpl
+from headtohead.plugin import Masking, hookimpl
 
 
 class PaddingMask(Masking):

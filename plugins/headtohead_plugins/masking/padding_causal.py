@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from headtohead import Masking, hookimpl
+from headtohead.plugin import Masking, hookimpl
 
 
 class PaddingCausal(Masking):

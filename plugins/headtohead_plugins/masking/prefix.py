@@ -14,8 +14,8 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Masking, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Masking, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class PrefixOptions(BaseOptions):

@@ -13,8 +13,8 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Masking, Setting, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Masking, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class WindowOptions(BaseOptions):

@@ -11,7 +11,7 @@ depends on distance and not on direction, so a sentence and its mirror image are
 import torch
 from torch import Tensor
 
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 
 def slopes(heads: int) -> list[float]:

@@ -17,8 +17,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Cost, Positional, Setting, hookimpl, registered
-from headtohead import Options as BaseOptions
+from headtohead import registered
+from headtohead.plugin import Cost, Positional, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class FireOptions(BaseOptions):

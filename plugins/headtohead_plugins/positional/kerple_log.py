@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from headtohead import Cost, Positional, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Cost, Positional, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class KerpleOptions(BaseOptions):

@@ -8,8 +8,8 @@ Departs from the paper: a position beyond the table is an error and is not clamp
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Cost, Positional, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Cost, Positional, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class LearnedOptions(BaseOptions):

@@ -5,7 +5,7 @@ Positional Encodings Still Learn Positional Information". Findings of EMNLP 2022
 The paper does not treat encoders: an encoder without positions is exactly a bag of words.
 """
 
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl
 
 
 class NoPositional(Positional):

@@ -21,8 +21,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Options as BaseOptions
-from headtohead import PerMemberRNG, Positional, Setting, hookimpl, registered, sorted_subset
+from headtohead import registered
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import PerMemberRNG, Positional, Setting, hookimpl, sorted_subset
 
 Inner = Literal["sinusoidal", "rotary", "alibi"]
 

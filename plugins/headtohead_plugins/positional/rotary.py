@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Options as BaseOptions
-from headtohead import Positional, Setting, find_geometry, hookimpl
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, Setting, find_geometry, hookimpl
 
 
 class RotaryOptions(BaseOptions):

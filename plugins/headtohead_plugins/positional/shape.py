@@ -10,8 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Options as BaseOptions
-from headtohead import PerMemberRNG, Positional, hookimpl, registered
+from headtohead import registered
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import PerMemberRNG, Positional, hookimpl
 
 
 class ShapeOptions(BaseOptions):

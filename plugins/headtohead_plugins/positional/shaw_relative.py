@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Cost, Positional, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Cost, Positional, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 BOTH = frozenset({"score", "values"})
 

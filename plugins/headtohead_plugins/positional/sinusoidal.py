@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Options as BaseOptions
-from headtohead import Positional, hookimpl
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
 
 Arithmetic = Literal["exact", "single", "single-log"]
 

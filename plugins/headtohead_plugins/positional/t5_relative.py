@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Cost, Positional, Setting, hookimpl
-from headtohead import Options as BaseOptions
+from headtohead.plugin import Cost, Positional, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
 
 
 class T5Options(BaseOptions):

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead import Attention, Geometry, hookimpl
+from headtohead.plugin import Attention, Geometry, hookimpl
 from headtohead_plugins.attention.random import Random
 from headtohead_plugins.attention.sigmoid import Sigmoid
 from headtohead_plugins.attention.split_heads import SplitHeads

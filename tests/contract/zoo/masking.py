@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from headtohead import Masking, hookimpl
+from headtohead.plugin import Masking, hookimpl
 from headtohead_plugins.masking.none import NoMask
 from headtohead_plugins.masking.padding import PaddingMask
 from headtohead_plugins.masking.padding_causal import PaddingCausal

@@ -13,9 +13,9 @@ import torch
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
+from headtohead.testing.check.configurations import check_configurations
+from headtohead.testing.check.examination import evaluate
 from headtohead.testing.shrinking import shrink
-from headtohead.tools.pitfalls.configurations import check_configurations
-from headtohead.tools.pitfalls.examination import evaluate
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead import PerMemberRNG, Positional, hookimpl, sorted_subset
+from headtohead.plugin import PerMemberRNG, Positional, hookimpl, sorted_subset
 from headtohead_plugins.positional.alibi import Alibi, slopes
 from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead import Attention, Masking, Positional, hookimpl
+from headtohead.plugin import Attention, Masking, Positional, hookimpl
 from headtohead_plugins.attention.split_heads import SplitHeads
 from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids

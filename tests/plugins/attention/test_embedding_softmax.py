@@ -8,7 +8,7 @@ from headtohead.planning.compatibility import find_incompatibility, find_unequal
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_plugins.attention.embedding_softmax import masked_embeddings
+from headtohead_notebooks.embedding_softmax import masked_embeddings
 
 # Notebook 5: embeddings with positions, their masked form and the weights, digits as printed.
 EMBEDDINGS = [

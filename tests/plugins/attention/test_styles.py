@@ -254,5 +254,5 @@ def test_masks_are_classified_by_their_declaration(monkeypatch):
         ({"name": "prefix", "length": 2}, ["same", "other", "same"]),
     ):
         looked.clear()
-        Subject(tiny_config("none", "linear", masking, layers=1)).logits()
+        Subject(tiny_config("none", "linear", masking, decoder_layers=1)).logits()
         assert looked == expected

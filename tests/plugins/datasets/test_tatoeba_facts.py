@@ -13,7 +13,8 @@ import pytest
 from headtohead.data import read_corpus
 from headtohead.data.normalise import ascii_fold, unicode_words
 from headtohead.data.splits import divide, leak
-from headtohead.data.vocabulary import build_vocabulary
+from headtohead.data.wordlists import count_words
+from headtohead.schema.run_config import VocabularyConfig
 from headtohead.testing.tiny import data_config
 
 Texts = list[tuple[str, str]]
@@ -102,7 +103,9 @@ def test_vocabularies_under_ascii_fold(
     corpus: Callable, name: str, pair: str, sizes: tuple[int, int], distinct: int
 ) -> None:
     texts = corpus(name, pair)
-    vocabularies = [build_vocabulary(ascii_fold(row[side]).split() for row in texts) for side in (0, 1)]
+    vocabularies = [
+        count_words((ascii_fold(row[side]).split() for row in texts), VocabularyConfig()) for side in (0, 1)
+    ]
     assert tuple(map(len, vocabularies)) == sizes
     assert len({source for source, _ in texts}) == distinct
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, Masking, Options
 from headtohead.data.vocabulary import EOS
 from headtohead.model.decoding import greedy, is_causal
 from headtohead.model.grouping import hides_padding
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.plugin import HeadToHeadError, Masking, Options
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function

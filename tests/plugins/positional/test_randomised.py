@@ -6,9 +6,9 @@ from itertools import combinations
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, sorted_subset
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugin import HeadToHeadError, sorted_subset
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headtohead import Options, Positional, Setting
 from headtohead.model.bounds import find_bound
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugin import Options, Positional, Setting
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
 

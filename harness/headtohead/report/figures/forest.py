@@ -28,12 +28,15 @@ def forest_rows(analysis: Analysis) -> list[ForestRow]:
 def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts with a row, best first: all, or the ``MOST_ROWS`` largest differences.
 
-    The choices of a Shapley path keep their order, largest first.
+    Both contrasts of a change between two configurations are neighbours.
     """
     judged = judged_contrasts(analysis)
     largest = sorted(judged, key=lambda contrast: -abs(_mean(contrast)))[:MOST_ROWS]
-    if analysis.path:
-        return largest
+    if analysis.added.contrasts or analysis.taken.contrasts:
+        sizes: dict[str | None, float] = {}
+        for contrast in largest:
+            sizes[contrast.axis] = max(sizes.get(contrast.axis, 0.0), abs(_mean(contrast)))
+        return sorted(largest, key=lambda c: (c.axis is not None, -sizes[c.axis], c.axis or "", c.kind))
     sign = -1 if higher_is_better(analysis.metric) else 1
     return sorted(largest, key=lambda contrast: sign * _mean(contrast))
 
@@ -45,7 +48,7 @@ def judged_contrasts(analysis: Analysis) -> list[Contrast]:
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return a short name of a contrast, such as ``none against sinusoidal``."""
-    if contrast.kind in ("choice", "declared"):
+    if contrast.kind in ("declared", "added", "taken"):
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
@@ -74,8 +77,6 @@ def _row(analysis: Analysis, contrast: Contrast) -> ForestRow:
 
 def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
     """Return the difference by seed, averaged over the pairs of the contrast."""
-    if analysis.path and contrast.kind == "choice":
-        return next(dict(value.by_seed) for value in analysis.path.values if value.contrast is contrast)
     slugs = {slug for pair in contrast.pairs for slug in pair}
     scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
     seeds, differences = pair_differences(scores, contrast.pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.plugins.positional import BuildContext
+from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant

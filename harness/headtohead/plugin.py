@@ -1,0 +1,84 @@
+"""What authors of components, datasets, recipes, launchers and loggers import.
+
+The names are resolved at first use, so that a dataset or a logger does not import torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headtohead.children import run_program as run_program
+    from headtohead.children import without_working_directory as without_working_directory
+    from headtohead.errors import HeadToHeadError as HeadToHeadError
+    from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
+    from headtohead.execution.cluster import RemoteJob as RemoteJob
+    from headtohead.execution.cluster import Submitted as Submitted
+    from headtohead.execution.cluster import exchange_folder as exchange_folder
+    from headtohead.execution.local import LocalLauncher as LocalLauncher
+    from headtohead.model.geometry import find_geometry as find_geometry
+    from headtohead.plugins.attention import Attention as Attention
+    from headtohead.plugins.attention import MaskPattern as MaskPattern
+    from headtohead.plugins.component import BuildContext as BuildContext
+    from headtohead.plugins.component import Geometry as Geometry
+    from headtohead.plugins.dataset import Corpus as Corpus
+    from headtohead.plugins.dataset import Dataset as Dataset
+    from headtohead.plugins.dataset import Pair as Pair
+    from headtohead.plugins.entry import Cost as Cost
+    from headtohead.plugins.entry import Options as Options
+    from headtohead.plugins.entry import Setting as Setting
+    from headtohead.plugins.hookspecs import hookimpl as hookimpl
+    from headtohead.plugins.launcher import Exit as Exit
+    from headtohead.plugins.launcher import Job as Job
+    from headtohead.plugins.launcher import Launcher as Launcher
+    from headtohead.plugins.logger import LoggedRun as LoggedRun
+    from headtohead.plugins.logger import Logger as Logger
+    from headtohead.plugins.masking import Masking as Masking
+    from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
+    from headtohead.plugins.member_rng import sorted_subset as sorted_subset
+    from headtohead.plugins.positional import Positional as Positional
+    from headtohead.plugins.recipe import Checkpoint as Checkpoint
+    from headtohead.plugins.recipe import Recipe as Recipe
+    from headtohead.schema.run_config import ModelConfig as ModelConfig
+    from headtohead.schema.run_config import RunConfig as RunConfig
+    from headtohead.schema.sections import FilePath as FilePath
+    from headtohead.schema.sections import NotHashed as NotHashed
+
+_NAMES = {
+    "headtohead.children": "run_program without_working_directory",
+    "headtohead.errors": "HeadToHeadError",
+    "headtohead.execution.cluster": "ClusterLauncher RemoteJob Submitted exchange_folder",
+    "headtohead.execution.local": "LocalLauncher",
+    "headtohead.model.geometry": "find_geometry",
+    "headtohead.plugins.attention": "Attention MaskPattern",
+    "headtohead.plugins.component": "BuildContext Geometry",
+    "headtohead.plugins.dataset": "Corpus Dataset Pair",
+    "headtohead.plugins.entry": "Cost Options Setting",
+    "headtohead.plugins.hookspecs": "hookimpl",
+    "headtohead.plugins.launcher": "Exit Job Launcher",
+    "headtohead.plugins.logger": "LoggedRun Logger",
+    "headtohead.plugins.masking": "Masking",
+    "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
+    "headtohead.plugins.positional": "Positional",
+    "headtohead.plugins.recipe": "Checkpoint Recipe",
+    "headtohead.schema.run_config": "ModelConfig RunConfig",
+    "headtohead.schema.sections": "FilePath NotHashed",
+}
+"""The public names by module, separated by spaces."""
+
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'headtohead.plugin' has no attribute '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names alone: what completion should offer."""
+    return sorted(__all__)

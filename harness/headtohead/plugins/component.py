@@ -1,0 +1,347 @@
+"""Base class of encodings and attention styles, what the core passes to it, and the checks of its tensors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.plugins.entry import Cost, Entry, Options
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Numbers of heads and head widths of one multi-head attention.
+
+    Args:
+        heads: Query heads.
+        kv_heads: Key and value heads; divides ``heads``. Query head i attends with key/value head
+            ``i // (heads // kv_heads)``.
+        key_width: Width of one query or key. With 0 there are no queries and no keys, so scores do
+            not depend on the tokens.
+        value_width: Width of one value.
+        scale: Factor of the dot products, usually ``key_width ** -0.5``.
+        mixed_heads: Number of heads after ``Attention.mix``, a divisor of ``heads``, where ``mix``
+            reduces it. The number of value heads is reduced by the same factor.
+    """
+
+    heads: int
+    kv_heads: int
+    key_width: int
+    value_width: int
+    scale: float
+    mixed_heads: int | None = None
+
+    @property
+    def output_heads(self) -> int:
+        """Heads that are concatenated and projected: ``mixed_heads``, by default ``heads``."""
+        return self.heads if self.mixed_heads is None else self.mixed_heads
+
+    @property
+    def value_heads(self) -> int:
+        """Value heads: ``kv_heads``, reduced as ``mix`` reduces the heads."""
+        return self.kv_heads * self.output_heads // self.heads
+
+    def parameters(self, d_model: int, bias: bool) -> int:
+        """Return the number of weights of the four projections of one attention.
+
+        ``bias`` adds their biases.
+        """
+        keys, values = self.kv_heads * self.key_width, self.value_heads * self.value_width
+        outputs = self.heads * self.key_width + keys + values
+        weights = d_model * (outputs + self.output_heads * self.value_width)
+        return weights + (outputs + d_model if bias else 0)
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What a component may depend on when it is built.
+
+    Args:
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        layers: Number of layers of the role.
+        d_model: Width of the model.
+        geometry: Heads of the role's attention.
+        generators: One random generator per member, on the CPU. Sampling member by member gives
+            each member of a stack the initial weights of the same run trained alone. A generator
+            is None on torch's device ``meta``, where tensors have shapes but no data.
+        layer: Index of the layer, from 0; None for a component that all layers of a role share.
+    """
+
+    role: str
+    layers: int
+    d_model: int
+    geometry: Geometry
+    generators: Sequence[torch.Generator | None]
+    layer: int | None = None
+
+    @property
+    def members(self) -> int:
+        """Number of runs in the stack, the size of the ``member`` axis."""
+        return len(self.generators)
+
+
+Initializer = Callable[[Tensor, torch.Generator], Tensor]
+"""Fills a tensor with random numbers from a generator and returns it; or returns another tensor of its shape."""
+
+
+def normal(std: float, mean: float = 0.0) -> Initializer:
+    """Return an initialiser that samples from a normal distribution."""
+    return lambda out, generator: out.normal_(mean, std, generator=generator)
+
+
+def uniform(bound: float) -> Initializer:
+    """Return an initialiser that samples uniformly from ``[-bound, bound]``."""
+    return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
+
+
+def init_per_member(
+    generators: Sequence[torch.Generator | None], shape: Sequence[int], init: Initializer | Sequence[Initializer]
+) -> Tensor:
+    """Return ``[member, *shape]``, each member sampled from its own generator.
+
+    ``init`` is a single initialiser for all members, or one per member.
+    """
+    if generators[0] is None:
+        return torch.empty(len(generators), *shape, device="meta")
+    out = torch.empty(len(generators), *shape)
+    inits = [init] * len(generators) if callable(init) else init
+    for member, generator, init_member in zip(out, generators, inits, strict=True):
+        assert generator is not None
+        filled = init_member(member, generator)
+        if filled is not member:
+            member.copy_(filled)
+    return out
+
+
+class Component(nn.Module, Entry):
+    """Base of encodings and attention styles: a ``torch.nn.Module`` with a leading member axis.
+
+    Life cycle:
+
+    1. A plan calls the class methods ``incompatible_with``, ``limit`` and ``parameter_count``. No
+       object exists yet.
+    2. The model is built: ``__init__`` stores ``options`` and ``context`` and calls ``build``.
+    3. Training and evaluation call the hooks of the family in every forward pass.
+    4. Parameters and persistent buffers are saved in checkpoints and loaded from them.
+
+    Override ``build`` instead of ``__init__``.
+    """
+
+    cost: ClassVar[Cost | None] = None
+    """Optional cost formulas. The catalogue prints them and verifies them against counted costs."""
+
+    def __init__(self, options: Options, context: BuildContext) -> None:
+        super().__init__()
+        self.options = options
+        self.context = context
+        self.build()
+
+    def build(self) -> None:
+        """Create parameters and buffers. Called once per object; by default there are none.
+
+        Assign the results of ``self.parameter``, ``self.buffer`` and ``self.constant``. The core refuses every
+        other tensor, because it has no member axis.
+        """
+
+    def formula(self) -> str:
+        """Return the mathematics as one line of symbols, for traces and the catalogue.
+
+        ``_`` precedes a subscript and ``^`` a superscript; braces group several characters, as in
+        ``w_{ij}``. An empty text prints no formula.
+        """
+        return ""
+
+    def parameter(
+        self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None
+    ) -> nn.Parameter:
+        """Return a parameter ``[member, *shape]``, sampled from a normal for each member.
+
+        Args:
+            *shape: Shape without the member axis.
+            std: Standard deviation; with 0, all numbers are ``mean``.
+            mean: Mean.
+            init: Replaces the normal: receives the tensor and the generator of a member, and returns the filled tensor.
+        """
+        return per_member(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+
+    def buffer(self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None) -> Tensor:
+        """Return a tensor ``[member, *shape]`` that is not trained, and is saved with the weights.
+
+        The arguments are those of ``parameter``.
+        """
+        return per_member(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+
+    def constant(self, values: Tensor) -> Tensor:
+        """Return a tensor that all members share, for example a table of sinusoids.
+
+        It is not trained and not saved, because ``build`` computes the same values again. It moves to the
+        device and dtype of the model.
+        """
+        has_data = self.context.generators[0] is not None
+        return per_member(nn.Buffer(values if has_data else values.to("meta"), persistent=False))
+
+    @classmethod
+    def parameter_count(cls, options: Options, context: BuildContext) -> int:
+        """Return the number of weights per member, in closed form, without building the object.
+
+        The four projections of an attention are not counted here. The invariant ``parameters``
+        compares this number with the object.
+        """
+        return 0
+
+    @classmethod
+    def limit(cls, options: Options) -> int | None:
+        """Return the largest number of positions that the entry supports, or None for any number.
+
+        The default is the option ``max_length``, if there is one. Longer sentences are excluded by
+        the plan, and raise in a forward pass. With ``index`` "row" the limit counts batch rows.
+        """
+        limit: int | None = getattr(options, "max_length", None)
+        return limit
+
+
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+
+_SHAPE = "_headtohead_shape"
+"""Attribute of the tensors that a component may register: their shape when they were created."""
+
+
+def per_member(tensor: AnyTensor) -> AnyTensor:
+    """Mark a tensor that depends on members correctly, so that ``require_members`` accepts it."""
+    setattr(tensor, _SHAPE, tensor.shape)
+    return tensor
+
+
+def require_members(component: Component) -> None:
+    """Refuse parameters and buffers that ``parameter``, ``buffer`` and ``constant`` did not return.
+
+    A plain ``torch.nn.Parameter`` or ``torch.nn.Linear`` has no member axis. Members would share it, or its first axis
+    would be used as the member axis.
+
+    Raises:
+        HeadToHeadError: With the file, the attribute and the call that replaces it; or if a number is not finite.
+    """
+    for name, tensor in (*component.named_parameters(), *component.named_buffers()):
+        trained, shape = isinstance(tensor, nn.Parameter), ", ".join(map(str, tensor.shape))
+        where = f"{_file(component)}: {type(component).__name__}.{name}"
+        if getattr(tensor, _SHAPE, None) != tensor.shape:
+            kind = "torch.nn.Parameter" if trained else "buffer"
+            remedy = f"self.parameter({shape})" if trained else f"self.constant(tensor), or with self.buffer({shape})"
+            more = "" if trained else " if its values depend on the seed"
+            raise HeadToHeadError(
+                f"{where} is a plain {kind} without a member axis; create it in build with {remedy}{more}"
+            )
+        if not tensor.is_meta and bool(
+            (tensor.detach().isfinite() if trained else ~tensor.isnan()).logical_not().any()
+        ):
+            raise HeadToHeadError(f"{where} has NaN{' or infinite numbers' if trained else ''} at initialisation")
+
+
+def require_registered(entry: Entry) -> None:
+    """Refuse tensors and modules in plain attributes of an object, in lists too: they are not saved.
+
+    Raises:
+        HeadToHeadError: With the file, the attribute and what replaces it.
+    """
+    modules = entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]
+    for path, module in modules:
+        for name, value in vars(module).items():
+            found = None if name in _OF_MODULES else next(_tensors(value), None)
+            if found is not None:
+                kind = "tensor" if isinstance(found, Tensor) else "module"
+                remedy = (
+                    _REMEDIES[kind] if isinstance(entry, nn.Module) else "create it in mask, which has no other state"
+                )
+                raise HeadToHeadError(
+                    f"{_file(entry)}: {type(entry).__name__}.{f'{path}.' if path else ''}{name} holds a plain {kind}, "
+                    f"which is not saved and does not move to the model's device; {remedy}"
+                )
+
+
+_OF_MODULES = frozenset(vars(nn.Module()))
+_REMEDIES = {
+    "tensor": "assign self.constant(tensor), or self.parameter(*shape) to train it",
+    "module": "assign it to an attribute, or use torch.nn.ModuleList",
+}
+
+
+def _tensors(value: object) -> Iterator[Tensor | nn.Module]:
+    """Yield the tensors and modules in nested lists, tuples, sets and dictionaries."""
+    if isinstance(value, Tensor | nn.Module):
+        yield value
+    elif isinstance(value, dict | list | tuple | set):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(item)
+
+
+def _file(entry: Entry) -> str:
+    try:
+        return shown_path(inspect.getfile(type(entry)))
+    except (OSError, TypeError):  # a class of a notebook cell
+        return type(entry).__module__
+
+
+def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None) -> None:
+    """Refuse the result of a hook whose shape would fail, or broadcast to other axes, later.
+
+    Args:
+        entry: The object whose hook was called.
+        hook: The name of the hook.
+        result: What the hook returned.
+        axes: Name of each axis with its size or permitted sizes; None permits any size.
+
+    Raises:
+        HeadToHeadError: If the result is no tensor of this shape.
+    """
+    if isinstance(result, Tensor) and result.dim() == len(axes):
+        sizes = zip(result.shape, axes.values(), strict=True)
+        if all(
+            size == wanted or wanted is None or (wanted.__class__ is tuple and size in wanted) for size, wanted in sizes
+        ):
+            return
+    raise HeadToHeadError(
+        f"{type(entry).__name__}.{hook} returned {_described(result)}; return a tensor {_listed_axes(axes)}"
+    )
+
+
+def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:
+    """Refuse the result of a hook that is no floating-point tensor of the shape of ``like``.
+
+    Args:
+        entry: The object whose hook was called.
+        hook: The name of the hook.
+        result: What the hook returned.
+        like: A tensor of the shape and dtype that the core needs next.
+        axes: Names of its axes, separated by spaces.
+
+    Raises:
+        HeadToHeadError: If the shape or the dtype differs. Autocast converts floating-point dtypes.
+    """
+    if isinstance(result, Tensor) and result.shape == like.shape:
+        if result.dtype == like.dtype:
+            return
+        if result.is_floating_point() and torch.is_autocast_enabled(result.device.type):
+            return
+        raise HeadToHeadError(
+            f"{type(entry).__name__}.{hook} returned a tensor of {result.dtype}; return {like.dtype}, the dtype of its "
+            "arguments"
+        )
+    require_shape(entry, hook, result, **dict(zip(axes.split(), like.shape, strict=True)))
+
+
+def _described(result: object) -> str:
+    return f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+
+
+def _listed_axes(axes: dict[str, Any]) -> str:
+    def text(name: str, wanted: int | tuple[int, ...] | None) -> str:
+        sizes = [] if wanted is None else sorted({*wanted} if isinstance(wanted, tuple) else {wanted})
+        return f"{name} {' or '.join(map(str, sizes))}".rstrip()
+
+    return f"[{', '.join(text(name, wanted) for name, wanted in axes.items())}]"

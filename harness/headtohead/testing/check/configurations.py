@@ -1,0 +1,115 @@
+"""The small configurations in which the invariants of an entry are evaluated.
+
+An entry of one family is combined with default entries of the other families, and with every other
+registered entry, one at a time. A recipe is reduced to small sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headtohead.config.builder import FAMILIES
+from headtohead.model.geometry import only_length
+from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.registry import Registered, Registry
+from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.testing import tiny_config
+from headtohead.testing.subject import SOURCE_LENGTHS, TARGET_LENGTHS
+from headtohead.testing.tiny import TRAIN
+
+DEFAULTS = "defaults"
+"""Description of the configuration in which all other entries are the defaults."""
+
+MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
+"""Sizes to which a recipe's model is reduced; heads are then 4 wide."""
+
+
+def check_configurations(entry: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
+    """Yield every small configuration that is compatible with an entry, after its description.
+
+    The entry is used in the roles selected by its bare name, in all roles, and in each role alone.
+    """
+    choices: list[tuple[str, dict[str, Any]]] = [(DEFAULTS, {entry.family: entry.name})]
+    choices += [
+        (f"{entry.family} in {where}", {entry.family: roles})
+        for where, roles in role_variants(entry.family, entry.name, registry)
+    ]
+    choices += [
+        (f"{family} {name}", {entry.family: entry.name, family: name})
+        for family in FAMILIES
+        if family != entry.family
+        for name in sorted(registry.entries[family])
+    ]
+    seen = set()
+    for description, names in choices:
+        config, _ = compatible_config(names, registry)
+        text = "" if config is None else config.model_dump_json()
+        if config is not None and text not in seen:
+            seen.add(text)
+            yield description, config
+
+
+def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[RunConfig | None, str]:
+    """Return the small configuration of the given entries, or None with the reason of its incompatibility.
+
+    Args:
+        names: Entries by family, and fields of the section ``model`` by name.
+        registry: The registry that defines the entries.
+
+    Raises:
+        HeadToHeadError: If an option of an entry is required and missing.
+    """
+    config = tiny_config(**names)
+    # The last target token is a label only.
+    decoder_input = only_length(config) or max(max(row) for row in TARGET_LENGTHS)
+    longest = {"source": max(max(row) for row in SOURCE_LENGTHS), "target": decoder_input + 1}
+    reason = find_incompatibility(config, longest, registry)
+    return (config, "") if reason is None else (None, reason)
+
+
+def varies_one_entry(description: str) -> bool:
+    """Return whether all other entries of a described configuration are the defaults."""
+    return description == DEFAULTS or " in " in description
+
+
+def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, str]]]:
+    """Return an entry in all roles, and in each role alone with default entries elsewhere.
+
+    A masking is used only in the roles in which its bare name selects the masking itself. A causal mask in
+    cross-attention would hide source words from the first target positions.
+    """
+    defaults = {
+        "positional": dict.fromkeys(ROLES, "none"),
+        "attention": dict.fromkeys(ROLES, "split-heads"),
+        "masking": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
+    }[family]
+    role_defaults = registry.find(family, name).entry.role_defaults if family == "masking" else {}
+    roles = [role for role in ROLES if role_defaults.get(role, name) == name]
+    single = [(f"the {role} only", {**defaults, role: name}) for role in roles]
+    return [("every role", {**defaults, **dict.fromkeys(roles, name)}), *single]
+
+
+def reduced(config: RunConfig) -> RunConfig:
+    """Return a recipe's configuration at small sizes, in float64, for four steps on generated words.
+
+    All other settings stay. A model below the limits keeps its sizes.
+    """
+    model = config.model
+    sizes: dict[str, Any] = {
+        "encoder_layers": min(model.encoder_layers, MAX_LAYERS),
+        "decoder_layers": min(model.decoder_layers, MAX_LAYERS),
+    }
+    if model.d_model > MAX_WIDTH:
+        sizes |= {"d_model": MAX_WIDTH, "heads": min(model.heads, MAX_HEADS), "d_ff": INNER_WIDTH}
+    train = config.train.model_copy(update={**TRAIN, "epochs": None, "batch_size": None})
+    vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)
+    data = DataConfig(split="grouped", normalise="none", vocabulary=vocabulary)
+    small = config.model_copy(update={"model": model.model_copy(update=sizes), "train": train, "data": data})
+    return with_quirks(small, min_vocab_size=None, pad_to="batch")
+
+
+def with_quirks(config: RunConfig, **quirks: Any) -> RunConfig:
+    """Return the configuration with other values of ``quirks``."""
+    return config.model_copy(update={"quirks": config.quirks.model_copy(update=quirks)})

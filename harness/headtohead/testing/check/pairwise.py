@@ -1,0 +1,100 @@
+"""The pairwise array in which the tests evaluate every invariant, and the page about it.
+
+Every two compatible values of attention, positional, masking, mask value and the role of the positional encoding
+occur together in a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headtohead.plugins.registry import Registry
+from headtohead.report.templating import environment, tidy_markdown
+from headtohead.schema.roles import ROLES
+from headtohead.testing import INVARIANTS
+from headtohead.testing.check.configurations import compatible_config, role_variants
+from headtohead.testing.covering import covering, every_value
+from headtohead.testing.invariants import PER_ENTRY, TRAINING
+from headtohead.testing.invariants.parity import MASK_VALUES
+
+ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
+"""The roles in which a row uses its positional encoding, named as by ``role_variants``."""
+
+Row = dict[str, str]
+
+
+def factors(registry: Registry) -> dict[str, list[str]]:
+    """Return the values of each factor of the array."""
+    families = {family: sorted(registry.entries[family]) for family in ("positional", "attention", "masking")}
+    return {**families, "mask_value": list(MASK_VALUES), "role": list(ROLE_CHOICES)}
+
+
+def choices(row: Row, registry: Registry) -> dict[str, Any]:
+    """Return the arguments of ``tiny_config`` for a row."""
+    names: dict[str, Any] = {name: value for name, value in row.items() if name != "role"}
+    if row["role"] != ROLE_CHOICES[0] and "positional" in row:
+        names["positional"] = dict(role_variants("positional", row["positional"], registry))[row["role"]]
+    return names
+
+
+class Compatibility:
+    """Whether a row, or an incomplete row in some role, is a compatible configuration; results are cached."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._found: dict[str, bool] = {}
+
+    def __call__(self, row: Row) -> bool:
+        """Return whether the row is compatible; no entry is incompatible with a mask value."""
+        if "role" not in row:
+            return any(self(row | {"role": role}) for role in ROLE_CHOICES)
+        names = {name: value for name, value in choices(row, self.registry).items() if name != "mask_value"}
+        key = str(sorted(names.items()))
+        if key not in self._found:
+            self._found[key] = compatible_config(names, self.registry)[0] is not None
+        return self._found[key]
+
+
+def pairwise(registry: Registry) -> list[Row]:
+    """Return the rows of the array."""
+    return covering(factors(registry), Compatibility(registry))
+
+
+def incompatible_pairs(registry: Registry) -> list[tuple[str, str, str]]:
+    """Return attention, positional and reason of every pair that is incompatible, also in the decoder alone."""
+    found = []
+    for attention in sorted(registry.entries["attention"]):
+        for positional in sorted(registry.entries["positional"]):
+            decoder_only = dict.fromkeys(ROLES, "none") | {"decoder": positional}
+            reasons = [
+                compatible_config({"attention": attention, "positional": value}, registry)[1]
+                for value in (positional, decoder_only)
+            ]
+            if all(reasons):
+                found.append((attention, positional, reasons[0]))
+    return found
+
+
+def invariants_page(registry: Registry) -> str:
+    """Return the Markdown page of the invariants; nothing is evaluated."""
+    rows = pairwise(registry)
+    styles = sorted(registry.entries["attention"])
+    known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
+    text = (
+        environment("headtohead.testing.check")
+        .get_template("invariants.md.j2")
+        .render(
+            invariants=INVARIANTS,
+            rows=rows,
+            default=every_value(rows),
+            per_entry=_listed(PER_ENTRY - TRAINING),
+            training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
+            known=[(style, names) for style, names in known if names],
+            incompatible=incompatible_pairs(registry),
+        )
+    )
+    return tidy_markdown(text)
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

@@ -1,0 +1,210 @@
+"""Run directory of an imported checkpoint, and the study ``imported`` that lists all of them.
+
+``runs/imported/NAME`` is renamed into place in one step, complete and DONE. It has no history and no
+scores, because it was not trained here; ``imported`` in its record is the origin of the weights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock
+
+from headtohead import files
+from headtohead.config.identity import run_hashes, run_identity
+from headtohead.config.versions import versions
+from headtohead.data.prepared import SIDES
+from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.model.counting import count
+from headtohead.planning.lengths import decoding_limit
+from headtohead.planning.order import is_order_invariant
+from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.planning.plan import parameter_counts, plugin_records
+from headtohead.plugins.registry import Registry
+from headtohead.storage import states
+from headtohead.storage.paths import inside
+from headtohead.storage.records import (
+    CHECKPOINT,
+    EXPERIMENT,
+    METRICS,
+    RUN,
+    VOCABULARY,
+    ExecutionRecord,
+    ExperimentRecord,
+    ImportedRecord,
+    PitfallRecord,
+    PlannedRunRecord,
+    ReportedMetrics,
+    ResolvedVariant,
+    ResultsRecord,
+    RunRecord,
+    VariantRecord,
+)
+from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_files import delete_run_files
+from headtohead.training import checkpoint
+from headtohead_notebooks.checkpoints.reading import Imported
+
+STUDY = "imported"
+SEED = 1
+"""Records require a seed; the seed of an imported checkpoint is unknown."""
+
+
+def check_name(name: str) -> None:
+    """Check that a name can be the name of a run directory.
+
+    Raises:
+        HeadToHeadError: If the name has other characters than the allowed ones.
+    """
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise HeadToHeadError(
+            f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
+        )
+
+
+def refuse_existing(name: str, runs: Path) -> None:
+    """Check that no run with this name exists.
+
+    Raises:
+        HeadToHeadError: If the run exists.
+    """
+    if (runs / STUDY / name).exists():
+        raise HeadToHeadError(f"run '{runs / STUDY / name}' exists; use another --name, or --force to replace it")
+
+
+def write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
+    """Write the run directory in one step, list it in the study, and return its path.
+
+    An existing run with this name is moved to ``.archived``.
+
+    Raises:
+        HeadToHeadError: If the folder cannot be written.
+    """
+    study = inside(runs, STUDY)
+    inside(study, name, tree=True)
+    try:
+        study.mkdir(parents=True, exist_ok=True)
+        with FileLock(study / ".lock"), _scratch(study, name) as scratch:
+            with leased(scratch) as writer:
+                _fill(writer, imported, name, registry)
+            if (study / name).exists():
+                aside = inside(study, ".archived", now().replace(":", ""))
+                aside.mkdir(parents=True)
+                (study / name).rename(aside / name)
+            scratch.rename(study / name)
+            _list_runs(study)
+    except Exception as error:
+        if not isinstance(error, OSError) and not is_disk_error(error):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise HeadToHeadError(
+            f"cannot write to '{study}' ({reason}); free space, or use another folder with --runs"
+        ) from error
+    return study / name
+
+
+@contextmanager
+def _scratch(study: Path, name: str) -> Iterator[Path]:
+    """Yield a temporary folder beside the runs; it is removed afterwards unless it was renamed."""
+    scratch = inside(study, ".importing", name)
+    delete_run_files(scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    try:
+        yield scratch
+    finally:
+        delete_run_files(scratch.parent)
+
+
+def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
+    # The run is in .importing of the study's folder.
+    record = _record(imported, name, registry, run.path.resolve().parents[3])
+    run.plan(record)
+    checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
+    vocabularies = imported.vocabulary.vocabularies
+    files.write_json(
+        run.path / VOCABULARY, {side: vocabularies[side].words if vocabularies else None for side in SIDES}
+    )
+    (run.path / METRICS).touch()
+    run.set_state(states.LEASED, attempt=1, started=now())
+    notes = [f"imported from '{imported.source.name}', not trained here", *imported.vocabulary.notes]
+    run.finish(
+        ResultsRecord(metrics={}, buckets=(), signatures={}, best_step=None, stopped_early=False, notes=tuple(notes))
+    )
+
+
+def _record(imported: Imported, name: str, registry: Registry, project: Path) -> RunRecord:
+    config, sizes = imported.config, imported.vocabulary.sizes
+    data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
+    identity = run_identity(config, data["data_hash"], registry)
+    costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
+    return RunRecord(
+        run_hash=run_hashes({**identity, "imported": imported.sha256}, [SEED])[0],
+        experiment=STUDY,
+        variant=name,
+        seed=SEED,
+        title=name,
+        axes={},
+        recipe=imported.recipe,
+        imported=ImportedRecord(
+            file=str(imported.source.resolve()),
+            sha256=imported.sha256,
+            form=imported.form,
+            words=sizes,
+            positions=imported.positions,
+        ),
+        parameters=parameter_counts(costs),
+        flops_per_token=costs.flops_per_token,
+        inner_width=costs.inner_width,
+        d_ff=config.model.d_ff,
+        d_ff_asked=config.model.d_ff,
+        match="none",
+        path=costs.path,
+        steps=0,
+        evaluate_every=1,
+        decoding_limit=decoding_limit(config, longest) if longest else 0,
+        order_invariant=is_order_invariant(config, registry),
+        pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
+        config=config.model_dump(mode="json"),
+        plugins=plugin_records(config, registry, project),
+        data=data,
+        execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),
+        versions=versions(),
+        created=now(),
+    )
+
+
+def _list_runs(study: Path) -> None:
+    """Rewrite experiment.json from the existing run directories."""
+    records = {path.parent.name: RunDirectory(path.parent).record for path in sorted(study.glob(f"[!.]*/{RUN}"))}
+    first = next(iter(records.values()))
+    experiment = ExperimentRecord(
+        name=STUDY,
+        question="What did the checkpoints of the notebooks learn?",
+        command="h2h import-checkpoint FILE --recipe NAME --name RUN",
+        created=now(),
+        axes=(),
+        baseline=next(iter(records)),
+        seeds=(SEED,),
+        variants=tuple(_variant(name, record) for name, record in records.items()),
+        contrasts=(),
+        match="none",
+        metrics=ReportedMetrics(primary="test/exact_match", report=()),
+        probes=(),
+        notes=("imported checkpoints: nothing was trained or scored here",),
+        data=first.data,
+        runs=tuple(
+            PlannedRunRecord(variant=name, seed=SEED, run_hash=record.run_hash, directory=name)
+            for name, record in records.items()
+        ),
+        versions=versions(),
+    )
+    files.write_json(study / EXPERIMENT, experiment.to_json())
+
+
+def _variant(name: str, record: RunRecord) -> VariantRecord:
+    shared = {field: getattr(record, field) for field in ResolvedVariant.model_fields}
+    return VariantRecord(slug=name, equal_to=None, equal_reason=None, **shared)

@@ -1,0 +1,287 @@
+"""Reading of a notebook's checkpoint: configuration, vocabularies and weights of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headtohead.config.builder import ConfigBuilder
+from headtohead.config.loading import Override
+from headtohead.config.resolve import build_consistent_config, merge_base
+from headtohead.config.source_location import Source, SourceLocation
+from headtohead.data import cache_root, file_sha256, prepare
+from headtohead.data.prepared import SIDES, Side, tokenisers_of
+from headtohead.data.reading import read_lines
+from headtohead.data.vocabulary import Vocabulary
+from headtohead.data.wordlists import vocabularies_of
+from headtohead.errors import HeadToHeadError
+from headtohead.model.sizes import VocabSizes, vocab_sizes
+from headtohead.model.transformer import Transformer
+from headtohead.plugins.positional import Positional
+from headtohead.plugins.recipe import Recipe
+from headtohead.plugins.registry import Registry
+from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead_notebooks.checkpoints.mapping import CheckpointMapping, MismatchError, convert, map_names
+from headtohead_notebooks.checkpoints.state_dicts import read_state_dict
+
+TABLE_TOLERANCE = 1e-3
+"""Largest difference between a stored positional table and the computed one that rounding explains."""
+
+
+@dataclass(frozen=True)
+class ImportedVocabulary:
+    """Vocabulary sizes of a checkpoint, and the vocabularies if they can be rebuilt.
+
+    ``record`` is the ``data`` block of run records; ``notes`` give the reason for what is missing.
+    ``longest_target`` is the number of tokens of the longest training target, if it is known.
+    """
+
+    sizes: Mapping[Side, int]
+    vocabularies: Mapping[Side, Vocabulary] | None
+    record: dict[str, Any]
+    longest_target: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A checkpoint as a run of headtohead, not yet written to disk.
+
+    ``form`` is the name of the recipe's form of checkpoint. ``positions`` is the number of
+    positions of the positional table, if the checkpoint has one.
+    """
+
+    recipe: str
+    form: str
+    source: Path
+    sha256: str
+    config: RunConfig
+    vocabulary: ImportedVocabulary
+    weights: Mapping[str, Tensor]
+    positions: int | None
+
+    def summary(self) -> str:
+        """Return recipe, form and sizes in one line."""
+        model, sizes = self.config.model, self.vocabulary.sizes
+        return (
+            f"{self.recipe}, {self.form}: d_model {model.d_model}, {model.heads} heads, "
+            f"{model.encoder_layers}+{model.decoder_layers} layers, d_ff {model.d_ff}, "
+            f"vocabularies of {sizes['source']} and {sizes['target']} words"
+        )
+
+
+def read_checkpoint(
+    path: Path, recipe: str, registry: Registry, data: Path | None = None, overrides: Sequence[Override] = ()
+) -> Imported:
+    """Read a state dict that was saved with the model classes of a recipe's notebook.
+
+    Args:
+        path: File of the state dict.
+        recipe: Name of the recipe.
+        registry: Registry of recipes and other entries.
+        data: File of sentence pairs from which the notebook built its vocabularies, if it read one.
+        overrides: Fields that override the recipe and the sizes of the checkpoint.
+
+    Raises:
+        HeadToHeadError: If the file is not a state dict, if it does not fit the recipe or the
+            overrides, or if the vocabularies of the data have other sizes.
+    """
+    mapping = _matching_form(path, read_state_dict(path), recipe, registry)
+    with _mismatches_named(path, recipe, overrides):
+        sizes, fields = mapping.vocabulary_sizes, mapping.fields
+    if "quirks.min_vocab_size" in registry.recipe(recipe).values():
+        fields["quirks.min_vocab_size"] = min(sizes.values())
+    config = _configure(recipe, fields, overrides, registry)
+    with _mismatches_named(path, recipe, overrides):
+        weights = convert(mapping, _model(config, sizes))
+    for name, values in mapping.form.positions_computed.items():
+        configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
+        config = _nearest_table(configs, mapping, recipe)
+    vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
+    sha256 = file_sha256(path)
+    vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
+    return Imported(recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions)
+
+
+def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry: Registry) -> CheckpointMapping:
+    """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
+    recipe = registry.recipe(name)
+    if not recipe.checkpoints:
+        raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {recipe.no_checkpoint}")
+    best = _nearest_form(state, recipe)
+    if not best.problems:
+        return best
+    others = (entry.name for entry in registry.all() if entry.family == "recipe" and entry.name != name)
+    fitting = next((other for other in others if _fits(state, registry.recipe(other))), None)
+    hint = f"type --recipe {fitting}, which fits" if fitting else "no other recipe fits it either"
+    raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
+
+
+def _nearest_form(state: Mapping[str, Tensor], recipe: type[Recipe]) -> CheckpointMapping:
+    mappings = (map_names(state, form) for form in recipe.checkpoints)
+    return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
+
+
+def _fits(state: Mapping[str, Tensor], recipe: type[Recipe]) -> bool:
+    return bool(recipe.checkpoints) and not _nearest_form(state, recipe).problems
+
+
+@contextmanager
+def _mismatches_named(path: Path, recipe: str, overrides: Sequence[Override]) -> Iterator[None]:
+    """Add file, recipe and advice to an error of the mapping."""
+    try:
+        yield
+    except MismatchError as error:
+        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
+        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
+
+
+def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:
+    """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
+    builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{recipe}'")))
+    merge_base(builder, {"recipe": recipe}, builder.root)
+    for path, value in fields.items():
+        builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))
+    for override in overrides:
+        builder.assign(override.path, override.value, override.location)
+    return build_consistent_config(builder)
+
+
+def _model(config: RunConfig, sizes: Mapping[Side, int]) -> Transformer:
+    """Build the model on the meta device: shapes without numbers."""
+    try:
+        return Transformer(config, None, sizes["source"], sizes["target"])
+    except HeadToHeadError as error:
+        if "heads" not in str(error):
+            raise
+        raise HeadToHeadError(
+            f"{error}; a checkpoint does not store the number of heads, type --set model.heads=N"
+        ) from error
+
+
+def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, recipe: str) -> RunConfig:
+    """Return the configuration that computes the positional table of the checkpoint.
+
+    Raises:
+        HeadToHeadError: If every computed table differs by more than rounding explains.
+    """
+    name = mapping.form.positions
+    assert name is not None
+    stored = mapping.state[name].flatten(0, -2).double()
+    differences = [_difference(_positional_table(config, len(stored)), stored) for config in configs]
+    smallest = min(differences)
+    if not smallest <= TABLE_TOLERANCE:
+        raise HeadToHeadError(
+            f"'{name}' of the checkpoint is not the table that recipe '{recipe}' computes: "
+            f"they differ by {smallest:.3g}"
+        )
+    return configs[differences.index(smallest)]
+
+
+def _difference(computed: Tensor | None, stored: Tensor) -> float:
+    """Return the largest difference of two tables; 0 where --set removes the added positions."""
+    if computed is None:
+        return 0.0
+    return float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf
+
+
+def _positional_table(config: RunConfig, positions: int) -> Tensor | None:
+    """Return the table ``[positions, d_model]`` that is added to source embeddings, if any."""
+    positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
+    assert isinstance(positional, Positional)
+    table = positional.embed(torch.arange(positions).unsqueeze(0), "encoder")
+    return None if table is None else table.flatten(0, -2).double()
+
+
+def _vocabulary(
+    recipe: type[Recipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
+) -> ImportedVocabulary:
+    """Return the vocabularies of the recipe's dataset or of the file of sentence pairs."""
+    if not recipe.needs_file:
+        if data is not None:
+            raise HeadToHeadError(f"recipe '{name}' has its own sentences; leave out --data")
+        return _dataset_vocabulary(config, sizes)
+    if data is None:
+        return _sizes_only(config, sizes, "it was imported without --data")
+    return _file_vocabulary(recipe, config, sizes, data)
+
+
+def _sizes_only(config: RunConfig, sizes: Mapping[Side, int], reason: str) -> ImportedVocabulary:
+    note = f"{reason}: it has no vocabularies, works on ids alone and cannot translate"
+    return ImportedVocabulary(sizes, None, _record(config.data, sizes), notes=[note])
+
+
+def _dataset_vocabulary(config: RunConfig, sizes: Mapping[Side, int]) -> ImportedVocabulary:
+    prepared = prepare(config.data, cache_root())
+    vocabularies = {side: prepared.vocabulary(side) for side in SIDES}
+    if _has_sizes(vocabularies, sizes, config):
+        return ImportedVocabulary(sizes, vocabularies, prepared.record, prepared.longest_target)
+    reason = (
+        f"the recipe's sentences have {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
+        f"{sizes['target']}, so it was trained on other sentences"
+    )
+    return _sizes_only(config, sizes, reason)
+
+
+def _file_vocabulary(
+    recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, int], data: Path
+) -> ImportedVocabulary:
+    """Rebuild the vocabularies from a file of sentence pairs, as the notebook does."""
+    lines = read_lines(data)
+    try:
+        pairs = recipe.read(lines)
+    except HeadToHeadError as error:
+        raise HeadToHeadError(f"file '{data}': {error}") from error
+    tokenisers = tokenisers_of(config.data)
+    sentences = {side: [tokenisers[side].words(pair[index]) for pair in pairs] for index, side in enumerate(SIDES)}
+    vocabularies = vocabularies_of(sentences, tokenisers, config.data, None)
+    if not _has_sizes(vocabularies, sizes, config):
+        raise HeadToHeadError(
+            f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
+            f"{sizes['target']}: it was trained on another file"
+        )
+    longest = {
+        side: max(len(tokenisers[side].ids(words, vocabularies[side])) for words in sentences[side]) for side in SIDES
+    }
+    record = _record(config.data, sizes)
+    record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}, "longest": longest}
+    return ImportedVocabulary(sizes, vocabularies, record, longest["target"])
+
+
+def _has_sizes(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig) -> bool:
+    """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes.
+
+    Where a recipe sets a minimum vocabulary size, embeddings can have rows without a word.
+    """
+    lengths = {side: len(vocabularies[side]) for side in SIDES}
+    if config.quirks.min_vocab_size is not None:
+        return all(lengths[side] <= sizes[side] for side in SIDES)
+    return vocab_sizes(config, lengths["source"], lengths["target"]) == VocabSizes(sizes["source"], sizes["target"])
+
+
+def _describe(vocabularies: Mapping[Side, Vocabulary]) -> str:
+    return f"{len(vocabularies['source'])} source and {len(vocabularies['target'])} target words"
+
+
+def _record(config: DataConfig, sizes: Mapping[Side, int]) -> dict[str, Any]:
+    """Return the ``data`` block of a run without sentences."""
+    return {
+        "dataset": config.dataset,
+        "data_hash": "",
+        "licence": None,
+        "citation": None,
+        "languages": list(SIDES),
+        "split": config.split,
+        "normalise": config.normalise,
+        "tokens": config.tokens,
+        "counts": {},
+        "vocabulary": dict(sizes),
+        "notes": [],
+    }

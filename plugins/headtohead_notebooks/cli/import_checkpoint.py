@@ -1,0 +1,49 @@
+"""``h2h import-checkpoint``: write a run directory from a notebook's checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import plugin_option, recipe_set_option, runs_option
+from headtohead.cli.output import echo
+
+
+@click.command("import-checkpoint")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--recipe", required=True, help="Recipe of the notebook, for example tatoeba-en-es.")
+@click.option("--name", required=True, metavar="RUN", help="Name of the run directory.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The notebook's file of sentence pairs, from which its vocabularies are built.",
+)
+@recipe_set_option("model.heads=2")
+@click.option("--force", is_flag=True, help="Replace an existing run of that name.")
+@runs_option
+@plugin_option
+def command(
+    file: Path,
+    recipe: str,
+    name: str,
+    data: Path | None,
+    overrides: tuple[str, ...],
+    force: bool,
+    runs_root: Path,
+    plugin_files: tuple[Path, ...],
+) -> None:
+    """Import FILE, a state dict saved by a notebook, as the run directory runs/imported/RUN.
+
+    Sizes are derived from the tensors. The number of heads cannot be derived from them: it is the recipe's, or
+    the value of --set model.heads. The last line of the output is the path of the run.
+    """
+    from headtohead.plugins.registry import use_files
+    from headtohead_notebooks import import_checkpoint
+
+    use_files(plugin_files)
+    path = import_checkpoint(
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, log=echo
+    )
+    echo(path)

@@ -1,0 +1,152 @@
+"""``h2h notebooks``: compare the five notebooks on a page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
+from headtohead.cli.output import echo
+from headtohead.errors import Interrupted
+
+if TYPE_CHECKING:
+    from headtohead_notebooks.page import Edition
+
+EDITIONS = "experiments"
+"""Folder of the experiment files, inside the folder of the page."""
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    show_default="notebooks in the folder of reports",
+    help="Folder of the page and of the linked reports.",
+)
+@runs_option
+@click.option(
+    "--quick/--full",
+    default=True,
+    show_default=True,
+    help="quick: fewer seeds, shorter training, two smaller models; full: the files unchanged.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this experiment; the page also shows earlier results of the others.",
+)
+@click.option(
+    "--data-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="English-Spanish pairs of Tatoeba, required by notebook 3.",
+)
+@set_option
+@seeds_option
+@name_option
+@click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
+@click.option("--retry", is_flag=True, help="Retrain failed runs.")
+@click.option("--open/--no-open", "opened", default=False, show_default=True, help="Open the page in a browser.")
+def command(
+    out: Path | None,
+    runs_root: Path,
+    quick: bool,
+    only: tuple[str, ...],
+    data_file: Path | None,
+    overrides: tuple[str, ...],
+    seeds: int | None,
+    label: str | None,
+    workers: int | None,
+    retry: bool,
+    opened: bool,
+) -> None:
+    """Run the experiments on the five notebooks and write a page with the results.
+
+    For each notebook, the page shows its settings, its scores, the numbers printed in its text, and the measured
+    effect of each of its pitfalls. Finished experiments are not repeated, and an interrupted command resumes.
+    Nothing is downloaded, and nothing is logged to MLflow; use h2h sync for that.
+
+    The last line of the output is the path of the page. Exit code 1 if a run failed.
+    """
+    from headtohead.config.project import reports_folder
+    from headtohead.data import cache_root
+    from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import current
+    from headtohead_notebooks.page import editions, write_page
+
+    if data_file is not None and not data_file.is_file():
+        raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
+    out = out or reports_folder(runs_root) / "notebooks"
+    all_editions = editions(
+        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label, folder=out / EDITIONS
+    )
+    complete = True
+    for edition in list(_chosen(all_editions, only)):
+        complete &= _run(edition, runs_root, out, workers, retry)
+    echo("measuring the pitfalls of the notebooks")
+    page = write_page(
+        all_editions,
+        runs=runs_root,
+        out=out,
+        registry=current(),
+        cache=cache_root(),
+        data_file=data_file,
+        command="h2h " + " ".join(sys.argv[1:]),
+        quick=quick,
+    )
+    if opened:
+        click.launch(str(page))
+    echo(page)
+    sys.exit(0 if complete else 1)
+
+
+def _chosen(all_editions: tuple[Edition, ...], only: tuple[str, ...]) -> Iterator[Edition]:
+    from headtohead.errors import HeadToHeadError, nearest
+
+    names = [edition.experiment.name for edition in all_editions]
+    for name in only:
+        if name not in names:
+            raise HeadToHeadError(f"unknown experiment '{name}'{nearest(name, names)}")
+    yield from (edition for edition in all_editions if not only or edition.experiment.name in only)
+
+
+def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
+    """Run an experiment unless it is done; return whether every run has a result."""
+    from headtohead import api
+    from headtohead.cli.progress import make_watcher
+    from headtohead_notebooks.page import is_complete
+
+    name = edition.experiment.name
+    for recipe, reason in edition.omitted.items():
+        echo(f"{name}: without {recipe}: not run: {reason}")
+    file = edition.write(out / EDITIONS)
+    if is_complete(edition, runs, out):
+        echo(f"{name}: done")
+        return True
+    echo(f"{name}: {edition.experiment.question}")
+    messages: list[str] = []
+    try:
+        result = api.run(
+            file,
+            overrides=edition.overrides,
+            seeds=edition.seeds,
+            runs=runs,
+            reports=out,
+            workers=workers,
+            retry=retry,
+            tracking=False,
+            watcher=make_watcher(),
+            log=messages.append,
+        )
+    except KeyboardInterrupt:
+        echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
+        raise Interrupted from None
+    if not result.complete:
+        for line in messages:
+            echo(f"{name}: {line}", err=True)
+    return result.complete

@@ -1,0 +1,94 @@
+"""``h2h trace``: every step of a forward pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option, runs_option
+from headtohead.cli.output import echo, echo_text
+
+if TYPE_CHECKING:
+    from headtohead_notebooks.trace import Trace
+
+
+@click.command()
+@click.argument("name", metavar="RECIPE|RUN")
+@click.argument("source", metavar="SENTENCE")
+@click.option(
+    "--target",
+    metavar="TEXT",
+    help="Decoder input; default: the reference of SENTENCE in the corpus, else the model's own translation.",
+)
+@format_option("html: a self-contained page; npz: full arrays by name.", "html", "npz")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write to FILE instead of standard output.",
+)
+@click.option("--only", metavar="PART", help="Show only this part, for example encoder.0.self, or this step.")
+@click.option(
+    "--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Seed of a recipe's initial weights."
+)
+@recipe_set_option("model.d_model=8")
+@cache_option
+@runs_option
+@plugin_option
+def command(
+    name: str,
+    source: str,
+    target: str | None,
+    form: str,
+    out: Path | None,
+    only: str | None,
+    seed: int,
+    overrides: tuple[str, ...],
+    cache: Path | None,
+    runs_root: Path,
+    plugin_files: tuple[Path, ...],
+) -> None:
+    """Show every step of a forward pass over SENTENCE, with name, shape and formula.
+
+    The model is a RUN, or a RECIPE at initialisation. Steps range from ids and embeddings through the queries,
+    keys, values, scores and weights of every head to the predicted words.
+    """
+    from headtohead.data import cache_root
+    from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import use_files
+    from headtohead_notebooks.trace.model_source import find_model
+
+    if form == "npz" and out is None:
+        raise HeadToHeadError("--format npz requires --out FILE")
+    registry = use_files(plugin_files)
+    model = find_model(name, registry, runs_root, cache or cache_root(), seed, overrides)
+    trace = model.trace(source, target)
+    if only is not None:
+        trace = trace.only(only)
+    if out is None:
+        echo_text(_text(trace, form))
+        return
+    try:
+        _write(trace, form, out)
+    except OSError as error:
+        raise HeadToHeadError(f"cannot write '{out}': {error.strerror}") from error
+    echo(out)
+
+
+def _text(trace: Trace, form: str) -> str:
+    if form == "html":
+        from headtohead_notebooks.trace.html import as_html
+
+        return as_html(trace)
+    from headtohead_notebooks.trace.text import as_text
+
+    return as_text(trace)
+
+
+def _write(trace: Trace, form: str, out: Path) -> None:
+    if form == "npz":
+        trace.write_arrays(out)
+    else:
+        out.write_text(_text(trace, form), encoding="utf-8")

@@ -1,0 +1,255 @@
+"""The content of the page as plain values: results, choices and pitfalls of each notebook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from headtohead.analysis.study import Analysis, analyse
+from headtohead.plugins.registry import Registry
+from headtohead.schema.run_config import RunConfig
+from headtohead.storage import states
+from headtohead.storage.frames import load_frames
+from headtohead.storage.metrics import counted
+from headtohead.storage.progress import read_progress
+from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
+from headtohead_notebooks.page import scores
+from headtohead_notebooks.page.answers import Answer, answer
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
+from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
+from headtohead_notebooks.page.editions import Edition
+from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
+from headtohead_notebooks.page.numbers import fill
+
+OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
+FEW_CELLS = 3
+"""Number of boxes of a picture that fit into a narrow column."""
+
+SIZES = ("d_model / heads / layers / d_ff", "optimiser", "epochs, batch")
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """One experiment of the page with its runs, if there are any.
+
+    Attributes:
+        edition: The experiment as it is run.
+        analysis: The analysis of its runs, or None if it was not run.
+        report: Link to its report; empty if there is none.
+    """
+
+    edition: Edition
+    analysis: Analysis | None
+    report: str = ""
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """The answer in plain words; None for a path with missing runs."""
+        if self.analysis is None or (self.analysis.added.contrasts and not self._is_complete):
+            return None
+        return answer(self.edition.experiment, self.analysis)
+
+    @cached_property
+    def progress(self) -> str:
+        """The number of finished runs."""
+        if self.analysis is None:
+            return "not run yet"
+        frames = self.analysis.frames
+        done = int(frames.runs["state"].isin(states.RESULTS).sum())
+        return f"{done:,} of {len(frames.runs):,} runs done, {counted(len(frames.seeds), 'seed')}"
+
+    @property
+    def _is_complete(self) -> bool:
+        return self.analysis is not None and bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
+
+    @property
+    def axis_ends(self) -> tuple[float, float]:
+        """Ends of a symmetric axis for all lines with the primary metric."""
+        ends = [
+            end
+            for line in (self.answer.lines if self.answer else ())
+            if line.change is not None and self.analysis and line.metric == self.analysis.metric
+            for end in (line.change.low, line.change.mean, line.change.high)
+            if math.isfinite(end)
+        ]
+        largest = max((abs(end) for end in ends), default=1.0) or 1.0
+        return -largest, largest
+
+
+@dataclass(frozen=True)
+class NotebookPitfall:
+    """A pitfall of one notebook with its texts and measurements."""
+
+    measured: MeasuredPitfall
+    text: PitfallText
+
+    @property
+    def name(self) -> str:
+        """Name of the pitfall."""
+        return self.measured.pitfall.name
+
+    @property
+    def anchor(self) -> str:
+        """Id of its explanation on the page."""
+        return "pitfall-" + "".join(letter if letter.isalnum() else "-" for letter in self.name)
+
+    @property
+    def effect(self) -> str:
+        """The effect with its numbers, or the consequence if nothing was measured."""
+        numbers = self.measured.numbers
+        try:
+            if self.text.effect_if_zero and not next(iter(numbers.values()), 1):
+                return fill(self.text.effect_if_zero, numbers)
+            return fill(self.text.effect, numbers)
+        except KeyError:
+            return _capitalised(self.measured.pitfall.consequence)
+
+    @property
+    def missing(self) -> str:
+        """Why a number could not be measured; empty if all are measured."""
+        reasons = [fact.sentence for fact in self.measured.facts if not fact.measured]
+        return _capitalised(reasons[0]) if reasons else ""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the picture needs the full width of the page."""
+        panels = (self.measured.picture or {}).get("panels", ())
+        cells = [len(row["cells"]) for panel in panels for row in panel.get("rows", ())]
+        return len(panels) > 1 or max(cells, default=0) > FEW_CELLS
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the picture needs a line of its own on the full width."""
+        return len((self.measured.picture or {}).get("columns", ())) > FEW_CELLS + 1
+
+
+@dataclass(frozen=True)
+class NotebookSection:
+    """One notebook on the page."""
+
+    notebook: Notebook
+    unique_choices: tuple[tuple[str, str], ...]
+    sizes: tuple[tuple[str, str], ...]
+    own_scores: tuple[str, ...]
+    same_scores: tuple[str, ...]
+    pitfalls: tuple[NotebookPitfall, ...]
+
+    @property
+    def short_score(self) -> str:
+        """The last line on translations of the own data, or else the first line."""
+        return next((line for line in reversed(self.own_scores) if "translation" in line), self.own_scores[0])
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """The content of the page.
+
+    Attributes:
+        results: The experiments in the order in which they are run.
+        configs: The configuration of each notebook.
+        pitfalls: The measured pitfalls of each notebook.
+        registry: The registry that labels the entries.
+        quick: Whether the runs are those of the quick form.
+        command: The command that writes the page.
+    """
+
+    results: tuple[ExperimentResult, ...]
+    configs: Sequence[RunConfig]
+    pitfalls: Sequence[Sequence[MeasuredPitfall]]
+    registry: Registry
+    quick: bool
+    command: str
+
+    @cached_property
+    def questions(self) -> tuple[ExperimentResult, ...]:
+        """The experiments that answer a question, in the order of the page."""
+        results = [result for result in self.results if result.edition.experiment.name != OWN_DATA]
+        return tuple(sorted(results, key=lambda result: result.edition.experiment.position))
+
+    @cached_property
+    def choices(self) -> tuple[ChoiceRow, ...]:
+        """Every choice of every notebook."""
+        rows = choice_rows(self.configs, [notebook.data for notebook in NOTEBOOKS], self.registry)
+        return (*rows, ChoiceRow("prints", tuple(" ".join(notebook.prints) for notebook in NOTEBOOKS)))
+
+    @cached_property
+    def sections(self) -> tuple[NotebookSection, ...]:
+        """A section for each notebook."""
+        return tuple(self._section(index, notebook) for index, notebook in enumerate(NOTEBOOKS))
+
+    @cached_property
+    def same_data(self) -> list[scores.VariantScore]:
+        """The scores of the notebooks' choices on the same data, best first."""
+        result = self._by_name.get(SAME_DATA)
+        if result is None or result.analysis is None:
+            return []
+        names = {notebook.recipe: f"{notebook.number} {notebook.recipe}" for notebook in NOTEBOOKS}
+        return scores.ranked_scores(result.analysis, names)
+
+    @cached_property
+    def explained_pitfalls(self) -> tuple[list[tuple[Notebook, NotebookPitfall]], ...]:
+        """Every pitfall with the notebooks that have it, in the order of the notebooks."""
+        by_name: dict[str, list[tuple[Notebook, NotebookPitfall]]] = {}
+        for section in self.sections:
+            for pitfall in section.pitfalls:
+                by_name.setdefault(pitfall.name, []).append((section.notebook, pitfall))
+        return tuple(by_name.values())
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ExperimentResult]:
+        return {result.edition.experiment.name: result for result in self.results}
+
+    def _section(self, index: int, notebook: Notebook) -> NotebookSection:
+        values = {row.name: row.values[index] for row in self.choices}
+        return NotebookSection(
+            notebook=notebook,
+            unique_choices=tuple(choice for choice in unique_choices(self.choices, index) if choice[0] != "prints"),
+            sizes=tuple((name, values[name]) for name in SIZES),
+            own_scores=tuple(self._scores(OWN_DATA, notebook)),
+            same_scores=tuple(self._scores(SAME_DATA, notebook)),
+            pitfalls=tuple(
+                NotebookPitfall(measured, PITFALL_TEXTS[measured.pitfall.name]) for measured in self.pitfalls[index]
+            ),
+        )
+
+    def _scores(self, name: str, notebook: Notebook) -> list[str]:
+        result = self._by_name.get(name)
+        if result is None:
+            return ["not run"]
+        reason = result.edition.omitted.get(notebook.recipe)
+        if reason is not None or result.analysis is None:
+            return [f"not run: {reason}" if reason else result.progress]
+        lines = scores.own_data_scores if name == OWN_DATA else scores.same_data_scores
+        return list(lines(result.analysis, notebook.recipe)) or ["not part of these runs"]
+
+
+def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
+    """Return an experiment with the runs that exist.
+
+    Args:
+        edition: The experiment as it is run.
+        runs: Folder of run directories.
+        out: Folder of reports.
+    """
+    folder = runs / edition.name
+    if not (folder / EXPERIMENT).is_file():
+        return ExperimentResult(edition, None)
+    report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
+    return ExperimentResult(edition, analyse(load_frames(folder), allow_partial=True), report)
+
+
+def is_complete(edition: Edition, runs: Path, out: Path) -> bool:
+    """Return whether every run of an edition has a result and its report is written."""
+    record = read_record(ExperimentRecord, runs / edition.name / EXPERIMENT)
+    if record is None or record.text != edition.text:
+        return False
+    if not (out / edition.name / "index.html").is_file():
+        return False
+    return all(run.state in states.RESULTS for run in read_progress(runs / edition.name).runs)
+
+
+def _capitalised(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."

@@ -1,0 +1,72 @@
+"""Measurements of the pitfalls of a notebook, with pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headtohead.model.operations import one_thread
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
+from headtohead.plugins.registry import Registry
+from headtohead.schema.run_config import RunConfig
+from headtohead.testing.check.entries import recipe_config
+from headtohead.testing.check.examination import MissingFilesError
+from headtohead_notebooks.page.descriptions import Notebook
+from headtohead_notebooks.page.pictures import pitfall_picture
+from headtohead_notebooks.pitfalls.case import Case
+from headtohead_notebooks.pitfalls.facts import Fact
+from headtohead_notebooks.pitfalls.measurements import measure_pitfall
+
+
+@dataclass(frozen=True)
+class MeasuredPitfall:
+    """One pitfall of a notebook with its measurements.
+
+    Attributes:
+        pitfall: The field and its consequence.
+        facts: The measured facts, in sentences with numbers.
+        picture: A small picture as plain data, or None.
+    """
+
+    pitfall: Pitfall
+    facts: tuple[Fact, ...]
+    picture: Mapping[str, Any] | None = None
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All measured numbers by name."""
+        return {name: value for fact in self.facts for name, value in fact.numbers.items()}
+
+
+def measure_notebook(
+    notebook: Notebook, registry: Registry, cache: Path, data_file: Path | None
+) -> tuple[RunConfig, tuple[MeasuredPitfall, ...]]:
+    """Return the configuration of a notebook and its measured pitfalls.
+
+    Args:
+        notebook: The notebook.
+        registry: The registry of this process.
+        cache: Folder of downloads and prepared data; nothing is downloaded.
+        data_file: Sentence pairs for a recipe without built-in data.
+
+    Raises:
+        HeadToHeadError: If the file cannot be read.
+    """
+    config = recipe_config(notebook.recipe, registry)
+    if data_file is not None and "file" in config.data.options:
+        config = recipe_config(notebook.recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
+    case = Case(config, registry, cache)
+    with one_thread():
+        return config, tuple(_measure(pitfall, case, notebook) for pitfall in find_pitfalls(config, registry))
+
+
+def _measure(pitfall: Pitfall, case: Case, notebook: Notebook) -> MeasuredPitfall:
+    measured = MeasuredPitfall(pitfall, tuple(measure_pitfall(pitfall.name, case)))
+    try:
+        picture = pitfall_picture(pitfall.name, case, notebook, measured.numbers)
+    except MissingFilesError:
+        return measured
+    return MeasuredPitfall(pitfall, measured.facts, picture)

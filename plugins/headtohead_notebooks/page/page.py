@@ -1,0 +1,91 @@
+"""Write the page: experiments, choices and measured pitfalls as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from markupsafe import Markup
+
+from headtohead.errors import HeadToHeadError
+from headtohead.escaping import content_policy, visible
+from headtohead.plugins.registry import Registry
+from headtohead.report.templating import environment
+from headtohead_notebooks.page.content import PageContent, read_result
+from headtohead_notebooks.page.descriptions import NOTEBOOKS
+from headtohead_notebooks.page.drawing import draw, interval
+from headtohead_notebooks.page.editions import Edition
+from headtohead_notebooks.page.measured_pitfalls import measure_notebook
+
+
+def write_page(
+    experiments: Sequence[Edition],
+    *,
+    runs: Path,
+    out: Path,
+    registry: Registry,
+    cache: Path,
+    data_file: Path | None,
+    command: str,
+    quick: bool,
+) -> Path:
+    """Write ``out/index.html`` from the existing runs and return its path.
+
+    Args:
+        experiments: The experiments as they are run.
+        runs: Folder of run directories.
+        out: Folder of the page, which also contains the reports of the experiments.
+        registry: The registry of this process.
+        cache: Folder of downloads and prepared data.
+        data_file: Sentence pairs for the recipe without built-in data.
+        command: The command that writes the page, as the user typed it.
+        quick: Whether the runs are those of the quick form.
+
+    Raises:
+        HeadToHeadError: If a record cannot be read or the page cannot be written.
+    """
+    measured = [measure_notebook(notebook, registry, cache, data_file) for notebook in NOTEBOOKS]
+    content = PageContent(
+        results=tuple(read_result(edition, runs, out) for edition in experiments),
+        configs=[config for config, _ in measured],
+        pitfalls=[pitfalls for _, pitfalls in measured],
+        registry=registry,
+        quick=quick,
+        command=command,
+    )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "index.html").write_text(_html(content), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise HeadToHeadError(
+            f"the page cannot be written to '{out}': {error.strerror}; choose another folder with --out"
+        ) from error
+    return out / "index.html"
+
+
+def _html(content: PageContent) -> str:
+    """Return the page with all styles and pictures inside."""
+    styles = [
+        resources.files(package).joinpath("templates", name).read_text("utf-8")
+        for package, name in (("headtohead.report", "report.css"), ("headtohead_notebooks.page", "notebooks.css"))
+    ]
+    template = environment("headtohead_notebooks.page", html=True).get_template("index.html.j2")
+    return visible(
+        template.render(
+            c=content,
+            css=Markup("\n".join(styles)),
+            policy=content_policy(),
+            draw=draw,
+            interval=interval,
+            code_spans=_code_spans,
+        )
+    )
+
+
+def _code_spans(text: str) -> Markup:
+    """Return a text in which the parts between backticks are code."""
+    parts = text.split("`")
+    return Markup().join(
+        Markup("<code>{}</code>" if index % 2 else "{}").format(part) for index, part in enumerate(parts)
+    )

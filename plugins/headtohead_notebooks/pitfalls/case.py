@@ -1,0 +1,145 @@
+"""A configuration with its data, if available, and its model at initialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headtohead import data
+from headtohead.data import PreparedData
+from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import Registry
+from headtohead.schema.run_config import RunConfig
+from headtohead.testing.check.examination import MissingFilesError, require_files
+from headtohead.training.loop import split_tensors
+from headtohead.training.tensors import SplitTensors
+
+SEED = 1
+DEFAULT_VOCAB_SIZE = 1_000
+"""Vocabulary size of each side if the data is not available."""
+
+MAX_TOKENS = 12
+"""Maximum length of the example sentence, boundary tokens included."""
+
+
+class Case:
+    """The data and the model that pitfalls are measured on.
+
+    The model has the configuration's own sizes and the initial weights of seed 1. It computes in
+    float64, so that differences of logits are not rounding errors.
+
+    Args:
+        config: A resolved configuration.
+        registry: The registry that defines its entries.
+        cache: Folder of downloads and prepared data; nothing is downloaded.
+    """
+
+    def __init__(self, config: RunConfig, registry: Registry, cache: Path) -> None:
+        self.config, self.registry, self.cache = config, registry, cache
+
+    @cached_property
+    def data(self) -> PreparedData:
+        """The prepared data.
+
+        Raises:
+            MissingFilesError: If it would have to be downloaded first.
+        """
+        self.require_data()
+        return data.prepare(self.config.data, self.cache, registry=self.registry)
+
+    def require_data(self) -> None:
+        """Raise MissingFilesError unless the dataset's files are available."""
+        require_files(self.config.data, self.registry, self.cache)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the data is available."""
+        try:
+            self.require_data()
+        except MissingFilesError:
+            return False
+        return True
+
+    @cached_property
+    def training_tensors(self) -> SplitTensors:
+        """The training pairs as tensors of the training loop."""
+        return split_tensors(self.config, self.data, torch.device("cpu"))["train"]
+
+    @cached_property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Sizes of the source and target vocabularies."""
+        if not self.has_data:
+            return DEFAULT_VOCAB_SIZE, DEFAULT_VOCAB_SIZE
+        return len(self.data.source_vocabulary), len(self.data.target_vocabulary)
+
+    @cached_property
+    def model(self) -> Transformer:
+        """The model at initialisation, in evaluation mode."""
+        with torch.random.fork_rng(devices=[]):
+            return Transformer(self.config, (SEED,), *self.vocab_sizes).double().eval()
+
+    @cached_property
+    def source(self) -> list[int]:
+        """Ids of one training sentence; invented ids if the data is not available."""
+        if not self.has_data:
+            return list(range(4, 10))
+        return list(map(int, self.data.splits["train"].source[self._example_index]))
+
+    @cached_property
+    def target(self) -> list[int]:
+        """The decoder input for the translation of `source`."""
+        if not self.has_data:
+            return list(range(2, 8))
+        return self.teacher_forcing(self.data.splits["train"].target[self._example_index].tolist())[0]
+
+    def teacher_forcing(self, target: list[int]) -> tuple[list[int], list[int]]:
+        """Return the decoder input and the labels of a target sentence."""
+        return (target[:-1], target[1:]) if self.config.quirks.shift_targets else (target, target)
+
+    @cached_property
+    def _example_index(self) -> int:
+        """The index of the training pair with the longest source of at most `MAX_TOKENS` tokens."""
+        train = self.data.splits["train"]
+        lengths = [max(map(len, pair)) for pair in zip(train.source, train.target, strict=True)]
+        candidates = [index for index, length in enumerate(lengths) if length <= MAX_TOKENS]
+        return max(candidates or [0], key=lambda index: len(train.source[index]))
+
+    @torch.no_grad()
+    def logits(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
+        """Return logits ``[batch, time, vocab]`` of sentences in one batch, padded with id 0."""
+        source, source_lengths = _padded(sources)
+        target, target_lengths = _padded(targets)
+        logits: Tensor = self.model(source, source_lengths, target, target_lengths)
+        return logits[0]
+
+    def changes_by_token(self, side: str) -> list[list[float]]:
+        """Return the largest change of a logit, ``[replaced token, decoder position]``.
+
+        Args:
+            side: ``"source"`` or ``"target"``: where one token after the other is replaced.
+        """
+        before = self.logits([self.source], [self.target])[0]
+        changes = []
+        # One sentence per pass: in a batch, equal rows may be rounded differently.
+        for index in range(len(getattr(self, side))):
+            sentences = {"source": [*self.source], "target": [*self.target]}
+            sentences[side][index] = other_token(sentences[side][index], self.vocab_sizes[side == "target"])
+            after = self.logits([sentences["source"]], [sentences["target"]])[0]
+            changes.append((after - before).abs().amax(-1).tolist())
+        return changes
+
+
+def other_token(token: int, vocab_size: int) -> int:
+    """Return another id; id 0, which may be padding, only if there is no other."""
+    return token + 1 if token + 1 < vocab_size else max(token - 1, 0)
+
+
+def _padded(sentences: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([[len(ids) for ids in sentences]])
+    longest = int(lengths.max())
+    rows = [ids + [0] * (longest - len(ids)) for ids in sentences]
+    return torch.tensor([rows]), lengths

@@ -1,0 +1,107 @@
+"""architecture-en-de: the notebook "Transformer Architecture".
+
+50 English-German pairs without boundary tokens, padded to 100 tokens, in a model of the base size of
+Vaswani et al. 2017. The notebook does not decode: without <sos> and <eos> generation has no start and
+no end. Its two positional encodings are two forms of checkpoint.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
+
+ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
+TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
+
+MODULES = {
+    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attention.W_{part}" for part in "qkv"),
+    "encoder.{layer}.attention.output": f"{ENCODER}.self_attention.W_o",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.linear1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.linear2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attention.W_{part}" for part in "qkv"),
+    "decoder.{layer}.attention.output": f"{DECODER}.self_attention.W_o",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.queries": f"{DECODER}.cross_attention.W_q",
+    "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attention.W_{part}" for part in "kv"),
+    "decoder.{layer}.cross.output": f"{DECODER}.cross_attention.W_o",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.linear1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "lm_head": "final_layer",
+}
+EMBEDDINGS = {
+    "source_embedding.weight": "encoder_embedding.weight",
+    "target_embedding.weight": "decoder_embedding.weight",
+}
+TABLE = "positional_encoding.positional_embedding"
+LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABLE}
+"""The notebook's one table becomes the table of each stack."""
+
+
+class ArchitectureEnDe(Recipe):
+    """Notebook 2: 50 English-German pairs, no boundary tokens, padded to 100, base size."""
+
+    config: ClassVar[Mapping[str, Any]] = {
+        "data": {
+            "dataset": "notebook-en-de",
+            "split": "nothing-held-out",
+            "normalise": "none",
+            "vocabulary": {"ids": "frequency", "unknown": "refuse"},
+            "source_boundaries": "none",
+            "target_boundaries": "none",
+            "truncate_tokens": 100,
+        },
+        "positional": "sinusoidal",
+        "attention": "split-heads",
+        "masking": "padding-causal",
+        "model": {
+            "d_model": 512,
+            "heads": 8,
+            "layers": 6,
+            "d_ff": 2048,
+            "dropout": 0.1,
+            "embedding_scale": "one",
+            "norm": "post",
+            "final_norm": False,
+            "activation": "relu",
+            "init": "torch",
+            "mask_value": "-inf",
+        },
+        "train": {
+            "epochs": 10,
+            "batch_size": 32,
+            "optimizer": "adam",
+            "lr": 1e-4,
+            "betas": [0.9, 0.98],
+            "eps": 1e-9,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "warmup_steps": 0,
+            "clip_norm": None,
+        },
+        "quirks": {"pad_to": 100},
+        "evaluate": {"decode": "none"},
+    }
+
+    checkpoints = (
+        Checkpoint(
+            "sinusoidal positions", MODULES, EMBEDDINGS, positions="positional_encoding.pe", positions_computed=TABLES
+        ),
+        Checkpoint(
+            "learned positions",
+            MODULES,
+            {**EMBEDDINGS, **LEARNED},
+            {"positional": {"name": "learned", "std": 1.0}},
+            positions=TABLE,
+            positions_field="positional.max_length",
+        ),
+    )
+
+
+@hookimpl
+def register_recipes() -> dict[str, type[Recipe]]:
+    """Register ``architecture-en-de``."""
+    return {"architecture-en-de": ArchitectureEnDe}

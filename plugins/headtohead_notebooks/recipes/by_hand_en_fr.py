@@ -1,0 +1,70 @@
+"""by-hand-en-fr: a notebook without title that computes one English-French pair step by step.
+
+The decoder's self-attention has no projections: the mask is added to the embeddings, and their
+softmax weighs them, so a target must have as many tokens as d_model. All layers share one
+feed-forward network and one LayerNorm. Each target token predicts itself. One step trains some of
+the modules.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from headtohead.plugin import Recipe, hookimpl
+
+
+class ByHandEnFr(Recipe):
+    """Notebook 5: one English-French pair computed step by step, one training step."""
+
+    config: ClassVar[Mapping[str, Any]] = {
+        "data": {
+            "dataset": "notebook-by-hand",
+            "split": "nothing-held-out",
+            "normalise": "none",
+            "vocabulary": {"ids": "position", "unknown": "drop"},
+            "source_boundaries": "none",
+            "target_boundaries": "sos-eos",
+        },
+        "positional": "sinusoidal",
+        "attention": {"encoder": "split-heads", "decoder": "embedding-softmax", "cross": "split-heads"},
+        "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
+        "model": {
+            "d_model": 6,
+            "heads": 2,
+            "layers": 1,
+            "d_ff": 24,
+            "dropout": 0.0,
+            "embedding_scale": "one",
+            "norm": "post",
+            "final_norm": False,
+            "activation": "relu",
+            "init": "torch",
+            "mask_value": "-1e9",
+        },
+        "train": {
+            "steps": 1,
+            "batch_size": 1,
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "warmup_steps": 0,
+            "clip_norm": None,
+        },
+        "quirks": {
+            "shared_modules": ["norm", "feed-forward"],
+            "decoder_feed_forward": "after-each",
+            "shift_targets": False,
+            "trainable": ["feed-forward", "cross-attention", "lm-head"],
+        },
+        "evaluate": {"decode": "teacher-forced"},
+    }
+
+    no_checkpoint = "its notebook has no model class, so it cannot save a state dict"
+
+
+@hookimpl
+def register_recipes() -> dict[str, type[Recipe]]:
+    """Register ``by-hand-en-fr``."""
+    return {"by-hand-en-fr": ByHandEnFr}

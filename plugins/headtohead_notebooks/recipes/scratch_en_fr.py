@@ -1,0 +1,112 @@
+"""scratch-en-fr: the notebook "Understanding and Implementing Transformers from Scratch".
+
+The recipe is the notebook's complete source code: 20 English-French pairs with given ids, one layer,
+one head, d_model 10, trained for one epoch. Its two attention styles are two forms of checkpoint: the
+split heads of the source code, and the independent heads that the text describes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
+
+ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
+
+MODULES = {
+    "encoder.{layer}.attention.output": f"{ENCODER}.self_attn.W_o",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.fc1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.fc2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.output": f"{DECODER}.self_attn.W_o",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.output": f"{DECODER}.cross_attn.W_o",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.fc1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.fc2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "lm_head": "fc",
+}
+
+
+def projections(head: str = "") -> dict[str, Sequence[str]]:
+    """Return the names of queries, keys and values; independent heads have numbered modules."""
+    return {
+        "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attn.W_{p}{head}" for p in "qkv"),
+        "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attn.W_{p}{head}" for p in "qkv"),
+        "decoder.{layer}.cross.queries": f"{DECODER}.cross_attn.W_q{head}",
+        "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attn.W_{p}{head}" for p in "kv"),
+    }
+
+
+class ScratchEnFr(Recipe):
+    """Notebook 1: 20 English-French pairs, one layer of one head, one epoch."""
+
+    config: ClassVar[Mapping[str, Any]] = {
+        "data": {
+            "dataset": "notebook-en-fr",
+            "split": "nothing-held-out",
+            "normalise": "none",
+            "vocabulary": {"ids": "printed", "unknown": "drop"},
+            "source_boundaries": "eos",
+            "target_boundaries": "sos-eos",
+        },
+        "positional": "sinusoidal",
+        "attention": "split-heads",
+        "masking": "padding-causal",
+        "model": {
+            "d_model": 10,
+            "heads": 1,
+            "layers": 1,
+            "d_ff": 40,
+            "dropout": 0.1,
+            "dropout_attention": 0.0,
+            "dropout_ffn": 0.0,
+            "embedding_scale": "one",
+            "norm": "post",
+            "final_norm": False,
+            "activation": "relu",
+            "init": "torch",
+            "mask_value": "-1e9",
+        },
+        "train": {
+            "epochs": 1,
+            "batch_size": 20,
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "betas": [0.9, 0.98],
+            "eps": 1e-9,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "warmup_steps": 0,
+            "clip_norm": None,
+        },
+        "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},
+        "evaluate": {"decode": "greedy", "max_length": 5},
+    }
+
+    # The table has one position per token of the longest sentence; the notebook decodes as many tokens.
+    checkpoints = tuple(
+        Checkpoint(
+            name,
+            {**MODULES, **projections(head)},
+            {
+                "source_embedding.weight": "encoder_embedding.weight",
+                "target_embedding.weight": "decoder_embedding.weight",
+            },
+            {"attention": attention},
+            positions="positional_encoding.pe",
+            positions_field="evaluate.max_length",
+            positions_computed={"positional.arithmetic": ("single", "exact", "single-log")},
+        )
+        for name, head, attention in (
+            ("split heads", "", "split-heads"),
+            ("independent heads", ".{head}", "independent-heads"),
+        )
+    )
+
+
+@hookimpl
+def register_recipes() -> dict[str, type[Recipe]]:
+    """Register ``scratch-en-fr``."""
+    return {"scratch-en-fr": ScratchEnFr}

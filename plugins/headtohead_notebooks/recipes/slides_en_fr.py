@@ -1,0 +1,85 @@
+"""slides-en-fr: the slides "Neural Machine Translation Using Transformer".
+
+One English-French pair; the model is never trained. The second attention of the decoder attends to
+the decoder, so the output does not depend on the source. Both vocabularies have the same size. The
+translation is a single forward pass on a target of zeros.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from headtohead.plugin import Checkpoint, Recipe, hookimpl
+
+ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
+PROJECTIONS = ("query", "key", "value")
+
+MODULES = {
+    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.multihead_attn.{part}" for part in PROJECTIONS),
+    "encoder.{layer}.attention.output": f"{ENCODER}.multihead_attn.fc",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feedforward.fc1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feedforward.fc2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.multihead_attn1.{part}" for part in PROJECTIONS),
+    "decoder.{layer}.attention.output": f"{DECODER}.multihead_attn1.fc",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.queries_keys_values": tuple(f"{DECODER}.multihead_attn2.{part}" for part in PROJECTIONS),
+    "decoder.{layer}.cross.output": f"{DECODER}.multihead_attn2.fc",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feedforward.fc1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feedforward.fc2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "lm_head": "fc_out",
+}
+
+
+class SlidesEnFr(Recipe):
+    """Notebook 4: one English-French pair, a decoder that attends to itself only, no training."""
+
+    config: ClassVar[Mapping[str, Any]] = {
+        "data": {
+            "dataset": "notebook-slides",
+            "split": "nothing-held-out",
+            "normalise": "none",
+            "vocabulary": {"ids": "printed", "unknown": "refuse"},
+            "source_boundaries": "none",
+            "target_boundaries": "none",
+        },
+        "positional": "sinusoidal",
+        "attention": "split-heads",
+        "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
+        "model": {
+            "d_model": 128,
+            "heads": 8,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "d_ff": 512,
+            "dropout": 0.0,
+            "embedding_scale": "one",
+            "norm": "post",
+            "final_norm": False,
+            "activation": "relu",
+            "tie_embeddings": "embeddings",
+            "init": "torch",
+            "mask_value": "-inf",
+        },
+        "train": {"epochs": 0, "batch_size": 1, "schedule": "inverse-sqrt", "warmup_steps": 0},
+        "quirks": {"cross_attention_memory": "decoder"},
+        "evaluate": {"decode": "non-autoregressive"},
+    }
+
+    # The state dict does not contain the sinusoidal table; headtohead computes it as the slides do.
+    checkpoints = (
+        Checkpoint(
+            "model of the slides",
+            MODULES,
+            {"target_embedding.weight": "embedding.weight"},
+            {"positional.arithmetic": "single-log"},
+        ),
+    )
+
+
+@hookimpl
+def register_recipes() -> dict[str, type[Recipe]]:
+    """Register ``slides-en-fr``."""
+    return {"slides-en-fr": SlidesEnFr}

@@ -1,0 +1,304 @@
+"""Collect every step of the forward pass of one sentence pair on the explicit path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.special
+import torch
+from torch import Tensor
+
+from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.blocks import DecoderLayer, EncoderLayer
+from headtohead.model.transformer import Transformer
+from headtohead_notebooks.trace import examples, formulas
+from headtohead_notebooks.trace.examples import CellExample
+from headtohead_notebooks.trace.formulas import AttentionFormulas, Description
+from headtohead_notebooks.trace.inputs import TraceInputs
+from headtohead_notebooks.trace.steps import Array, TraceStep
+
+HEAD_STEPS = (
+    "plain_queries",
+    "plain_keys",
+    "queries",
+    "keys",
+    "values",
+    "products",
+    "bias",
+    "unmixed",
+    "scores",
+    "mask",
+    "filled",
+    "unmixed_weights",
+    "weights",
+    "heads",
+    "finished",
+)
+"""Steps of an attention with a matrix per head, in order of computation."""
+
+OUTPUT_HEAD_STEPS = ("values", "weights", "heads", "finished")
+"""Steps of output heads, which may be fewer than the query heads."""
+
+KEY_ROWS = ("plain_keys", "keys", "values")
+"""Steps with a row per key; all others have a row per query."""
+
+KEY_COLUMNS = ("products", "bias", "unmixed", "scores", "mask", "filled", "unmixed_weights", "weights")
+"""Steps with a column per key."""
+
+SHOWN_WORDS = 10
+"""Words shown of a large vocabulary."""
+
+
+@torch.no_grad()
+def collect(model: Transformer, inputs: TraceInputs, member: int = 0) -> tuple[TraceStep, ...]:
+    """Return every step of a forward pass.
+
+    Args:
+        model: A stack in evaluation mode.
+        inputs: The inputs of encoder and decoder.
+        member: Index of the member that is traced.
+
+    Raises:
+        HeadToHeadError: If the model does not support sentences of these lengths.
+    """
+    device = next(model.parameters()).device
+
+    def batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+        row = torch.tensor([list(ids)], device=device).expand(model.members, 1, -1)
+        return row, torch.full((model.members, 1), len(ids), device=device)
+
+    source, target = batch(inputs.source), batch(inputs.target)
+    collector = _Collector(model, inputs, member)
+    collector.add_ids("encoder")
+    memory = model.encode(*source, collector.observe)
+    collector.add_ids("decoder")
+    hidden = model.decode(*target, memory, source[1], collector.observe)
+    collector.add_output(_array(model.project(hidden)[member, 0]))
+    return tuple(collector.steps)
+
+
+@dataclass
+class _Collector:
+    """Turns the observed tensors of one member into steps."""
+
+    model: Transformer
+    inputs: TraceInputs
+    member: int
+    steps: list[TraceStep] = field(default_factory=list)
+    head_tensors: dict[str, Tensor] = field(default_factory=dict)
+    """Observed tensors of the current attention, ``[head, row, column]``."""
+    block_input: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    """The input of the current residual block."""
+
+    def add_ids(self, role: str) -> None:
+        """Add the ids of a side."""
+        ids = self.inputs.source if role == "encoder" else self.inputs.target
+        meaning = formulas.EMBEDDING["ids"][1]
+        self.steps.append(TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning))
+
+    def observe(self, role: str, layer: int | None, name: str, value: Tensor) -> None:
+        """Add an observed tensor: ``[member, row, column]``, or ``[member, batch, head, row, column]``."""
+        tensor = value[self.member]
+        if name in HEAD_STEPS or name == "joined":
+            self.head_tensors[name] = tensor[0] if tensor.dim() == 4 else tensor
+        elif layer is None:
+            self._add_outside_layers(role, name, _array(tensor))
+        elif "." in name:
+            self._add_feed_forward(role, layer, name, _array(tensor))
+        else:
+            self._add_attention(role, layer, name, _array(tensor))
+
+    def add_output(self, logits: Array) -> None:
+        """Add logits, probabilities and predicted words."""
+        words, rows = self.inputs.labels(logits.shape[1]), self.inputs.target_tokens
+        probabilities = scipy.special.softmax(logits.astype(np.float64), axis=-1)
+        prominent = tuple(sorted(np.argsort(-probabilities.max(axis=0))[:SHOWN_WORDS].tolist()))
+        predicted = logits.argmax(axis=-1)
+        remarks = tuple(
+            f"{words[index]} ({row[index]:.0%})" for index, row in zip(predicted.tolist(), probabilities, strict=True)
+        )
+        formula, meaning = formulas.OUTPUT["logits"]
+        if self.model.lm_head is None:
+            formula = "X E^T"
+        else:
+            formula = formulas.with_bias(formula, "b", self.model.lm_head.bias is not None)
+        example = _line(examples.softmax_weight(logits, probabilities), rows, words)
+        self.steps += [
+            TraceStep("logits", logits, rows, words, formula, meaning, prominent=prominent),
+            TraceStep(
+                "probabilities",
+                probabilities,
+                rows,
+                words,
+                *formulas.OUTPUT["probabilities"],
+                example=example,
+                prominent=prominent,
+            ),
+            TraceStep("chosen", predicted, rows, (), *formulas.OUTPUT["chosen"], remarks=remarks),
+        ]
+
+    # -- parts of the model ----------------------------------------------------------------------
+
+    def _add_outside_layers(self, role: str, name: str, values: Array) -> None:
+        """Add a step before or after the layers of a side."""
+        if name == "final_norm":
+            example = examples.layer_norm(self.block_input, self._eps, values)
+            self._add(f"{role}.norm", values, role, formulas.FINAL_NORM, example)
+            return
+        example = None
+        formula, meaning = formulas.EMBEDDING[name]
+        if name == "positions":
+            formula = self.model.positionals[role].formula()  # type: ignore[operator]
+        elif name == "scaled":
+            example = examples.scaled(self.steps[-1].values, self.model.embedding_scale or 1.0, values)
+        elif name == "sum":
+            example = examples.added(self.steps[-2].values, self.steps[-1].values, values, min(1, len(values) - 1))
+        self._add(f"{role}.{name}", values, role, (formula, meaning), example)
+        self.block_input = values
+
+    def _add_feed_forward(self, role: str, layer: int, name: str, values: Array) -> None:
+        part, _, step = name.partition(".")
+        formula, meaning = formulas.FEED_FORWARD[step]
+        example = None
+        if step == "inner":
+            formula = f"H = {formulas.block_input(self._pre_norm)} W_1"
+        if step in ("inner", "output"):
+            formula = formulas.with_bias(formula, "b_1" if step == "inner" else "b_2", self.model.config.model.bias)
+        if step == "activated":
+            formula = formulas.ACTIVATIONS[self.model.config.model.activation]
+            example = examples.relu(self.steps[-1].values, values)
+        path = f"{role}.{layer}.{part.replace('_', '-')}"
+        self._add_block_step(path, step, role, values, (formula, meaning), example)
+
+    def _add_attention(self, role: str, layer: int, name: str, values: Array) -> None:
+        side, part = ("decoder", "cross") if role == "cross" else (role, "self")
+        path = f"{side}.{layer}.{part}"
+        config = self.model.config
+        masking = config.masking.role(role).name if "mask" in self.head_tensors else None
+        attention = AttentionFormulas(
+            _attention_of(self.model, role, layer), masking, config.model.mask_value, self._pre_norm, config.model.bias
+        )
+        if name == "output":
+            self._add_heads(path, role, attention)
+            name = "projection"
+        self._add_block_step(path, name, role, values, attention.describe(name))
+
+    def _add_block_step(
+        self,
+        path: str,
+        step: str,
+        role: str,
+        values: Array,
+        description: Description,
+        example: CellExample | None = None,
+    ) -> None:
+        """Add a step of a residual block and update the input of the next one."""
+        if step == "norm":
+            example = examples.layer_norm(self.block_input, self._eps, values)
+        if step == "residual":
+            example = examples.added(self.block_input, self.steps[-1].values, values)
+        self._add(f"{path}.{step}", values, role, description, example)
+        if step == "residual" or (step == "norm" and not self._pre_norm):
+            self.block_input = values
+
+    def _add_heads(self, path: str, role: str, attention: AttentionFormulas) -> None:
+        """Add the steps inside an attention, head by head; maps that are mixed into heads come first."""
+        geometry = attention.part.context.geometry
+        map_steps: Sequence[str] = ()
+        head_steps: Sequence[str] = HEAD_STEPS
+        if geometry.output_heads != geometry.heads:
+            map_steps = [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS]
+            head_steps = OUTPUT_HEAD_STEPS
+        for head in range(geometry.heads if map_steps else 0):
+            self._add_head(f"{path}.map.{head}", role, attention, head, map_steps)
+        for head in range(geometry.output_heads):
+            self._add_head(f"{path}.head.{head}", role, attention, head, head_steps)
+        if "joined" in self.head_tensors:
+            joined = _array(self.head_tensors["joined"])
+            self._add(f"{path}.concatenation", joined, role, attention.describe("concatenation"))
+        self.head_tensors = {}
+
+    def _add_head(self, path: str, role: str, attention: AttentionFormulas, head: int, names: Sequence[str]) -> None:
+        geometry = attention.part.context.geometry
+        group = geometry.heads // geometry.kv_heads
+        matrices = {
+            name: _array(self.head_tensors[name][head // group if name in KEY_ROWS else head])
+            for name in names
+            if name in self.head_tensors and self.head_tensors[name].shape[-1]
+        }
+        if "scores" in matrices and "mask" not in matrices:
+            del matrices["filled"]
+        head_examples = _head_examples(matrices, geometry.scale)
+        for name, values in matrices.items():
+            step = "output" if name == "heads" else name.replace("_", "-")
+            rows = self._key_tokens(role) if name in KEY_ROWS else self._query_tokens(role)
+            columns = self._key_tokens(role) if name in KEY_COLUMNS else ()
+            example = _line(head_examples.get(name), rows, columns)
+            self.steps.append(TraceStep(f"{path}.{step}", values, rows, columns, *attention.describe(step), example))
+
+    # -- settings and labels ---------------------------------------------------------------------
+
+    @property
+    def _pre_norm(self) -> bool:
+        return self.model.config.model.norm == "pre"
+
+    @property
+    def _eps(self) -> float:
+        return self.model.config.model.norm_eps
+
+    def _query_tokens(self, role: str) -> tuple[str, ...]:
+        return self.inputs.source_tokens if role == "encoder" else self.inputs.target_tokens
+
+    def _key_tokens(self, role: str) -> tuple[str, ...]:
+        is_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
+        return self.inputs.source_tokens if is_source else self.inputs.target_tokens
+
+    def _add(
+        self, name: str, values: Array, role: str, description: Description, example: CellExample | None = None
+    ) -> None:
+        rows = self._query_tokens(role)
+        self.steps.append(TraceStep(name, values, rows, (), *description, _line(example, rows, ())))
+
+
+def _attention_of(model: Transformer, role: str, layer: int) -> MultiHeadAttention:
+    if role == "encoder":
+        encoder = model.encoder[layer]
+        assert isinstance(encoder, EncoderLayer)
+        return encoder.attention
+    decoder = model.decoder[layer]
+    assert isinstance(decoder, DecoderLayer)
+    return decoder.attention if role == "decoder" else decoder.cross
+
+
+def _line(cell: CellExample | None, rows: Sequence[str], columns: Sequence[str]) -> str:
+    return "" if cell is None else cell.line(rows, columns)
+
+
+def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, CellExample | None]:
+    """Return the calculation of one cell for the steps of a head."""
+    cells: dict[str, CellExample | None] = {}
+    total = "unmixed" if "unmixed" in matrices else "scores"
+    first = "products" if "products" in matrices else total
+    if first in matrices and "queries" in matrices:
+        cells[first] = examples.product(matrices["queries"], matrices["keys"], scale, matrices[first])
+    if "bias" in matrices:
+        last = len(matrices[total]) - 1
+        cells[total] = examples.added(matrices["products"], matrices["bias"], matrices[total], last)
+    masked_scores = matrices.get("filled", matrices.get("scores"))
+    weights = "unmixed_weights" if "unmixed_weights" in matrices else "weights"
+    if masked_scores is not None and weights in matrices:
+        cells[weights] = (
+            examples.softmax_weight(masked_scores, matrices[weights])
+            or examples.normalised_weight(masked_scores, matrices[weights])
+            or examples.sigmoid_weight(masked_scores, matrices[weights])
+        )
+    if "heads" in matrices:
+        cells["heads"] = examples.weighted_sum(matrices["weights"], matrices["values"], matrices["heads"])
+    return cells
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().numpy()
+    return array

@@ -1,0 +1,442 @@
+"""Designs between two configurations: their changes, variants, contrasts and incompatible changes."""
+
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from headtohead.config.identity import run_hash
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
+from headtohead.planning.overview import overview
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.registry import load_registry
+
+BASE = """
+question: q
+base:
+  data: {dataset: toy-grammar, size: 120}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0, final_norm: false}
+  train: {epochs: 1, batch_tokens: 256}
+"""
+PLUGIN = '''
+import headtohead
+
+
+class Left(headtohead.plugin.Recipe):
+    """One end."""
+
+    config = {
+        "model": {"d_model": 64, "norm": "post", "embedding_scale": "one"},
+        "positional": "none",
+        "train": {"epochs": 9, "lr": 1e-4, "checkpoint_seconds": 5},
+    }
+
+
+class Right(headtohead.plugin.Recipe):
+    """The other end."""
+
+    config = {
+        "model": {"d_model": 32, "norm": "pre"},
+        "positional": {"name": "rotary", "theta": 500},
+        "train": {"steps": 7, "lr": 1e-3},
+    }
+
+
+@headtohead.plugin.hookimpl
+def register_recipes():
+    return {"left": Left, "right": Right}
+'''
+FOUR = """
+design:
+  - between:
+      from: {model.norm: pre, model.activation: relu, train.lr: 1.0e-3, model.bias: true}
+      to: {model.norm: post, model.activation: gelu, train.lr: 2.0e-3, model.bias: false}
+"""
+NAMES = ("model.norm", "model.activation", "model.bias", "train.lr")
+TIED = """
+design:
+  - between:
+      from: {train.lr: 1.0e-3, model.norm: pre, model.bias: true}
+      to: {train.lr: 2.0e-3, model.norm: post, model.bias: false, model.tie_embeddings: all,
+           data.vocabulary.shared: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory):
+    file = tmp_path_factory.mktemp("plugin") / "ends.py"
+    file.write_text(PLUGIN)
+    return load_registry([file])
+
+
+@pytest.fixture
+def design(load, recipes):
+    def design(text, *overrides, base=BASE, **options):
+        return expand(load(base + textwrap.dedent(text), *overrides), recipes, **options)
+
+    return design
+
+
+@pytest.fixture
+def plan(load, recipes, cache, tmp_path):
+    def plan(text, *overrides, base=BASE, seeds=2):
+        loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds)
+        return make_plan(loaded, recipes, tmp_path / "runs", cache)
+
+    return plan
+
+
+def changed(found, variant):
+    """Return the changes in which a variant equals the second configuration."""
+    start = found.variants[0].axes
+    return frozenset(name for name, value in variant.axes.items() if value != start[name])
+
+
+def changes(found):
+    before, after = (found.variant(slug).axes for slug in ("from", "to"))
+    return {name: (before[name], after[name]) for name in found.axes}
+
+
+# the ends and their differences
+
+
+def test_base_overrides_both_recipes_and_other_fields_are_the_difference(design):
+    found = design("design: [{between: {from: recipe/left, to: recipe/right}}]")
+    assert changes(found) == {
+        "positional.encoder": ("none", "rotary(theta=500)"),
+        "positional.decoder": ("none", "rotary(theta=500)"),
+        "model.embedding_scale": ("one", "sqrt-d_model"),
+        "model.norm": ("post", "pre"),
+        "train.lr": (1e-4, 1e-3),
+    }
+    assert {variant.config.model.d_model for variant in found.variants} == {8}
+    assert {variant.config.train.epochs for variant in found.variants} == {1}
+    assert found.baseline == "from"
+    assert [variant.title for variant in found.variants[:2]] == ["left", "right"]
+
+
+def test_every_notation_of_an_end_has_the_run_hash_of_a_design_of_axes(design, load, recipes):
+    found = design("design: [{between: {from: recipe/left, to: recipe/right}}]")
+    for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
+        plain = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
+        (baseline,) = plain.variants
+        keys = [run_hash(side.config, 1, "f", recipes) for side in (variant, baseline)]
+        assert keys[0] == keys[1]
+
+
+def test_an_override_applies_to_both_ends(design):
+    found = design(FOUR, "model.norm=post", "model.d_model=4")
+    assert tuple(changes(found)) == ("model.activation", "model.bias", "train.lr")
+    assert {variant.config.model.d_model for variant in found.variants} == {4}
+
+
+def test_fields_that_do_not_affect_results_are_not_a_change(design):
+    found = design("""
+        design:
+          - between:
+              from: {train: {num_microbatches: 2, checkpoint_seconds: 1, lr: 1.0e-3}}
+              to: {train: {backend: eager, lr: 2.0e-3}, model: {layers: 1}}
+    """)
+    assert tuple(changes(found)) == ("train.lr",)
+
+
+def test_inseparable_fields_are_one_change_and_an_entry_includes_its_options(design):
+    found = design(
+        """
+        design:
+          - between:
+              from: {train: {epochs: 1}, data: {dataset: toy-grammar, size: 100}}
+              to: {train: {steps: 9}, data: {dataset: toy-grammar, size: 140, split: length}}
+        """,
+        base="question: q\nbase: {train: {batch_tokens: 256}}\n",
+    )
+    assert changes(found) == {
+        "data.dataset+split": (
+            "dataset toy-grammar(size=100), split iid",
+            "dataset toy-grammar(size=140), split length",
+        ),
+        "train.epochs+steps": ("epochs 1, steps nothing", "epochs nothing, steps 9"),
+    }
+
+
+def test_two_tokenizer_files_are_a_change(design):
+    found = design("""
+        design:
+          - between:
+              from: {train.lr: 1.0e-3, data.vocabulary.file: first.json}
+              to: {train.lr: 2.0e-3, data.vocabulary.file: second.json}
+    """)
+    ends = {name: tuple(Path(str(value)).name for value in pair) for name, pair in changes(found).items()}
+    assert ends == {"data.vocabulary.file": ("first.json", "second.json"), "train.lr": ("0.001", "0.002")}
+
+
+def test_a_file_may_name_groups_of_fields(design):
+    found = design(FOUR + "      groups: {block: [model.norm, model.activation], rest: [train]}\n")
+    assert changes(found) == {
+        "block": ("norm pre, activation relu", "norm post, activation gelu"),
+        "model.bias": (True, False),
+        "rest": (0.001, 0.002),
+    }
+
+
+def test_a_variant_changes_only_its_fields(design):
+    found = design(FOUR)
+    start, end = found.variants[:2]
+    for variant in found.variants:
+        applied = changed(found, variant)
+        for name in NAMES:
+            section, field = name.split(".")
+            source = end if name in applied else start
+            assert getattr(getattr(variant.config, section), field) == getattr(getattr(source.config, section), field)
+        rest = {"model": set(), "train": set()}
+        for name in NAMES:
+            rest[name.split(".")[0]].add(name.split(".")[1])
+        assert variant.config.model_dump(exclude=rest) == start.config.model_dump(exclude=rest)
+
+
+# variants and contrasts
+
+
+def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_second(design):
+    found = design(FOUR)
+    assert len(found.variants) == 2 * len(NAMES) + 2
+    total, *single = found.contrasts()
+    assert (total.kind, total.variant, total.baseline) == ("variant", "to", "from")
+    assert [(contrast.kind, contrast.change) for contrast in single] == [
+        (kind, name) for kind in ("added", "taken") for name in NAMES
+    ]
+    for contrast in single:
+        assert (contrast.against if contrast.kind == "added" else contrast.variant) in ("from", "to")
+        left, right = (changed(found, found.variant(slug)) for slug in (contrast.variant, contrast.against))
+        assert left - right == {contrast.change}
+        assert right <= left
+
+
+def test_names_are_short_and_axes_have_the_values(design):
+    found = design(FOUR)
+    assert [variant.slug for variant in found.variants][:4] == [
+        "from",
+        "to",
+        "from-plus-model.norm",
+        "from-plus-model.activation",
+    ]
+    titles = {variant.slug: variant.title for variant in found.variants}
+    assert titles["from-plus-model.norm"] == "start + model.norm"
+    assert titles["to-minus-train.lr"] == "end − train.lr"
+    assert found.contrasts()[1].name == "model.norm in start"
+
+
+def test_configurations_of_one_recipe_have_different_titles(design):
+    found = design("""
+        design: [{between: {from: {recipe: left, train.lr: 1.0e-3}, to: {recipe: left, train.lr: 2.0e-3}}}]
+    """)
+    assert [variant.title for variant in found.variants] == ["left, changed (from)", "left, changed (to)"]
+
+
+def test_two_changes_share_the_variants_between_the_configurations(design):
+    found = design("""
+        design: [{between: {from: {model.norm: pre, train.lr: 1.0e-3},
+                         to: {model.norm: post, train.lr: 2.0e-3}}}]
+    """)
+    norm, lr = "from-plus-model.norm", "from-plus-train.lr"
+    assert [variant.slug for variant in found.variants] == ["from", "to", norm, lr]
+    assert [contrast.pairs[0] for contrast in found.contrasts()[1:]] == [
+        (norm, "from"),
+        (lr, "from"),
+        ("to", lr),
+        ("to", norm),
+    ]
+
+
+def test_a_single_change_is_the_whole_difference(design):
+    found = design("design: [{between: {from: {model.norm: pre}, to: {model.norm: post}}}]")
+    assert [variant.slug for variant in found.variants] == ["from", "to"]
+    assert {contrast.pairs for contrast in found.contrasts()} == {(("to", "from"),)}
+
+
+# incompatible changes
+
+
+def test_a_change_that_is_incompatible_by_itself_is_excluded_and_has_no_contrast(design):
+    found = design(TIED)
+    reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
+    assert [(record.slug, record.title, record.reason, record.source) for record in found.excluded] == [
+        ("from-plus-model.tie_embeddings", "start + model.tie_embeddings", reason, "incompatible"),
+        ("to-minus-data.vocabulary.shared", "end − data.vocabulary.shared", reason, "incompatible"),
+    ]
+    tested = {(contrast.kind, contrast.change) for contrast in found.contrasts()[1:]}
+    assert ("added", "model.tie_embeddings") not in tested
+    assert ("taken", "data.vocabulary.shared") not in tested
+    assert len(tested) == 2 * 5 - 2
+
+
+def test_a_group_joins_changes_that_require_each_other(design):
+    found = design(TIED + "      groups: {tying: [model.tie_embeddings, data.vocabulary.shared]}\n")
+    assert not found.excluded
+    assert ("added", "tying") in {(contrast.kind, contrast.change) for contrast in found.contrasts()[1:]}
+
+
+def test_an_exclusion_of_the_file_excludes_a_variant(design):
+    found = design(FOUR + "exclude: [{when: {model.norm: post, model.bias: true}, reason: why}]")
+    assert [(record.slug, record.reason, record.source) for record in found.excluded] == [
+        ("from-plus-model.norm", "why", "exclude"),
+        ("to-minus-model.bias", "why", "exclude"),
+    ]
+
+
+def test_incompatibilities_with_the_data_are_found(plan):
+    found = plan("""
+        design:
+          - between:
+              from: {positional: sinusoidal, train.lr: 1.0e-3}
+              to: {positional.encoder: {name: learned, max_length: 8}, data.max_words: 5,
+                   train.lr: 2.0e-3}
+    """)
+    reason = "tokens is longer than the 8 positions of learned"
+    assert [record.slug for record in found.design.excluded if reason in record.reason] == [
+        "from-plus-positional.encoder",
+        "to-minus-data.max_words",
+    ]
+
+
+# errors
+
+
+def failure(design, text, *overrides, **options):
+    with pytest.raises(HeadToHeadError) as caught:
+        design(text, *overrides, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "design: [{between: {from: recipe/left, to: recipe/rigt}}]",
+            "x.yaml:7: design[0].between.to: unknown recipe 'rigt'; did you mean 'right'?",
+        ),
+        (
+            "design: [{between: {from: left, to: recipe/right}}]",
+            "x.yaml:7: design[0].between.from: expected recipe/NAME or a mapping of fields, got 'left'; "
+            "did you mean 'recipe/left'?",
+        ),
+        ("design: [{between: {from: recipe/left}}]", "x.yaml:7: design[0].between: field 'to' is missing"),
+        ("design: [{between: {from: recipe/left, to: 7}}]", "x.yaml:7: design[0].between.to: expected text, got 7"),
+        (
+            "design: [{between: {from: recipe/left, to: recipe/left}}]",
+            "x.yaml:7: design[0].between: both configurations are the same after base is merged over them; remove "
+            "the fields that should differ from base",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: {model.nrm: pre}}}]",
+            "x.yaml:7: design[0].between.to.model.nrm: unknown field 'nrm'; did you mean 'norm'?",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: recipe/right, groups: {a: [train.lrr]}}}]",
+            "x.yaml:7: design[0].between.groups.a[0]: unknown field 'train.lrr'; did you mean 'train.lr'?",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: recipe/right, groups: {a: [train], b: [train.lr]}}}]",
+            "x.yaml:7: design[0].between.groups.b[0]: 'train.lr' already belongs to 'a'",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: recipe/right, groups: {model.norm: [train.lr]}}}]",
+            "x.yaml:7: design[0].between.groups: two changes have the name 'model.norm'; rename one of them",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: recipe/right}}, {product: {positional: [none]}}]",
+            "x.yaml:7: design: between must be the only block of a design, got 2 blocks; use one file per question",
+        ),
+        (
+            "baseline: {positional: none}\ndesign: [{between: {from: recipe/left, to: recipe/right}}]",
+            "x.yaml:7: baseline: the baseline of between is its first configuration; move these fields to base",
+        ),
+        (
+            "design: [{between: {from: {model: {tie_embeddings: all}}, to: recipe/right}}]",
+            "x.yaml:7: design[0].between.from.model.tie_embeddings: tie_embeddings 'all' requires one vocabulary; set "
+            "data.vocabulary.shared: true",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: {attention: split-heads, model.heads: 3}}}]\n"
+            "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
+            "x.yaml:8: exclude[0]: this excludes the configuration 'to'; narrow the exclusion",
+        ),
+        (
+            "design: [{between: {from: recipe/left, to: {evaluate.decode: none}}}]",
+            "x.yaml:2: metrics.primary: 'test/exact_match' requires translations, but variant 'to' has "
+            "evaluate.decode: none; use test/token_accuracy, or another evaluate.decode",
+        ),
+    ],
+)
+def test_every_error_is_a_line_with_its_location(design, text, message):
+    assert failure(design, text) == message
+
+
+def test_a_recipe_in_base_is_an_error(design):
+    base = BASE.replace("base:\n", "base:\n  recipe: left\n")
+    message = failure(design, "design: [{between: {from: recipe/left, to: recipe/right}}]", base=base)
+    assert message == (
+        "x.yaml:4: base.recipe: the recipes of between are from and to, and base is merged over both; "
+        "remove this recipe"
+    )
+
+
+def test_an_incompatible_configuration_is_an_error_at_its_field(plan):
+    message = failure(
+        plan,
+        """
+        design: [{between: {from: {model.bias: true},
+                         to: {positional: {name: learned, max_length: 3}}}}]
+    """,
+    )
+    assert message.startswith("x.yaml:9: design[0].between.to: a source of ")
+    assert "is longer than the 3 positions of learned" in message
+
+
+# plan and record
+
+
+def test_the_plan_lists_the_changes_and_every_variant(plan):
+    summary = overview(plan(FOUR))
+    assert any(line.startswith("runs: 10 variants × 2 seeds = 20") for line in summary.lines)
+    assert len(summary.rows) == 10
+    assert summary.sections["changes"] == (
+        "model.norm: pre → post",
+        "model.activation: relu → gelu",
+        "model.bias: true → false",
+        "train.lr: 0.001 → 0.002",
+    )
+
+
+def test_power_is_that_of_each_family(plan):
+    families = {family.family: family.contrasts for family in plan(FOUR).power}
+    assert families == {"variant": 1, "added": 4, "taken": 4}
+
+
+def test_the_record_has_the_contrasts_and_is_valid_json(plan):
+    record = json.loads(json.dumps(plan(TIED).record().to_json(), allow_nan=False))
+    assert {contrast["kind"] for contrast in record["contrasts"]} == {"variant", "added", "taken"}
+
+
+def test_match_widens_the_variants(plan):
+    found = plan("""
+        match: parameters
+        design: [{between: {from: {attention: split-heads, train.lr: 1.0e-3},
+                         to: {attention: independent-heads, train.lr: 2.0e-3}}}]
+    """)
+    counts = [variant.counts.non_embedding for variant in found.variants]
+    assert max(counts) / min(counts) < 1.02
+
+
+def test_the_example_of_the_page_is_a_valid_design(load):
+    page = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
+    (example,) = re.findall(r"```text\n(design:.*?)```", page.read_text("utf-8"), re.DOTALL)
+    base = "data: {dataset: toy-grammar, split: iid, normalise: none, vocabulary: {ids: standard}}"
+    text = f"question: q\nbase: {{{base}, train.steps: 1}}\n{example}"
+    text += "metrics: {primary: test/chrf}\n"
+    found = expand(load(text), load_registry())
+    assert [variant.title for variant in found.variants[:2]] == ["slides-en-fr", "tatoeba-en-es"]

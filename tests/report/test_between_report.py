@@ -1,0 +1,117 @@
+"""Reports of studies between two configurations: the answer, the table of changes, the figure and answer.json."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headtohead.analysis.study import Analysis, analyse
+from headtohead.report.figures.forest import forest_rows
+from headtohead.report.writing import ReportPaths, write_report
+from headtohead.storage.frames import load_frames
+
+NAMES = ("model.norm", "model.activation", "train.lr")
+SEEDS = (1, 2, 3, 4, 5, 6)
+
+
+def score(applied: frozenset[str], seed: int) -> float:
+    """The norm and the rate work only together; the activation changes nothing."""
+    noise = np.random.default_rng([seed, *sorted(map(len, applied))]).normal(scale=0.004)
+    return 0.4 + 0.02 * seed / 6 + 0.3 * ({"model.norm", "train.lr"} <= applied) + float(noise)
+
+
+@pytest.fixture(scope="module")
+def folder(between: ModuleType, tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    return between.write_between(
+        tmp_path_factory.mktemp("runs"), between.BetweenStudy(NAMES, score, seeds=SEEDS), cache
+    )
+
+
+@pytest.fixture(scope="module")
+def analysis(folder: Path) -> Analysis:
+    return analyse(load_frames(folder))
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ReportPaths:
+    return write_report(folder, tmp_path_factory.mktemp("reports"))
+
+
+def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_effect_when_taken(
+    analysis: Analysis,
+) -> None:
+    verdicts = {
+        (contrast.kind, contrast.axis): contrast.verdict
+        for family in (analysis.added, analysis.taken)
+        for contrast in family.contrasts
+    }
+    assert {name: verdicts["taken", name] for name in NAMES} == {
+        "model.norm": "better",
+        "model.activation": "inconclusive",
+        "train.lr": "better",
+    }
+    assert {verdicts["added", name] for name in NAMES} == {"inconclusive"}
+
+
+def test_differences_and_holm_p_are_those_of_paired_t_tests(analysis: Analysis) -> None:
+    frames = analysis.frames
+    for family in (analysis.added, analysis.taken):
+        p_values = {}
+        for contrast in family.contrasts:
+            left, right = (
+                np.array([frames.scores(slug, analysis.metric)[seed] for seed in SEEDS])
+                for slug in (contrast.left, contrast.right)
+            )
+            assert contrast.paired is not None
+            assert contrast.paired.mean == pytest.approx((left - right).mean())
+            p_values[contrast.axis] = stats.ttest_rel(left, right).pvalue
+        ordered = sorted(p_values, key=p_values.__getitem__)
+        smallest = 0.0
+        for step, name in enumerate(ordered):
+            smallest = max(smallest, min(1.0, (len(ordered) - step) * p_values[name]))
+            (contrast,) = [contrast for contrast in family.contrasts if contrast.axis == name]
+            assert contrast.judgement.holm_p == pytest.approx(smallest)
+
+
+def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(written: ReportPaths) -> None:
+    assert "end" in written.answer
+    assert "train.lr 0.002 instead of 0.001 in end" in written.answer
+    assert "model.norm post instead of pre in end" in written.answer
+
+
+def test_the_table_has_a_row_per_change_with_both_differences(written: ReportPaths, analysis: Analysis) -> None:
+    page = written.markdown.read_text(encoding="utf-8")
+    section = page[page.index("## Change by change") :]
+    rows = [line for line in section.splitlines() if line.startswith("| ") and "→" in line][: len(NAMES)]
+    for name, row in zip(NAMES, rows, strict=True):
+        assert name in row
+        for family in (analysis.added, analysis.taken):
+            (contrast,) = [contrast for contrast in family.contrasts if contrast.axis == name]
+            assert contrast.paired is not None
+            assert f"{contrast.paired.mean:+.3f}".replace("-", "−") in row
+
+
+def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analysis) -> None:
+    names = [row.name.split(" in ")[0] for row in forest_rows(analysis)][1:]
+    assert names == [name for pair in zip(names[::2], names[::2], strict=True) for name in pair]
+
+
+def test_answer_json_has_both_families(written: ReportPaths) -> None:
+    contrasts = json.loads(written.json.read_text(encoding="utf-8"))["contrasts"]
+    assert [contrast["family"] for contrast in contrasts] == ["variants", *["added"] * 3, *["taken"] * 3]
+
+
+def test_a_change_that_is_incompatible_by_itself_has_an_empty_cell(
+    between: ModuleType, tmp_path: Path, cache: Path
+) -> None:
+    study = between.BetweenStudy(
+        ("model.norm", "train.lr", "model.bias"), score, is_incompatible=lambda applied: applied == {"model.norm"}
+    )
+    paths = write_report(between.write_between(tmp_path / "runs", study, cache), tmp_path / "reports")
+    page = paths.markdown.read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| model.norm"))
+    assert "excluded" in row
+    assert "these are inseparable" in page

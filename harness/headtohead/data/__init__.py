@@ -11,7 +11,6 @@ from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Tas
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepared_file, read_corpus
 from headtohead.data.reading import file_sha256, read_lines
-from headtohead.data.store import read_prepared
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
@@ -43,7 +42,6 @@ __all__ = [
     "prepared_file",
     "read_corpus",
     "read_lines",
-    "read_prepared",
     "symbol_corpus",
 ]
 

@@ -91,19 +91,6 @@ class PreparedStore:
             raise unwritable(self.folder, error) from error
 
 
-def read_prepared(path: Path) -> PreparedData:
-    """Return the prepared data of a cache file, for example of a file copied from another machine.
-
-    Raises:
-        HeadToHeadError: If the file cannot be read.
-    """
-    try:
-        return _unpack(path, SIZE_FACTOR * max_data_bytes())
-    except _DAMAGE as error:
-        reason = " ".join(str(error).split())
-        raise HeadToHeadError(f"prepared data '{path}' cannot be read: {reason}") from error
-
-
 def unwritable(folder: Path, error: OSError) -> HeadToHeadError:
     """Return the error for a cache folder that cannot be written."""
     return HeadToHeadError(

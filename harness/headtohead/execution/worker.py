@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.data import prepare, read_prepared
+from headtohead.data import prepare
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
@@ -137,11 +137,7 @@ class Worker:
         self.config = RunConfig.model_validate(self.record.config)
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
-        self.data = (
-            read_prepared(Path(self.record.prepared))
-            if self.record.prepared
-            else prepare(self.config.data, Path(self.record.cache))
-        )
+        self.data = prepare(self.config.data, Path(self.record.cache))
         self.training = StackTraining(
             self.config,
             [member.seed for member in self.record.members],

@@ -89,7 +89,6 @@ class StackRecord:
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
     cache: str = ""
-    prepared: str = ""
     timeout_seconds: NonNegative | None = None
     deaths: Count = 0
     notes: Sequence[str] = ()

@@ -226,5 +226,6 @@ def test_figures_are_written_as_pdf_and_svg(made: ModuleType, tmp_path: Path, h2
     assert "figures:  reports/quickstart/figures" in done.stdout.replace(f"{tmp_path}/", "")
     names = {path.stem for path in figures.glob("*.svg")}
     assert {"contrasts", "scores", "curves"} <= names
-    assert {path.stem for path in figures.glob("*.pdf")} == {*names, "old"}  # a file that the report did not write stays
+    # A file that the report did not write stays.
+    assert {path.stem for path in figures.glob("*.pdf")} == {*names, "old"}
     assert all(path.read_bytes().startswith(b"%PDF-") for path in figures.glob("*.pdf"))

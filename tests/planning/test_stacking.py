@@ -143,7 +143,7 @@ def test_stacks_are_smaller_if_processes_share_the_memory(plan):
 
 
 def test_a_stack_on_a_gpu_leaves_memory_for_captured_steps(plan):
-    """A captured step has memory of its own, beside that of the eager step that verifies it."""
+    """A captured step has separate memory, in addition to that of the eager step that verifies it."""
     size = ("model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096")
     eager, auto = (plan("", *size, f"train.backend={backend}") for backend in ("eager", "auto"))
     members = [stacking._fitting(found, found.runs[0], 1000, "cuda", 2**32) for found in (eager, auto)]

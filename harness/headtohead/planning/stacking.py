@@ -40,7 +40,7 @@ ACTIVATION_COPIES = 16
 """Upper bound of a step's memory in copies of ``activations``: steps that fit by it are not traced."""
 
 CAPTURED_COPIES = 2
-"""A captured step has memory of its own, beside that of the eager steps that verify it."""
+"""A captured step has separate memory, in addition to that of the eager steps that verify it."""
 
 OWN_STACK_NUMBERS = 2_500_000
 """Numbers of a variant's runs from which they get a stack of their own on a CPU.

@@ -191,7 +191,7 @@ def _attributes(base: type) -> Iterator[tuple[str, str]]:
 def invariants() -> str:
     """Return the Markdown page of the invariants."""
     from headtohead.plugins.registry import load_registry
-    from headtohead.testing.check.pairwise import invariants_page
+    from headtohead.testing.checks.pairwise import invariants_page
 
     return invariants_page(load_registry())
 

@@ -189,7 +189,7 @@ def run(
     refuse_replacing(planned, registry, stale=stale)
     to_train = list(_to_train(planned, every=retry or stale))
     if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
-        from headtohead.testing.check.quick import check_plugins
+        from headtohead.testing.checks.quick import check_plugins
 
         check_plugins(to_train, registry, cache_root(), log)
     if dropped := dropped_note(planned):

@@ -13,6 +13,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution import head_ablation
 from headtohead.execution.head_ablation import masked_heads
 from headtohead.storage.leases import Lease
+from headtohead.storage.metrics import show
 
 STUDY = {
     "question": "Which attention needs its heads?",
@@ -92,7 +93,7 @@ def test_the_figure_of_the_report_has_every_head(folder, tmp_path):
     assert "layer 1" not in picture
     for record in written:
         for head in record["heads"]:
-            loss = f"{head['without-one']['loss']:+.3f}".replace("-", "−")
+            loss = show(head["without-one"]["loss"], "test/loss", signed=True)
             assert f"head {head['head']}: {loss}, entropy {head['entropy']:.2f}" in picture
     assert (tmp_path / "tiny" / "report.md").read_text().count("Layers and heads are numbered from 0.") == 1
 

@@ -352,7 +352,6 @@ def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     assert found["source-reaches-logits"].startswith("known violation 0 ")
     assert found["source-reaches-logits"].endswith("; by quirks.cross_attention_memory: decoder")
     assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
-    assert "\n  the decoder does not depend on the source: 100 other sources" in output
 
 
 @pytest.mark.slow
@@ -364,7 +363,6 @@ def test_positions_by_row_have_the_known_violations_of_the_notebook(h2h):
         assert found[name].startswith("known violation"), name
     assert float(found["batch-of-one"].split()[2]) > 1e-3
     assert float(found["source-order"].split()[2]) < 1e-12
-    assert "not measured: no file: name one of tatoeba with --set data.file=PATH" in output
 
 
 @pytest.mark.slow
@@ -384,10 +382,7 @@ def test_json_contains_everything_that_is_printed(h2h, few):
     assert dependence["cause"] == "attention.decoder: embedding-softmax"
     assert 0 < dependence["number"] < 1e-8
     assert {"name", "field", "consequence"} == set(recipe["pitfalls"][0])
-    assert {evidence["pitfall"] for evidence in recipe["evidence"]} == {
-        pitfall["name"] for pitfall in recipe["pitfalls"]
-    }
-    assert masking["pitfalls"] == masking["evidence"] == []
+    assert masking["pitfalls"] == []
     assert recipe["sound"] is masking["sound"] is True
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.check.pairwise import Compatibility, choices, factors, pairwise
+from headtohead.testing.checks.pairwise import Compatibility, choices, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 

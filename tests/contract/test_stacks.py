@@ -6,7 +6,7 @@ import torch
 from headtohead.data import prepare
 from headtohead.model.geometry import only_length
 from headtohead.plugins.registry import current
-from headtohead.testing.check.configurations import compatible_config
+from headtohead.testing.checks.configurations import compatible_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
 from headtohead.testing.invariants import stacking

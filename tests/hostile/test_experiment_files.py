@@ -159,9 +159,9 @@ CASES = (
     ),
     text(
         "field",
-        "path",
-        "design:\n- path:\n    from: {}\n    to: {train.lr: -1}\n",
-        ":5: design[0].path.to.train.lr: must be greater than 0, got -1",
+        "between",
+        "design:\n- between:\n    from: {}\n    to: {train.lr: -1}\n",
+        ":5: design[0].between.to.train.lr: must be greater than 0, got -1",
     ),
     text("field", "tune", "tune: {train.lr: [1e-3, 0]}\n", ":2: tune.train.lr[1]: must be greater than 0, got 0"),
     override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),

@@ -193,7 +193,7 @@ CONTENTS = (
     ("large", large, "more than the maximum"),
 )
 OPTIONAL = {("null", "probes"), ("array", "probes"), ("object", "probes")}
-MISSING = {(kind, record) for kind in ("folder", "fifo") for record in ("results", "heads", "probes")}
+MISSING = {(kind, record) for kind in ("folder", "fifo") for record in ("run", "results", "heads", "probes")}
 
 CASES = [
     *(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.testing.check.entries import recipe_config
+from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
 

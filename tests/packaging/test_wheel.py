@@ -61,11 +61,11 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
         path.relative_to(root).as_posix()
         for root in (ROOT / "harness", ROOT / "plugins")
         for path in root.rglob("*")
-        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt")
+        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt", ".md")
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
-    endings = {".py", ".j2", ".css", ".js", ".json", ".yaml", ".txt"}
+    endings = {".py", ".j2", ".css", ".js", ".json", ".yaml", ".txt", ".md"}
     assert {Path(name).suffix for name in packed} <= endings
 
 

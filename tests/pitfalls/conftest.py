@@ -11,7 +11,7 @@ import pytest
 
 from headtohead.config.resolve import resolve
 from headtohead.plugins.registry import current
-from headtohead.testing.check.entries import recipe_config
+from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.pitfalls.case import Case
 from headtohead_notebooks.pitfalls.facts import Fact
 from headtohead_notebooks.pitfalls.measurements import measure_pitfall

@@ -6,8 +6,8 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS
-from headtohead.testing.check.pairwise import incompatible_pairs, invariants_page
-from headtohead.testing.check.survey import _combinations
+from headtohead.testing.checks.pairwise import incompatible_pairs, invariants_page
+from headtohead.testing.checks.survey import _combinations
 from headtohead.testing.invariants.parity import MASK_VALUES
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from headtohead import data
 from headtohead.plugins.registry import current
-from headtohead.testing.check.entries import recipe_config
+from headtohead.testing.checks.entries import recipe_config
 from headtohead.training.loop import StackTraining
 from headtohead_notebooks.checkpoints.mapping import convert, map_names
 

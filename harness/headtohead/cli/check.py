@@ -13,8 +13,8 @@ from headtohead.cli.output import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
-    from headtohead.testing.check.examination import Examination
-    from headtohead.testing.check.survey import Survey
+    from headtohead.testing.checks.examination import Examination
+    from headtohead.testing.checks.survey import Survey
 
 
 @click.command()
@@ -55,7 +55,7 @@ def command(
 
 
 def _chosen(names: tuple[str, ...], files: tuple[Path, ...], registry: Registry) -> list[Registered]:
-    from headtohead.testing.check.entries import entries_of_files, find_entries
+    from headtohead.testing.checks.entries import entries_of_files, find_entries
 
     return entries_of_files(files, registry) if files and not names else find_entries(names, registry)
 
@@ -70,7 +70,7 @@ def _check(
 ) -> int:
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.testing.check.examination import Verdicts, examine
+    from headtohead.testing.checks.examination import Verdicts, examine
 
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
@@ -147,7 +147,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.testing.check.survey import survey
+    from headtohead.testing.checks.survey import survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():

@@ -12,8 +12,8 @@ from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.check.entries import recipe_config
-from headtohead.testing.check.examination import MissingFilesError
+from headtohead.testing.checks.entries import recipe_config
+from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page.descriptions import Notebook
 from headtohead_notebooks.page.pictures import pitfall_picture
 from headtohead_notebooks.pitfalls.case import Case

@@ -12,7 +12,7 @@ from typing import Any
 
 from headtohead.data.normalise import normaliser
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.check.configurations import with_quirks
+from headtohead.testing.checks.configurations import with_quirks
 from headtohead_notebooks.page.descriptions import Notebook
 from headtohead_notebooks.page.numbers import plain
 from headtohead_notebooks.pitfalls.case import Case

@@ -14,7 +14,7 @@ from headtohead.data import PreparedData
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.check.examination import MissingFilesError, require_files
+from headtohead.testing.checks.examination import MissingFilesError, require_files
 from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 

@@ -16,7 +16,7 @@ from headtohead.data import Side, read_corpus
 from headtohead.data.batches import Padding, make_batches
 from headtohead.data.normalise import normaliser
 from headtohead.storage.metrics import counted
-from headtohead.testing.check.configurations import with_quirks
+from headtohead.testing.checks.configurations import with_quirks
 from headtohead.training.loop import split_tensors
 from headtohead_notebooks.pitfalls.case import Case
 from headtohead_notebooks.pitfalls.facts import percent, quoted

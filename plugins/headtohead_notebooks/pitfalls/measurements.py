@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headtohead.testing.check.examination import MissingFilesError
+from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.pitfalls import data, model
 from headtohead_notebooks.pitfalls.case import Case
 from headtohead_notebooks.pitfalls.facts import Fact

@@ -15,7 +15,7 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.check.entries import recipe_config
+from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.trace.collect import collect
 from headtohead_notebooks.trace.inputs import inputs_from_ids, inputs_from_text
 from headtohead_notebooks.trace.steps import Trace

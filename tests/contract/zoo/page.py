@@ -13,8 +13,8 @@ import torch
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.check.configurations import check_configurations
-from headtohead.testing.check.examination import evaluate
+from headtohead.testing.checks.configurations import check_configurations
+from headtohead.testing.checks.examination import evaluate
 from headtohead.testing.shrinking import shrink
 
 HERE = Path(__file__).parent

@@ -17,8 +17,8 @@ from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
-from headtohead.testing.check.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
-from headtohead.testing.check.entries import dataset_config, entry_label, recipe_config
+from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
+from headtohead.testing.checks.entries import dataset_config, entry_label, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetInvariant, DatasetSubject
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from headtohead.testing.shrinking import shrink

@@ -12,7 +12,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.report.templating import environment, tidy_markdown
 from headtohead.schema.roles import ROLES
 from headtohead.testing import INVARIANTS
-from headtohead.testing.check.configurations import compatible_config, role_variants
+from headtohead.testing.checks.configurations import compatible_config, role_variants
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from headtohead.testing.invariants.parity import MASK_VALUES
@@ -81,7 +81,7 @@ def invariants_page(registry: Registry) -> str:
     styles = sorted(registry.entries["attention"])
     known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
     text = (
-        environment("headtohead.testing.check")
+        environment("headtohead.testing.checks")
         .get_template("invariants.md.j2")
         .render(
             invariants=INVARIANTS,

@@ -20,8 +20,8 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
-from headtohead.testing.check.configurations import compatible_config, role_variants
-from headtohead.testing.check.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
+from headtohead.testing.checks.configurations import compatible_config, role_variants
+from headtohead.testing.checks.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
 from headtohead.testing.invariants import TRAINING
 from headtohead.testing.invariants.parity import MASK_VALUES
 from headtohead.testing.shrinking import shrink

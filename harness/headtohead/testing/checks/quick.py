@@ -17,9 +17,9 @@ from headtohead.plugins.registry import Registered, Registry, overrides_nothing
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
-from headtohead.testing.check.configurations import reduced
-from headtohead.testing.check.entries import entry_label
-from headtohead.testing.check.examination import IDLE, RAISED, evaluate, is_unexpected
+from headtohead.testing.checks.configurations import reduced
+from headtohead.testing.checks.entries import entry_label
+from headtohead.testing.checks.examination import IDLE, RAISED, evaluate, is_unexpected
 
 QUICK = ("determinism", "members", "finite", "stacking")
 """Names of the invariants that are checked; building the model checks the member axis of every tensor."""

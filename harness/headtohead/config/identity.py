@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed
 
@@ -32,8 +31,7 @@ def run_identity(config: RunConfig, data_hash: str, registry: Registry | None = 
     known = registry or current()
     identity = identity_fields(config)
     for family in FAMILIES:
-        for role in ROLES:
-            entry = identity[family][role]
+        for entry in identity[family].values():
             options = known.find(family, entry["name"]).entry.Options
             entry["options"] = _options(options, entry["options"])
     dataset = known.find("dataset", config.data.dataset).entry.Options

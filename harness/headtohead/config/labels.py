@@ -125,7 +125,7 @@ def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
     if len(path) == 1:
         return roles.model_dump(mode="json")
     if path[1] not in ROLES:
-        values = [roles.role(role).options.get(path[1]) for role in ROLES]
+        values = [entry.options.get(path[1]) for entry in roles.by_role().values()]
         return next((value for value in values if value is not None), None)
     entry = roles.role(path[1])
     if len(path) == 2:
@@ -135,17 +135,17 @@ def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
 
 def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
     """Return the single name that expands to these roles, else the names by role joined with ``/``."""
-    for role in ("decoder", "encoder", "cross"):
-        name = roles.role(role).name
+    entries = roles.by_role()
+    for name in dict.fromkeys(entries[role].name for role in sorted(entries, key="decoder".__ne__)):
         role_defaults = registry.find(family, name).entry.role_defaults
-        own = [other for other in ROLES if role_defaults.get(other, name) == name]
+        own = [other for other in entries if role_defaults.get(other, name) == name]
         if (
-            all(roles.role(other).name == role_defaults.get(other, name) for other in ROLES)
-            and len({json.dumps(roles.role(other).options) for other in own}) == 1
-            and all(_is_default(family, roles.role(other), registry) for other in ROLES if other not in own)
+            all(entry.name == role_defaults.get(other, name) for other, entry in entries.items())
+            and len({json.dumps(entries[other].options) for other in own}) == 1
+            and all(_is_default(family, entries[other], registry) for other in entries if other not in own)
         ):
-            return entry_label(family, roles.role(own[0]), registry)
-    return "/".join(entry_label(family, roles.role(role), registry) for role in ROLES)
+            return entry_label(family, entries[own[0]], registry)
+    return "/".join(entry_label(family, entry, registry) for entry in entries.values())
 
 
 def _is_default(family: str, entry: EntryConfig, registry: Registry) -> bool:

@@ -18,7 +18,6 @@ from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
@@ -80,8 +79,7 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
     """Yield the dataset, and family and entry of every family and role."""
     yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
     for family in FAMILIES:
-        for role in ROLES:
-            yield family, getattr(config, family).role(role)
+        yield from ((family, entry) for entry in getattr(config, family).by_role().values())
 
 
 def drift(

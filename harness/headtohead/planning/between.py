@@ -20,8 +20,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import INIT_FROM
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 from headtohead.storage.records import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -150,7 +149,7 @@ def _fields() -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
     for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
-            yield from ((name, role) for role in ROLES)
+            yield from ((name, role) for role in PerRole.model_fields)
         elif name != INIT_FROM:  # both configurations have the same initial weights
             yield from _fields_of(info.annotation, (name,))
 

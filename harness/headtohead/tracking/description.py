@@ -9,7 +9,6 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 from headtohead.storage.records import RunRecord, StatusRecord
@@ -124,12 +123,11 @@ def _data_line(data: Mapping[str, Any]) -> str:
 
 
 def _family(family: str, roles: dict[str, Any]) -> dict[str, Any]:
-    entries = {role: roles[role] for role in ROLES}
-    first = entries["encoder"]
-    if all(entry == first for entry in entries.values()):
+    first = next(iter(roles.values()))
+    if all(entry == first for entry in roles.values()):
         return _entry(family, first)
-    params: dict[str, Any] = {family: " / ".join(entry["name"] for entry in entries.values())}
-    for role, entry in entries.items():
+    params: dict[str, Any] = {family: " / ".join(entry["name"] for entry in roles.values())}
+    for role, entry in roles.items():
         params |= _entry(f"{family}.{role}", entry)
     return params
 

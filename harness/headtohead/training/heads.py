@@ -20,7 +20,6 @@ from headtohead.errors import UndefinedError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
 from headtohead.schema.experiment_file import HEAD_METRICS
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.training.evaluate import Translator, collect, distinct_sources, teacher_forced, translate_rows
 from headtohead.training.tensors import SplitTensors, pads_of
@@ -67,13 +66,13 @@ class HeadEffects:
         the best head (smallest loss), as in table 2 of the paper.
         """
         metrics: dict[str, float] = {}
-        for role in ROLES:
+        for role in dict.fromkeys(effect.role for effect in self.heads):
             heads = [effect for effect in self.heads if effect.role == role]
             best = [
                 min((effect for effect in heads if effect.layer == layer), key=lambda effect: effect.only_one["loss"])
                 for layer in sorted({effect.layer for effect in heads})
             ]
-            for name in self.whole if heads else ():
+            for name in self.whole:
                 metrics[f"heads/{role}/without-one/{name}"] = _mean([effect.without_one[name] for effect in heads])
                 metrics[f"heads/{role}/only-one/{name}"] = _mean([effect.only_one[name] for effect in best])
         assert set(metrics) <= set(HEAD_METRICS)

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from headtohead.model.transformer import Transformer
-from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import gradients
 from headtohead.testing.subject import Subject, forward
@@ -20,7 +19,7 @@ CLOSE = 1e-4
 @invariant("derivative")
 def gradients_equal_finite_differences(subject: Subject) -> Verdict:
     """Along random directions, the gradient is the slope of the logits."""
-    if any(not subject.attention(role).style.projects for role in ROLES):
+    if any(not subject.attention(role).style.projects for role in subject.roles):
         return does_not_apply("activations of 1e9 leave too few digits to measure a slope")
     difference = _relative_difference(subject, 37)
     if not difference <= CLOSE:

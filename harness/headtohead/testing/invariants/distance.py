@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, minimum_of, smallest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -17,7 +16,7 @@ STRICT = 1e-12
 @invariant("falls-with-distance")
 def weights_fall_strictly_with_distance(subject: Subject) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
-    roles = [role for role in ROLES if subject.has_property(role, "falls-with-distance")]
+    roles = [role for role in subject.roles if subject.has_property(role, "falls-with-distance")]
     if not roles:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
     plain = [role for role in roles if subject.uses_plain_softmax(role)]

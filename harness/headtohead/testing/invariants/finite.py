@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from headtohead.model.transformer import Transformer
-from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Lengths, Subject, attention_of, forward
 from headtohead.testing.verdict import Verdict, within, worst
@@ -19,7 +18,7 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
     single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
     single.load_state_dict(subject.model.state_dict())
-    verdicts = [_large_activations(subject, single, role) for role in ROLES]
+    verdicts = [_large_activations(subject, single, role) for role in subject.roles]
     if subject.only_length is None:
         verdicts.append(_one_token(subject))
     return worst(*verdicts)

@@ -8,7 +8,6 @@ from torch import Tensor
 from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -21,7 +20,7 @@ FAR = 6000
 @invariant("limit")
 def positions_differ_up_to_the_limit_and_raise_beyond(subject: Subject) -> Verdict:
     """Adjacent positions have different vectors up to the limit, and a position beyond it raises."""
-    return worst(*(_encoding(subject, role) for role in ROLES), *(_style(subject, role) for role in ROLES))
+    return worst(*(check(subject, role) for check in (_encoding, _style) for role in subject.roles))
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import largest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import MASK_VALUES
@@ -30,7 +29,7 @@ def fully_masked_rows_are_predictable(subject: Subject) -> Verdict:
 
     Where the style normalises or mixes by itself, only the zero row under -inf is predicted.
     """
-    roles = [role for role in ROLES if subject.attention(role).style.projects]
+    roles = [role for role in subject.roles if subject.attention(role).style.projects]
     if not roles:
         return does_not_apply("the style has no scores")
     verdicts = []
@@ -47,7 +46,7 @@ def fully_masked_rows_are_predictable(subject: Subject) -> Verdict:
 @invariant("masked-keys")
 def a_masked_key_has_no_weight(subject: Subject) -> Verdict:
     """Under -inf, the weight of a masked key is exactly zero, also under a random mask."""
-    roles = [role for role in ROLES if subject.attention(role).style.projects]
+    roles = [role for role in subject.roles if subject.attention(role).style.projects]
     if not roles:
         return does_not_apply("the style masks its inputs and has no scores")
     with with_mask_value(subject.model, "-inf"):

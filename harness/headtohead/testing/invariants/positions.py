@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest, maximum_of, smallest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -23,7 +22,7 @@ AXES = ("member", "sentence", "query")
 @invariant("positions-act")
 def positions_act_in_every_role(subject: Subject) -> Verdict:
     """Swapping adjacent keys changes the output if and only if positions are encoded."""
-    return worst(*(_check(subject, role) for role in ROLES))
+    return worst(*(_check(subject, role) for role in subject.roles))
 
 
 def _check(subject: Subject, role: str) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest, maximum_of
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -17,8 +16,8 @@ SHIFTS = (3, 1000)
 @invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
     """Shifting the positions of queries and keys together changes nothing under relative encodings."""
-    encoded = [role for role in ROLES if not subject.has_property(role, "order-invariant")]
-    return worst(*(_check(subject, role) for role in encoded or ROLES))
+    encoded = [role for role in subject.roles if not subject.has_property(role, "order-invariant")]
+    return worst(*(_check(subject, role) for role in encoded or subject.roles))
 
 
 def _check(subject: Subject, role: str) -> Verdict:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from headtohead.plugins.attention import Attention
-from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, worst
@@ -26,7 +25,7 @@ LOWEST, HIGHEST = 0.8, 1.25
 @invariant("temperature")
 def scores_of_random_heads_have_variance_one(subject: Subject) -> Verdict:
     """Scores of unit-variance queries and keys have the standard deviation that the style declares."""
-    return worst(*(_check(subject, role) for role in ROLES))
+    return worst(*(_check(subject, role) for role in subject.roles))
 
 
 @torch.no_grad()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest, smallest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -17,7 +16,7 @@ AXES = ("member", "sentence", "query", "key")
 @invariant("mask-obeyed")
 def queries_depend_on_exactly_the_visible_keys(subject: Subject) -> Verdict:
     """Changing a key changes the output of a query if and only if the mask shows the key to it."""
-    return worst(*(_check(subject, role) for role in ROLES))
+    return worst(*(_check(subject, role) for role in subject.roles))
 
 
 def _check(subject: Subject, role: str) -> Verdict:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import largest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -17,7 +16,7 @@ ROW = ("member", "sentence", "head", "query")
 @invariant("rows-sum-to-one")
 def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
     """Every row of weights with a visible key sums to one and is not negative, as the style declares."""
-    roles = [role for role in ROLES if subject.attention(role).style.weights != "signed"]
+    roles = [role for role in subject.roles if subject.attention(role).style.weights != "signed"]
     if not roles:
         return does_not_apply('the style declares its weights "signed"')
     return worst(*(_check_rows(subject, role) for role in roles))
@@ -30,7 +29,7 @@ def weights_times_values_are_the_output(subject: Subject) -> Verdict:
     The encoding's additions to the values, the style's ``post_heads`` and the output projection
     are applied as in the model.
     """
-    return worst(*(_check_output(subject, role) for role in ROLES))
+    return worst(*(_check_output(subject, role) for role in subject.roles))
 
 
 def _check_rows(subject: Subject, role: str) -> Verdict:

@@ -138,7 +138,7 @@ def test_the_model_card_states_how_many_sentences_were_translated(run: Path) -> 
     directory = RunDirectory(run)
     results = directory.results
     assert results is not None
-    bucket = BucketRecord(bucket="1-5", low=1, high=5, n=3)
+    bucket = BucketRecord(bucket="1-5", low=1, high=5, n=3, scores={})
     card = model_card(directory.record, results.model_copy(update={"buckets": (bucket,)}), None, translates=True)
     pairs = directory.record.data["counts"]["test"]
     assert f"On {pairs} test pairs of the dataset. Translations are scored on 3 source sentences. The score of" in card

@@ -317,7 +317,7 @@ def test_scores_outside_their_range_are_refused(
     assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
 
 
-@case_table("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}], default=2)
+@case_table("bucket", [{"n": -1}, {"scores": {"exact_match": 2}}, {"counts": {"bleu": ["1"]}}, {"low": "1"}], default=2)
 def test_buckets_with_invalid_counts_or_scores_are_refused(
     study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], bucket: dict[str, Any]
 ) -> None:

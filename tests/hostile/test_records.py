@@ -215,7 +215,7 @@ CASES = [
     Case("experiment", "unknown-contrast", "experiment", field("contrasts", 0, "variant", value="x"), ("'x'",)),
     Case("experiment", "variant-twice", "experiment", lambda path: twice(path, "variants"), ("listed twice",)),
     Case("experiment", "run-twice", "experiment", lambda path: twice(path, "runs"), ("listed twice",)),
-    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="test/x"), ("metrics.primary",)),
+    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="x"), ("metrics.primary",)),
     Case("experiment", "seed", "experiment", field("seeds", value=[-1]), ("seeds.0",)),
     Case(
         "experiment", "infinite-axis", "experiment", field("variants", 0, "axes", "positional", value=1e999), ("axes",)
@@ -256,8 +256,8 @@ CASES = [
     Case("results", "metric-name", "results", field("metrics", "seed", value=3), ("metrics.seed",)),
     Case("results", "metric-text", "results", field("metrics", "test/exact_match", value="x"), ("test/exact_match",)),
     Case("results", "bucket", "results", field("buckets", 0, "n", value=-1), ("buckets.0.n",)),
-    Case("results", "bucket-score", "results", field("buckets", 0, "exact_match", value=7), ("buckets.0.exact_match",)),
-    Case("results", "counts", "results", field("buckets", 0, "bleu_counts", value=[1]), ("buckets.0.bleu_counts",)),
+    Case("results", "bucket-score", "results", field("buckets", 0, "scores", "loss", value=-7), ("buckets.0.scores",)),
+    Case("results", "counts", "results", field("buckets", 0, "counts", value={"bleu": [-1]}), ("buckets.0.counts",)),
     Case("results", "decoding", "results", field("decoding", value={"size": "x"}), ("decoding",)),
     Case("heads", "effect", "heads", field("heads", 0, "only-one", "loss", value="x"), ("heads.0.only-one.loss",)),
     Case("heads", "infinite", "heads", field("whole", "loss", value=float("inf")), ("whole.loss",)),

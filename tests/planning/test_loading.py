@@ -63,11 +63,6 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: duplicate seed 1; each seed is one replicate"),
         ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: must be at least 1, got 0"),
         (
-            "question: q\nmetrics: {target: {test/bleu: 1}}\n",
-            "x.yaml:2: metrics.target.test/bleu: 'test/bleu' has no value during training; use valid/loss, "
-            "valid/perplexity, valid/token_accuracy",
-        ),
-        (
             "question: q\nmetrics: {target: {valid/loss: best}}\n",
             "x.yaml:2: metrics.target.valid/loss: expected a number, or baseline, got 'best'",
         ),

@@ -145,11 +145,6 @@ WRONG = [
         "1, 6, 9, 12, 15, 21, 31 and end at 5, 8, 11, 14, 20, 30; got 9 to 12",
     ),
     (
-        claimed("      metric: test/chrf\n      lengths: [1, 8]\n"),
-        "published.claims[0].lengths: test/chrf has no score by source length; use "
-        "test/exact_match, test/bleu or test/loss",
-    ),
-    (
         claimed("      metric: valid/loss\n      lengths: [1, 8]\n"),
         "published.claims[0].lengths: valid/loss has no score by source length; use ",
     ),
@@ -158,8 +153,8 @@ WRONG = [
         "published.claims[0].lengths: heads/cross/only-one/loss has no score by source length; ",
     ),
     (
-        claimed("      against_metric: test/perplexity\n      against_lengths: [1, 8]\n"),
-        "published.claims[0].against_lengths: test/perplexity has no score by source length; ",
+        claimed("      against_metric: test/loss_unpadded\n      against_lengths: [1, 8]\n"),
+        "published.claims[0].against_lengths: test/loss_unpadded has no score by source length; ",
     ),
     (
         changed("published: {variant: 2, against: 1, where: table 3}", "published: {variant: 2}"),
@@ -186,7 +181,7 @@ def test_a_wrong_claim_is_refused_with_file_line_and_field(text, message, design
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("metric", ["test/exact_match", "test/bleu", "test/loss"])
+@pytest.mark.parametrize("metric", ["test/exact_match", "test/bleu", "test/chrf", "test/loss"])
 def test_claims_by_length_require_metrics_with_counts(metric, design):
     (claim,) = design(claimed(f"      metric: {metric}\n      lengths: [1, 8]\n")).published.claims
     assert (claim.metric, claim.lengths) == (metric, (1, 8))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from headtohead.statistics.translation_scores import bleu_of_counts
+from headtohead.schema.metric import UNPADDED, leaf
+from headtohead.storage.metrics import find
 
 
 def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
@@ -15,19 +16,12 @@ def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
 
     Args:
         buckets: Rows of `Frames.buckets`.
-        metric: ``test/exact_match``, ``test/loss`` or ``test/bleu``.
+        metric: A metric of the test split, such as ``test/exact_match``.
     """
-    split, _, leaf = metric.rpartition("/")
-    counts = COUNTS.get(leaf) if split == "test" else None
-    if counts is None or not {leaf, counts} <= {*buckets}:
+    known = find(metric)
+    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None or known.pool is None:
         return None
-    rows = buckets.dropna(subset=[leaf, counts])
-    if rows.empty:
+    if "counts" not in buckets:
         return None
-    if leaf == "bleu":
-        return bleu_of_counts(np.array(rows[counts].tolist(), dtype=np.int64).sum(axis=0).tolist())
-    return float(np.average(rows[leaf], weights=rows[counts]))
-
-
-COUNTS = {"exact_match": "n", "loss": "target_tokens", "bleu": "bleu_counts"}
-"""The column of counts that a score over several buckets is computed from, by metric."""
+    counts = [own[leaf(metric)] for own in buckets["counts"].dropna() if leaf(metric) in own]
+    return known.pool(np.array(counts).sum(axis=0).tolist()) if counts else None

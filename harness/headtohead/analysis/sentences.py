@@ -1,7 +1,7 @@
-"""Compare the translations of two trained models by approximate randomisation on BLEU counts.
+"""Compare the translations of two trained models by approximate randomisation on counts.
 
 The outputs of two runs are exchanged at random sentence by sentence; p is the fraction of exchanges
-with a BLEU difference at least as large as the observed one. The test covers the draw of the test
+with a difference of the score at least as large as the observed one. The test covers the draw of the test
 sentences for these two trained models, not other training seeds.
 
 sacreBLEU's own test is not used: it counts only exchanges with a larger difference, so two models with
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headtohead.analysis.study import Analysis
-from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
+from headtohead.data.metrics import task_metrics
+from headtohead.schema.metric import Metric
 from headtohead.storage.translations import Translation, median_seed, translations_of
 
 TRIALS = 1000
@@ -27,7 +28,7 @@ MOST_SENTENCES = 40_000
 
 @dataclass(frozen=True)
 class SentenceTest:
-    """BLEU of a variant's median seed and of the baseline's median seed, on the same sentences.
+    """Score of a variant's median seed and of the baseline's median seed, on the same sentences.
 
     If each seed has its own draw of the data, the variant's seed is that of the baseline.
     """
@@ -35,8 +36,8 @@ class SentenceTest:
     slug: str
     seed: int
     baseline_seed: int
-    bleu: float
-    baseline_bleu: float
+    score: float
+    baseline_score: float
     p: float
 
 
@@ -45,20 +46,20 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
 
     Empty if there are more than ``MOST_SENTENCES`` sentences.
     """
-    frames, metric = analysis.frames, analysis.metric
-    baseline_seed = median_seed(frames, frames.baseline, metric)
+    frames, primary, metric = analysis.frames, analysis.metric, sentence_metric(analysis)
+    baseline_seed = median_seed(frames, frames.baseline, primary)
     if baseline_seed is None:
         return []
     baseline = translations_of(frames, frames.baseline, baseline_seed)
     slugs = [slug for slug in analysis.ranked if _differs_from_baseline(analysis, slug)]
     if not baseline or len(baseline) * (len(slugs) + 1) > MOST_SENTENCES:
         return []
-    tests = []
+    tests: list[SentenceTest] = []
     for slug in slugs:
-        seed = baseline_seed if frames.has_draws else median_seed(frames, slug, metric)
+        seed = baseline_seed if frames.has_draws else median_seed(frames, slug, primary)
         rows = translations_of(frames, slug, seed) if seed is not None else []
         if seed is not None and [r.source for r in rows] == [r.source for r in baseline]:
-            tests.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline)))
+            tests.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline, metric)))
     return tests
 
 
@@ -80,26 +81,37 @@ def other_test_sentences(analysis: Analysis) -> list[str]:
     return list(filter(differs, others))
 
 
-def compare(rows: Sequence[Translation], baseline: Sequence[Translation]) -> tuple[float, float, float]:
-    """Return the BLEU of both sides and the p-value of their difference.
+def sentence_metric(analysis: Analysis) -> Metric:
+    """Return the metric of the tests: the second of the baseline's dataset, or its only one."""
+    data = analysis.frames.by_slug[analysis.frames.baseline].config["data"]
+    return task_metrics(data["dataset"])[:2][-1]
+
+
+def compare(rows: Sequence[Translation], baseline: Sequence[Translation], metric: Metric) -> tuple[float, float, float]:
+    """Return the score of both sides and the p-value of their difference.
 
     Texts are not tokenised again. The references are all references of the baseline's sentences.
 
     Args:
         rows: Translations of a variant.
         baseline: Translations of the baseline, of the same sentences.
+        metric: A metric with counts per example.
     """
-    bleu = scorer("bleu", tuple(row.references for row in baseline))
-    counts, baseline_counts = (sentence_counts(bleu, [row.hypothesis for row in side]) for side in (rows, baseline))
+    assert metric.per_example is not None
+    assert metric.pool is not None
+    references = tuple(row.references for row in baseline)
+    counts, baseline_counts = (
+        np.asarray(metric.per_example([row.hypothesis for row in side], references)) for side in (rows, baseline)
+    )
     totals, baseline_totals = counts.sum(axis=0), baseline_counts.sum(axis=0)
-    score, baseline_score = corpus_score(bleu, totals), corpus_score(bleu, baseline_totals)
+    score, baseline_score = metric.pool(totals.tolist()), metric.pool(baseline_totals.tolist())
     changed = np.flatnonzero((counts != baseline_counts).any(axis=1))
     generator = np.random.default_rng(SEED)
     hits = 0
     for _ in range(TRIALS if len(changed) else 0):
         swapped = changed[generator.random(len(changed)) < 0.5]
         exchanged = (baseline_counts[swapped] - counts[swapped]).sum(axis=0)
-        trial = corpus_score(bleu, totals + exchanged) - corpus_score(bleu, baseline_totals - exchanged)
+        trial = metric.pool((totals + exchanged).tolist()) - metric.pool((baseline_totals - exchanged).tolist())
         hits += abs(trial) >= abs(score - baseline_score) - 1e-9
     p = (hits + 1) / (TRIALS + 1) if len(changed) else 1.0
     return score, baseline_score, p

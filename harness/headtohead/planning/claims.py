@@ -10,17 +10,17 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.planning.axes import DATA_AXIS, Match
+from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import Variant
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import Claim, Published
+from headtohead.schema.metric import UNPADDED
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.metrics import find
 from headtohead.storage.records import DeclaredContrast, PublishedRecord
 
 SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")
 """Names of ``published.setup`` that are not configuration fields; the report computes our value of each."""
-
-COUNTED = ("test/exact_match", "test/bleu", "test/loss")
-"""Metrics that can be computed over several length buckets from the counts per bucket."""
 
 Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
 
@@ -45,10 +45,13 @@ def published_record(
         return None
     _check_setup(published, loaded.location("published", "setup"))
     base = next(variant for variant in variants if variant.slug == baseline)
+    primary = reported_metrics(loaded, base.config).primary
     claims = []
     for number, claim in enumerate(published.claims):
         location = loaded.location("published", "claims", number)
-        _check(claim, location, base.config, loaded.file.metrics.primary)
+        for field in ("metric", "against_metric"):
+            check_metric(getattr(claim, field), base.config, location.child(field), of_heads_too=True)
+        _check(claim, location, base.config, primary)
         sides: dict[str, str | None] = {
             side: _select(getattr(claim, side), variants, base, conditions, location.child(side)).slug
             for side in ("variant", "against")
@@ -57,7 +60,7 @@ def published_record(
             sides["against"] = None
         elif sides["variant"] == sides["against"] and not _sides_differ_otherwise(claim):
             raise location.error("variant and against are the same variant; name two different variants")
-        claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or loaded.file.metrics.primary})
+        claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or primary})
     return PublishedRecord.model_validate(published.model_dump(mode="json") | {"claims": claims})
 
 
@@ -173,9 +176,11 @@ def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], loca
 
 
 def _check_counted(metric: str, lengths: tuple[int, int] | None, location: SourceLocation) -> None:
-    if lengths is not None and metric not in COUNTED:
-        *first, last = COUNTED
-        raise location.error(f"{metric} has no score by source length; use {', '.join(first)} or {last}")
+    known = find(metric)
+    if lengths is not None and not (
+        metric.startswith("test/") and not metric.endswith(UNPADDED) and known and known.pool
+    ):
+        raise location.error(f"{metric} has no score by source length; use a metric of the test split")
 
 
 def _sides_differ_otherwise(claim: Claim) -> bool:

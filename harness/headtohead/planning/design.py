@@ -33,10 +33,12 @@ from headtohead.planning.between import END, START, changes_between, expand_betw
 from headtohead.planning.claims import declared_contrasts, published_record
 from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import BetweenDesign
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.metrics import find
 from headtohead.storage.records import (
     ChangeContrast,
     ContrastRecord,
@@ -45,9 +47,6 @@ from headtohead.storage.records import (
     PublishedRecord,
     VariantContrast,
 )
-
-TRANSLATED = ("exact_match", "bleu", "chrf")
-"""Metrics of translations, undefined where ``evaluate.decode`` is none."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,9 @@ def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
     Raises:
         HeadToHeadError: If the baseline or, with ``between``, any variant does not translate.
     """
-    metric = loaded.file.metrics.primary
-    if not metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
+    metric = reported_metrics(loaded, design.variant(design.baseline).config).primary
+    known = find(metric)
+    if known is None or known.per_example is None:
         return design
     silent = [variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"]
     if silent and (design.changes or design.baseline in silent):

@@ -35,6 +35,7 @@ from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, directory_name
@@ -176,7 +177,9 @@ def _plan(
         runs_root=runs_root,
         data=prepared.of(baseline.config),
         estimate=Estimate(0.0, ""),
-        power=_power(contrasts, equal, len(design.seeds), results, loaded.file.metrics.primary, looks),
+        power=_power(
+            contrasts, equal, len(design.seeds), results, reported_metrics(loaded, baseline.config).primary, looks
+        ),
         notes=(),
         probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
         contrasts=contrasts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headtohead.analysis.sentences import SentenceTest, sentence_tests
+from headtohead.analysis.sentences import SentenceTest, sentence_metric, sentence_tests
 from headtohead.report.blocks import (
     Block,
     Column,
@@ -49,13 +49,14 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
     """Return the tests of single trained models; empty without tests."""
     if not tests:
         return []
+    metric = f"test/{sentence_metric(content.analysis).name}"
     rows = (
         TableRow(
             (
                 TableCell(content.title(test.slug)),
                 TableCell(str(test.seed)),
-                TableCell(f"{test.bleu:.1f}"),
-                TableCell(show(test.bleu - test.baseline_bleu, "test/bleu", signed=True)),
+                TableCell(show(test.score, metric)),
+                TableCell(show(test.score - test.baseline_score, metric, signed=True)),
                 TableCell(show_p(test.p)),
             )
         )
@@ -65,11 +66,11 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
     seed = "the same seed" if content.analysis.frames.has_draws else median
     note = (
         f"A single model of each variant, of {seed}, against that of the baseline, of {median} "
-        f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}), by approximate randomisation over the "
-        "test sentences, not corrected for the number of variants. A small p means that these two trained models "
-        "differ; it does not cover other seeds."
+        f"(seed {tests[0].baseline_seed}, {readable(metric)} {show(tests[0].baseline_score, metric)}), by approximate "
+        "randomisation over the test sentences, not corrected for the number of variants. A small p means that these "
+        "two trained models differ; it does not cover other seeds."
     )
-    columns = (Column("variant", align="left"), *map(Column, ("seed", "BLEU", "difference", "p")))
+    columns = (Column("variant", align="left"), *map(Column, ("seed", readable(metric), "difference", "p")))
     table = DataTable(columns, tuple(rows))
     return [Details("Sentence by sentence: single trained models", (Paragraph(note, "note"), table))]
 

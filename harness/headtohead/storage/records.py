@@ -37,7 +37,6 @@ from headtohead.config.labels import Scalar
 from headtohead.config.source_location import dotted, shown
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.experiment_file import ClaimMetric, Metric, TargetMetric
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
@@ -77,10 +76,9 @@ NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 
-Percent = Annotated[float, Field(strict=True, ge=0, le=100.001, allow_inf_nan=False)]
-"""A score from 0 to 100; sacreBLEU returns 100.00000000000004 for equal texts."""
-
 MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
+
+TargetName = Annotated[str, Field(pattern="^valid/")]
 
 HeadMetricName = Annotated[str, Field(pattern="^heads/")]
 
@@ -346,7 +344,7 @@ class TuningRecord(Record):
 
     experiment: str
     fields: tuple[str, ...]
-    metric: Metric
+    metric: MetricName
     seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
     epochs: Number | None = None
@@ -367,8 +365,8 @@ class ClaimRecord(Record):
     statement: str
     variant: str
     against: str | None
-    metric: ClaimMetric
-    against_metric: ClaimMetric | None
+    metric: MetricName | HeadMetricName
+    against_metric: MetricName | HeadMetricName | None
     lengths: tuple[Count, Count] | None
     against_lengths: tuple[Count, Count] | None
     published: PublishedNumbers
@@ -391,9 +389,9 @@ class PublishedRecord(Record):
 class ReportedMetrics(Record):
     """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
 
-    primary: Metric
-    report: tuple[Metric, ...]
-    target: Mapping[TargetMetric, Number | Literal["baseline"]] = {}
+    primary: MetricName
+    report: tuple[MetricName, ...]
+    target: Mapping[TargetName, Number | Literal["baseline"]] = {}
 
 
 class MarginRecord(Record):
@@ -477,7 +475,7 @@ class ExperimentRecord(Record):
     match: str
     entries: tuple[EntryRecord, ...] = ()
     metrics: ReportedMetrics
-    margins: Mapping[Metric, MarginRecord] = {}
+    margins: Mapping[MetricName, MarginRecord] = {}
     looks: LooksRecord | None = None
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
@@ -619,6 +617,14 @@ def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     return metrics
 
 
+def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:
+    _valid_metrics({f"test/{name}": value for name, value in scores.items()})
+    return scores
+
+
+Scores = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_scores)]
+"""Scores of the test split by the last part of the metric's name."""
+
 Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
 """Metrics by name, each within its range."""
 
@@ -633,18 +639,17 @@ class DecodingRecord(TypedDict):
 
 
 class BucketRecord(TypedDict):
-    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None."""
+    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None.
+
+    ``counts`` are those of each metric, summed over the sentences; ``Metric.pool`` computes the score from them.
+    """
 
     bucket: str
     low: Count
     high: Count | None
     n: Count
-    target_tokens: NotRequired[Count]
-    loss: NotRequired[NonNegative | None]
-    exact_match: NotRequired[Fraction | None]
-    bleu: NotRequired[Percent | None]
-    chrf: NotRequired[Percent | None]
-    bleu_counts: NotRequired[Annotated[list[Count], Field(min_length=10, max_length=10)]]
+    scores: Scores
+    counts: NotRequired[Mapping[str, tuple[NonNegative, ...]]]
 
 
 class ResultsRecord(Record):
@@ -661,13 +666,8 @@ class ResultsRecord(Record):
     notes: tuple[str, ...]
 
 
-class HeadScores(TypedDict):
-    """Scores of a model, or their changes."""
-
-    loss: Number
-    bleu: NotRequired[Number]
-    exact_match: NotRequired[Number]
-
+HeadScores = Mapping[str, Number]
+"""Scores of a model, or their changes."""
 
 HeadRecord = TypedDict(
     "HeadRecord",
@@ -706,24 +706,16 @@ HeadsRecord = Annotated[_Heads, AfterValidator(_equal_names)]
 """The content of ``heads.json``."""
 
 
-class TranslationScores(TypedDict):
-    """Scores of a set of translations."""
-
-    exact_match: Fraction
-    bleu: Percent
-    chrf: Percent
-
-
 class ReferenceScores(Record):
     """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""
 
     data_hash: str
     test_limit: Count | None
     sentences: Count
-    nearest_neighbour: TranslationScores
-    vocabulary_bound: TranslationScores
-    source_copy: TranslationScores
-    majority: TranslationScores | None = None
+    nearest_neighbour: Scores
+    vocabulary_bound: Scores
+    source_copy: Scores
+    majority: Scores | None = None
 
 
 class ReferencePointsRecord(Record):

@@ -18,7 +18,9 @@ from xml.sax.saxutils import escape
 
 from PIL import Image
 
+from headtohead.data.metrics import task_metrics
 from headtohead.escaping import visible
+from headtohead.schema.metric import HOST, Metric
 from headtohead.schema.roles import Role
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
 from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY
@@ -56,9 +58,11 @@ def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
     images = _write_attention(run, into, moment)
     table = _write_table(run.path, into / TABLE)
     results = run.results
-    scored = [bucket for bucket in (results.buckets if results else ()) if "exact_match" in bucket]
+    scored = [bucket for bucket in (results.buckets if results else ()) if bucket["counts"].keys() - HOST]
     if scored:
-        _write_buckets(scored, into / "figures/exact-match-by-source-length.svg")
+        metric = task_metrics(run.record.config["data"]["dataset"])[0]
+        name = f"figures/{metric.name.replace('_', '-')}-by-source-length.svg"
+        _write_buckets(scored, metric, into / name)
     return Staged(images, table)
 
 
@@ -125,12 +129,12 @@ def _write_table(run: Path, into: Path) -> bool:
     return True
 
 
-def _write_buckets(buckets: Sequence[Mapping[str, Any]], into: Path) -> None:
+def _write_buckets(buckets: Sequence[Mapping[str, Any]], metric: Metric, into: Path) -> None:
     into.parent.mkdir(exist_ok=True)
     width, bars = 90, []
     for index, bucket in enumerate(buckets):
-        score = float(bucket["exact_match"] or 0)
-        left, height = 50 + index * width, 200 * score
+        score = float(bucket["scores"][metric.name] or 0)
+        left, height = 50 + index * width, 200 * score / metric.range[1]
         bars.append(
             f'<rect x="{left}" y="{230 - height:.1f}" width="60" height="{height:.1f}" '
             f'fill="#08519c"/><text x="{left + 30}" y="{224 - height:.1f}">{score:.2f}</text>'
@@ -142,7 +146,7 @@ def _write_buckets(buckets: Sequence[Mapping[str, Any]], into: Path) -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="290" '
         'font-family="sans-serif" font-size="12" text-anchor="middle">'
         f'<rect width="{total}" height="290" fill="white"/>'
-        f'<text x="{total / 2}" y="16">exact match by source length, in tokens</text>'
+        f'<text x="{total / 2}" y="16">{metric.readable} by source length, in tokens</text>'
         f'<line x1="40" x2="{total - 10}" y1="230" y2="230" stroke="#333"/>{"".join(bars)}</svg>',
         encoding="utf-8",
     )

@@ -11,8 +11,8 @@ from headtohead.analysis.study import analyse, main_contrasts, separate_effects
 from headtohead.report.answer import answer, sides
 from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
+from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import load_frames
-from headtohead.storage.records import DeclaredContrast
 
 
 def answered(folder, **options):

@@ -32,16 +32,16 @@ from headtohead.statistics.verdicts import (
     judge,
 )
 from headtohead.storage import states
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, is_loss, label, show, show_p
-from headtohead.storage.records import (
+from headtohead.storage.contrasts import (
     ChangeContrast,
     ContrastRecord,
     FactorContrast,
     InteractionContrast,
-    LooksRecord,
     VariantContrast,
 )
+from headtohead.storage.experiment import LooksRecord
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted, higher_is_better, is_loss, label, show, show_p
 
 
 @dataclass(frozen=True)

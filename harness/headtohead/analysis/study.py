@@ -12,9 +12,9 @@ from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE
+from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, label, unpadded
-from headtohead.storage.records import InteractionContrast
 
 
 @dataclass(frozen=True)

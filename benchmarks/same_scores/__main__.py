@@ -6,8 +6,8 @@ A refactoring must not change a score. The script checks out COMMIT beside the w
 versions (same Python, same machine, same number of threads) and compares every column of results.csv that is a score:
 train/, valid/, test/ and attention/ metrics, sizes and the data hash. Exit code 1 if a value differs.
 
-Studies: ``quickstart`` (the committed experiment), ``matched`` (a parameter-matched product) ``subwords`` (Tatoeba
-pairs with subword vocabularies; needs --file and the extra ``subwords``), ``recipes`` and ``by-hand`` (the five notebooks).
+Studies: ``quickstart`` (the committed experiment), ``matched`` (a parameter-matched product), ``subwords`` (Tatoeba
+pairs with subword vocabularies; needs --file and the extra ``subwords``), ``recipes`` and ``by-hand`` (the notebooks).
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, refuse_replacing
 from headtohead.report.notebook import register
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
-from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points

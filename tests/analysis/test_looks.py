@@ -17,8 +17,8 @@ from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.report.looks import looks_caution, looks_facts, looks_record
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
+from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import LooksRecord
 
 METRIC = "test/exact_match"
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"

@@ -20,8 +20,8 @@ from headtohead.analysis.targets import VariantTarget, first_step
 from headtohead.report.content import ReportContent
 from headtohead.report.writing import write_content
 from headtohead.statistics.paired_tests import holm, sign_test_p
+from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import load_frames
-from headtohead.storage.records import LooksRecord
 
 LOSS = "valid/loss"
 BASE, FAST, HALF, NEVER = (

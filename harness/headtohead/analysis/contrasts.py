@@ -30,15 +30,15 @@ from headtohead.statistics.verdicts import (
     is_undecided,
     judge,
 )
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
-from headtohead.storage.records import (
+from headtohead.storage.contrasts import (
     ChangeContrast,
     ContrastRecord,
     FactorContrast,
     InteractionContrast,
     VariantContrast,
 )
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT
 from headtohead.storage import states
+from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import label
-from headtohead.storage.records import InteractionContrast
 
 
 @dataclass(frozen=True)

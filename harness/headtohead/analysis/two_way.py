@@ -16,8 +16,8 @@ from headtohead.analysis.scores import Scores
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
+from headtohead.storage.experiment import ExcludedRecord, VariantRecord
 from headtohead.storage.metrics import higher_is_better, label, span
-from headtohead.storage.records import ExcludedRecord, VariantRecord
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""

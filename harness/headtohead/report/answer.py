@@ -21,8 +21,8 @@ from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import counted, higher_is_better, label, readable, show
-from headtohead.storage.records import VariantRecord
 from headtohead.storage.states import RESULTS
 
 MOST_EFFECTS = 3

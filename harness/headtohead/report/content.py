@@ -19,8 +19,7 @@ from headtohead.report.looks import looks_caution
 from headtohead.report.omissions import omissions
 from headtohead.report.reference_points import neighbour_line
 from headtohead.storage import metrics, states
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.records import ExperimentRecord
+from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200

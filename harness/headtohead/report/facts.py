@@ -12,9 +12,9 @@ from headtohead.report.convergence import convergence_fact
 from headtohead.report.looks import looks_facts
 from headtohead.report.reference_points import MOST_NAMED, reference_fact
 from headtohead.storage import metrics, states
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted
-from headtohead.storage.records import VariantRecord
 
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""

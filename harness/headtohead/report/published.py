@@ -25,9 +25,9 @@ from headtohead.report.blocks import (
 from headtohead.report.cells import mean_cell
 from headtohead.report.json_values import interval_record, number
 from headtohead.statistics.paired_tests import Interval
+from headtohead.storage.contrasts import ClaimRecord, PublishedRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ClaimRecord, PublishedRecord
 
 VERDICT_KINDS = {"agrees": "better", "disagrees": "worse", OPPOSITE: "worse"}
 

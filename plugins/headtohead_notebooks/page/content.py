@@ -12,10 +12,11 @@ from headtohead.analysis.study import Analysis
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import read_progress
-from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
+from headtohead.storage.record import read_record
 from headtohead_notebooks.page import scores
 from headtohead_notebooks.page.answers import Answer, answer
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText

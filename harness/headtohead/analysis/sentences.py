@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.scores import Scores
 from headtohead.data.metrics import task_metrics
 from headtohead.schema.metric import Metric
+from headtohead.storage.frames import Frames
 from headtohead.storage.translations import Translation, median_seed, translations_of
 
 TRIALS = 1000
@@ -41,17 +42,17 @@ class SentenceTest:
     p: float
 
 
-def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
+def sentence_tests(scores: Scores) -> list[SentenceTest]:
     """Return the test of each ranked variant's median seed against the baseline's.
 
     Empty if there are more than ``MOST_SENTENCES`` sentences.
     """
-    frames, primary, metric = analysis.frames, analysis.metric, sentence_metric(analysis)
+    frames, primary, metric = scores.frames, scores.metric, sentence_metric(scores.frames)
     baseline_seed = median_seed(frames, frames.baseline, primary)
     if baseline_seed is None:
         return []
     baseline = translations_of(frames, frames.baseline, baseline_seed)
-    slugs = [slug for slug in analysis.ranked if _differs_from_baseline(analysis, slug)]
+    slugs = [slug for slug in scores.ranked if _differs_from_baseline(scores, slug)]
     if not baseline or len(baseline) * (len(slugs) + 1) > MOST_SENTENCES:
         return []
     tests: list[SentenceTest] = []
@@ -63,11 +64,11 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     return tests
 
 
-def other_test_sentences(analysis: Analysis) -> list[str]:
+def other_test_sentences(scores: Scores) -> list[str]:
     """Return the ranked variants with other test sentences than the baseline, for example with another split."""
-    frames = analysis.frames
+    frames = scores.frames
     data = frames.by_slug[frames.baseline].config["data"]
-    others = [slug for slug in analysis.ranked if frames.by_slug[slug].config["data"] != data]
+    others = [slug for slug in scores.ranked if frames.by_slug[slug].config["data"] != data]
 
     def differs(slug: str) -> bool:
         for seed in frames.seeds:
@@ -81,9 +82,9 @@ def other_test_sentences(analysis: Analysis) -> list[str]:
     return list(filter(differs, others))
 
 
-def sentence_metric(analysis: Analysis) -> Metric:
+def sentence_metric(frames: Frames) -> Metric:
     """Return the metric of the tests: the second of the baseline's dataset, or its only one."""
-    data = analysis.frames.by_slug[analysis.frames.baseline].config["data"]
+    data = frames.by_slug[frames.baseline].config["data"]
     return task_metrics(data["dataset"])[:2][-1]
 
 
@@ -117,6 +118,6 @@ def compare(rows: Sequence[Translation], baseline: Sequence[Translation], metric
     return score, baseline_score, p
 
 
-def _differs_from_baseline(analysis: Analysis, slug: str) -> bool:
-    trained = analysis.frames.trained
-    return trained(slug) == slug and slug != trained(analysis.frames.baseline)
+def _differs_from_baseline(scores: Scores, slug: str) -> bool:
+    trained = scores.frames.trained
+    return trained(slug) == slug and slug != trained(scores.frames.baseline)

@@ -21,7 +21,7 @@ from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
-from headtohead.storage.records import ChangeContrast
+from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""

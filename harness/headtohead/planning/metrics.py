@@ -9,8 +9,8 @@ from headtohead.errors import nearest
 from headtohead.schema.metric import measured, of_heads
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.experiment import ReportedMetrics
 from headtohead.storage.metrics import find
-from headtohead.storage.records import ReportedMetrics
 
 
 def check_metric(

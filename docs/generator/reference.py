@@ -71,7 +71,7 @@ def _help(command: click.Command, parent: click.Context | None, name: str = "h2h
 
 def plugins_page() -> str:
     """Return the Markdown page of built-in recipes, launchers and loggers; the catalogue has the other families."""
-    from headtohead.plugins.registry import FAMILY_HOOKS, load_registry
+    from headtohead.plugins.registry import FAMILY_BASES, load_registry
 
     entries = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
     lines = [
@@ -82,7 +82,7 @@ def plugins_page() -> str:
         "masking schemes and datasets. See also [your own plugin](../how-to/own-plugin.md).",
         "",
     ]
-    for family in (family for family in FAMILY_HOOKS if family not in (*FAMILIES, "dataset")):
+    for family in (family for family in FAMILY_BASES if family not in (*FAMILIES, "dataset")):
         members = [entry for entry in entries if entry.family == family]
         if not members:
             continue

@@ -119,14 +119,16 @@ def test_every_command_that_a_page_names_exists_with_its_options(page: str) -> N
         match = re.match(r"^(?:\$ )?(?:\S*/)?h2h (.+?)(?: #.*)?$", line.strip())
         words = shlex.split(match.group(1)) if match else []
         command: click.Command | None = main
-        known = {"-h", "--help", "--version", *(name for one in main.params for name in one.opts)}
-        for word in (part.split("|")[0] for part in words if not part.startswith("-")):
-            if isinstance(command, click.Group):
-                command = command.get_command(click.Context(command), word)
+        for word in words if words and not words[0].startswith("-") else ():
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                command = command.get_command(click.Context(command), word.split("|")[0])
                 assert command is not None, line
         assert command is not None
-        known |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
-        assert {word.split("=")[0] for word in words if word.startswith("-") and word != "-"} <= known, line
+        known = {"-h", "--help", "--version"} | {
+            name for one in command.params for name in (*one.opts, *one.secondary_opts)
+        }
+        given = {word.split("=")[0] for word in words if word.startswith("-") and word != "-"}
+        assert given <= known | {"-h", "--help", "--version"}, line
 
 
 def anchor(heading: str) -> str:

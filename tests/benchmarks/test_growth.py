@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headtohead.analysis import sentences
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
@@ -54,7 +54,7 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Create a report without figures, which have a limited number of rows."""
-    content = ReportContent(analyse(load_frames(file.parent / "runs" / "large")))
+    content = ReportContent(Analysis(load_frames(file.parent / "runs" / "large")))
     blocks = report_blocks(content)
     assert content.answer in markdown_page(blocks).replace("\\", "")
     page(content, blocks, {})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headtohead.analysis.study import Analysis
 from headtohead.config.loading import MAX_RUNS, load_file
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.config.versions import plugins_of
@@ -381,11 +382,10 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.analysis.study import analyse
     from headtohead.report.looks import looks_line
     from headtohead.storage.frames import load_frames
 
-    status = analyse(load_frames(planned.directory)).looks
+    status = Analysis(load_frames(planned.directory)).looks
     assert status is not None
     log(looks_line(status))
     return status.next

@@ -28,8 +28,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headtohead.analysis.contrasts import unranked
 from headtohead.analysis.pooling import pooled
+from headtohead.analysis.scores import unranked
 from headtohead.schema.config_input import SHORTHANDS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headtohead.analysis.contrasts import loss_mismatch
+from headtohead.analysis.scores import loss_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.study import Analysis
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
@@ -239,7 +239,7 @@ def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
     if not (folder / EXPERIMENT).is_file():
         return ExperimentResult(edition, None)
     report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
-    return ExperimentResult(edition, analyse(load_frames(folder), allow_partial=True), report)
+    return ExperimentResult(edition, Analysis(load_frames(folder), allow_partial=True), report)
 
 
 def is_complete(edition: Edition, runs: Path, out: Path) -> bool:

@@ -50,7 +50,7 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
     }
     assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {"nothing held out", "words dropped"}
     assert record["config"]["quirks"]["min_vocab_size"] == 5000
-    assert record["parameters"]["total"] == sum(
+    assert record["counts"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(scratch).items() if not name.endswith("pe")
     )
     assert read(run / "status.json")["state"] == "DONE"

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -484,29 +484,22 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
 
 
 @pytest.mark.slow
-def test_stacks_split_by_another_process_are_replaced_by_their_parts(study: Study) -> None:
+def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
-    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
-    assert execution._current([folder]) == [folder]
-    other = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
     record = folder.record
-    other._split(folder, [replace(record, members=[member]) for member in record.members])
-    assert len(other.next_round) == 2
-    assert {stack.path for stack in execution._current([folder])} == {stack.path for stack in other.next_round}
-
-
-@pytest.mark.slow
-def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
-    study.run("--timeout", "0.000001", code=1)
-    (folder,) = stack_folders(study.experiment)
+    parts = [record.part([member]) for member in record.members]
     execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
     with leased(study.directories()[1]):
-        execution._split(folder, [replace(folder.record, variant="half")])
+        execution._split(folder, record, parts)
+        assert (folder.exists, execution.left) == (True, record.hashes)
+        execution.left = set()
         execution._end_runs(folder, "FAILED", "a fault")
-    assert folder.exists
-    assert execution.next_round == [folder]
+    assert execution.left == record.hashes
     assert [run.state for run in folder.runs()] == ["TIMEOUT", "TIMEOUT"]
+    execution._split(folder, record, parts)
+    assert not folder.exists
+    assert {stack.record.id for stack in stack_folders(study.experiment)} == {part.id for part in parts}
 
 
 def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:

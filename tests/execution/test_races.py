@@ -219,16 +219,17 @@ class Race:
         """Return the process that holds the lease of each run directory."""
         found = {}
         for path in self.experiment.glob(".leases/*.json"):
-            with suppress(FileNotFoundError):
-                found[self.experiment / path.stem] = int(files.read_json(path)["pid"])
+            if holder := leases._read(self.experiment / path.stem):
+                found[self.experiment / path.stem] = holder["pid"]
         return found
 
     def expire_heartbeats(self, runs: list[Path]) -> None:
         """Set heartbeats back by more than a minute."""
         before = time.time() - leases.STALE_SECONDS - 1
         for run in runs:
-            with suppress(FileNotFoundError):
-                os.utime(self.experiment / ".leases" / f"{run.name}.json", (before, before))
+            if holder := leases._read(run):
+                with suppress(FileNotFoundError):
+                    os.utime(leases._alive_file(run, holder), (before, before))
 
     def is_written(self, run: Path) -> bool:
         """Return whether a process is writing the run now."""

@@ -21,6 +21,7 @@ from headtohead.report.convergence import convergence_fact, still_learning_line
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 Loss = Callable[[str, int, int], float | None]
 """Validation loss by variant, seed and step."""
@@ -88,10 +89,10 @@ def trend_of(folder: Path, slug: str = "rotary") -> LossTrend:
     return convergence(analysis_of(folder)).trends[slug]
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
+@case_table(
     ("fall", "verdict"),
     [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "levelled off")],
+    default=2,
 )
 def test_a_fall_of_more_than_one_percent_is_still_learning(fall: float, verdict: str, plant: Any) -> None:
     trend = trend_of(plant(falling(fall)))
@@ -122,8 +123,7 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
     assert trend.fall == pytest.approx(0.1, abs=0.04)
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
+@case_table(
     ("steps", "reason"),
     [
         ((1000,), "fewer than two evaluations"),
@@ -132,14 +132,14 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
         ((60, 80, 99), "fewer than 100 steps"),
         ((), "no finished run with a validation loss"),
     ],
+    default=2,
 )
 def test_few_evaluations_are_not_judged(steps: Sequence[int], reason: str, plant: Any) -> None:
     trend = trend_of(plant(falling(0.1), steps=steps))
     assert (trend.verdict, trend.reason) == ("not judged", reason)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)])
+@case_table("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)], default=1)
 def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequence[int], plant: Any) -> None:
     assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"
 

@@ -17,6 +17,7 @@ from headtohead.report.figures.palette import Palette
 from headtohead.report.figures.panels import MOST_LINES
 from headtohead.report.figures.strip import MOST_ROWS, drawn_variants, strip_figure
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
 
@@ -102,8 +103,7 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("primary", ["valid/loss", "test/loss"])
+@case_table("primary", ["valid/loss", "test/loss"], default=1)
 def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary):
     folder = made.write_study(tmp_path, made.Study(primary=primary, maps=False, seeds=(1, 2)))
     figure = buckets_figure(analyse(load_frames(folder)))
@@ -194,8 +194,7 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
     assert scores["rotary"] == pytest.approx([0.5, math.nan], nan_ok=True)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]])
+@case_table("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]], default=1)
 def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_path, styles):
     study = made.Study(
         axes={"train.lr": [0.003, 0.0001, 10.0, 0.02], "attention": styles},

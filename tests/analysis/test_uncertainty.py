@@ -13,6 +13,7 @@ from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
 from headtohead.training.evaluate import Translations
+from made import case_table
 
 
 def analysed(folder):
@@ -77,8 +78,7 @@ def score_with(shared):
     return score
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("shared", "helps"), [(0.9, True), (0.0, False)])
+@case_table(("shared", "helps"), [(0.9, True), (0.0, False)], default=1)
 def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     study = made.Study(
         axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]},

@@ -20,6 +20,7 @@ from catalogue.small_model import D_MODEL, HEADS, TIME, build_positional
 from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, heat_map
 from headtohead.figures.style import drawing
 from headtohead.plugins.registry import current
+from made import case_table
 
 
 def kernel_of(name: str, role: str = "encoder") -> torch.Tensor:
@@ -114,8 +115,7 @@ def test_heads_have_their_widths_and_the_groups_of_their_keys() -> None:
     assert {width for width, _ in dict(wide.rows)["queries"]} == {float(D_MODEL)}
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     "picture",
     [
         pytest.param(lambda: attention_pictures("grouped-query", current())[0], id="heads"),
@@ -123,6 +123,7 @@ def test_heads_have_their_widths_and_the_groups_of_their_keys() -> None:
         pytest.param(lambda: positional_pictures("alibi", current())[3], id="lines"),
         pytest.param(lambda: masking_pictures("causal", current())[1], id="mask"),
     ],
+    default=1,
 )
 def test_a_png_stores_the_numbers_that_it_shows(picture, tmp_path: Path) -> None:
     drawn = picture()

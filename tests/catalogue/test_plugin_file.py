@@ -12,6 +12,7 @@ from catalogue.pages import catalogue_files
 from catalogue.pictures import HeatMaps
 from headtohead.plugins.registry import Registered, load_registry
 from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
+from made import case_table
 
 ODD = '''
 """An entry without formula, cost formulas and class docstring."""
@@ -52,11 +53,7 @@ def entries_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyP
     return {entry.name: entry for entry in catalogue_entries(registry, chosen)}
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
-    "family",
-    [name if name == "positional" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATE_FAMILIES],
-)
+@case_table("family", sorted(TEMPLATE_FAMILIES, key=lambda name: name != "positional"), default=1)
 def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]
     found = entries_with(path, family, "my-idea", monkeypatch)

@@ -7,6 +7,7 @@ from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.equality import same_function
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 WIDTH, HEADS = 16, 4
 HEAD_WIDTH = WIDTH // HEADS
@@ -33,9 +34,8 @@ SAME = {
 }
 
 
-@pytest.mark.default_cases(8)
-@pytest.mark.parametrize(("first", "second", "heads"), SAME.values(), ids=SAME.keys())
-@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
+@case_table(("first", "second", "heads"), SAME.values(), ids=SAME.keys(), default=8)
+@case_table("positional", ["sinusoidal", "rotary", "alibi"], default=8)
 def test_reduced_geometry_is_the_same_function(first, second, heads, positional):
     configs = (tiny_config(positional, name, heads=heads) for name in (first, second))
     assert same_function(*configs).state == "holds"
@@ -123,9 +123,8 @@ def everywhere(encoding):
 TABLES_OF = {"t5-relative": {"table"}, "shaw-relative": {"on_keys", "on_values", "keys", "of_values"}}
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("name", TABLES_OF)
-@pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "differential"])
+@case_table("name", TABLES_OF, default=2)
+@case_table("attention", ["split-heads", "talking-heads", "differential"], default=2)
 def test_relative_tables_of_zeros_are_no_encoding(name, attention):
     encoded = tiny_config(everywhere(name), attention)
     plain = tiny_config("none", attention)
@@ -180,9 +179,8 @@ MASKS = {
 PLAIN_MASKS = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize(("first", "second"), MASKS.values(), ids=MASKS.keys())
-@pytest.mark.parametrize("attention", ["split-heads", "sigmoid", "linear"])
+@case_table(("first", "second"), MASKS.values(), ids=MASKS.keys(), default=6)
+@case_table("attention", ["split-heads", "sigmoid", "linear"], default=6)
 def test_equal_masks_are_the_same_function(first, second, attention):
     configs = [tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (first, second)]
     assert same_function(*configs).state == "holds"

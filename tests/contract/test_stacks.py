@@ -13,6 +13,7 @@ from headtohead.testing.invariants import stacking
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
+from made import case_table
 
 REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
@@ -61,8 +62,7 @@ def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(row, toy):
     assert verdict.state == "holds", str(verdict)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@case_table("optimizer", ["adam", "adamw"], default=1)
 def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, toy):
     train = {
         "batch_tokens": 128,
@@ -86,8 +86,7 @@ def test_every_entry_trains_in_some_stack():
         assert {row[family] for row in DEFAULT} | {"fire"} >= set(entries)
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str)
+@case_table("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str, default=3)
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}
     configs = [

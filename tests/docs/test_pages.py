@@ -20,6 +20,7 @@ from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
+from made import case_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
@@ -54,8 +55,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     return load_registry([path])
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(("page", "body"), samples(), ids=lambda value: str(value)[:40])
+@case_table(("page", "body"), samples(), ids=lambda value: str(value)[:40], default=2)
 def test_a_sample_experiment_plans(
     page: str, body: str, registry: Registry, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

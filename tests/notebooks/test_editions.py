@@ -17,6 +17,7 @@ from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page import EXPERIMENTS, Edition, editions
 from headtohead_notebooks.page.editions import NEEDS_FILE, experiment_text
+from made import case_table
 
 module = importlib.import_module("headtohead_notebooks.page.editions")  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
@@ -45,8 +46,7 @@ def test_every_packaged_experiment_equals_the_file_of_the_repository(name: str) 
     assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("quick", [True, False])
+@case_table("quick", [True, False], default=1)
 def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
     for edition in editions(quick=quick, data_file=pairs):
         loaded = load_text(edition.text, Path(f"{edition.name}.yaml"))

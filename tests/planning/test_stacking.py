@@ -7,6 +7,7 @@ from headtohead.model.counting import training_bytes
 from headtohead.planning import stacking
 from headtohead.planning.stacking import MEMORY_FRACTION, PROCESS_BYTES, activations, arrange
 from headtohead.plugins.registry import current
+from made import case_table
 
 WIDE = """
 design:
@@ -151,10 +152,11 @@ def test_a_stack_on_a_gpu_leaves_memory_for_captured_steps(plan):
     assert stacking._fitting(auto, auto.runs[0], 1000, "cpu", 2**32) == members[0]
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("pad_to", [20, 100])
-@pytest.mark.parametrize(
-    "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"]
+@case_table("pad_to", [20, 100], default=2)
+@case_table(
+    "choice",
+    ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"],
+    default=2,
 )
 def test_stacks_within_the_rough_bound_fit_without_a_trace(plan, choice, pad_to, monkeypatch):
     """Every stack within the rough bound also fits by the traced memory."""

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from headtohead.cli import main
 from headtohead.plugins.registry import current, load_registry
 from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
+from made import case_table
 
 
 @pytest.mark.parametrize(
@@ -77,9 +78,8 @@ def test_written_files_and_next_commands_are_printed(h2h, tmp_path: Path) -> Non
     assert {path.name for path in (tmp_path / "my-idea").iterdir()} == set(files)
 
 
-@pytest.mark.default_cases(5)
-@pytest.mark.parametrize("family", TEMPLATE_FAMILIES)
-@pytest.mark.parametrize("name", ["options", "none-of-these", "positional", "field", "x"])
+@case_table("family", TEMPLATE_FAMILIES, default=5)
+@case_table("name", ["options", "none-of-these", "positional", "field", "x"], default=5)
 def test_every_valid_name_gives_a_file_that_registers_it(tmp_path: Path, family: str, name: str) -> None:
     files = write_package(family, name, tmp_path / name, current())
     found = load_registry([files[0]]).find(family, name)

@@ -6,6 +6,7 @@ import torch
 import headtohead
 from headtohead import HeadToHeadError
 from headtohead_notebooks import import_checkpoint
+from made import case_table
 
 FORMS = {
     "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3}),
@@ -80,8 +81,7 @@ def imported(saved, tmp_path):
     return run
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("form", FORMS)
+@case_table("form", FORMS, default=3)
 def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
     code, out, err = h2h("import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
@@ -93,10 +93,9 @@ def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, s
     assert_equal(headtohead.load(tmp_path / "runs/imported/mine").logits(source, target), expected)
 
 
-@pytest.mark.default_cases(form=2)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
-@pytest.mark.parametrize("form", FORMS)
+@case_table("form", FORMS, default=2)
 def test_logits_equal_the_notebooks_in_both_precisions_at_other_sizes(form, dtype, seed, notebooks, imported):
     recipe, model, heads = build(notebooks, form, seed, **SIZES[form])
     model = model.to(dtype)
@@ -106,8 +105,7 @@ def test_logits_equal_the_notebooks_in_both_precisions_at_other_sizes(form, dtyp
     assert_equal(imported(recipe, model, heads).logits(source, target), expected)
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("form", FORMS)
+@case_table("form", FORMS, default=2)
 def test_float32_weights_can_be_used_in_float64(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
     loaded = imported(recipe, model, heads, dtype=torch.float64)
@@ -117,8 +115,7 @@ def test_float32_weights_can_be_used_in_float64(form, notebooks, imported):
     assert_equal(loaded.logits(source, target), expected)
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("form", FORMS)
+@case_table("form", FORMS, default=2)
 def test_exchanging_two_projections_changes_the_logits(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
     source, target = batch(model, form)

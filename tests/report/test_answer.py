@@ -13,6 +13,7 @@ from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
 from headtohead.storage.records import DeclaredContrast
+from made import case_table
 
 
 def answered(folder, **options):
@@ -275,8 +276,7 @@ def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     assert all("95 % interval" in score for score in scores)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
+@case_table(("score", "is_stated"), [(0.0, True), (0.01, False)], default=1)
 def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated):
     folder = made.write_study(tmp_path)
     paths = sorted(folder.glob("*/results.json"))
@@ -453,8 +453,7 @@ def contradictions(analysis, text):
     return found
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("number", range(24))
+@case_table("number", range(24), default=6)
 def test_no_claim_of_an_answer_contradicts_the_verdicts(study, number):
     analysis = analyse(load_frames(study(**random_study(number))))
     assert contradictions(analysis, answer(analysis)) == []

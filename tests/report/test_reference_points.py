@@ -23,6 +23,7 @@ from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.reference_points import save_reference_points
+from made import case_table
 
 POINTS = {
     "data_hash": "ab" * 32,
@@ -206,9 +207,8 @@ def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monke
     )
 
 
-@pytest.mark.default_cases(1)
 @pytest.mark.usefixtures("without_figures")
-@pytest.mark.parametrize("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}])
+@case_table("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}], default=1)
 def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
     text = write_report(study(points), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     section = text.split("## Reference points")[1].split("\n## ")[0]

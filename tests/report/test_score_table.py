@@ -21,6 +21,7 @@ from headtohead.escaping import latex_escape
 from headtohead.report.content import ReportContent
 from headtohead.report.score_table import score_table
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 NASTY = r"50% of $x_1$ & {a} #3 ~ ^2 \input{/etc/passwd} [b] * | <tag> `c` \\* --lr 'd' “é” − → “" + '"e"'
@@ -47,8 +48,7 @@ def study(
     return ReportContent(analyse(load_frames(folder)))
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     ("means", "margin", "bold"),
     [
         ({"sinusoidal": 0.8, "rotary": 0.9}, None, {"rotary"}),
@@ -59,6 +59,7 @@ def study(
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.9005}, 0.02, {"rotary", "none"}),
         ({"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, None, {"rotary"}),
     ],
+    default=3,
 )
 def test_scores_are_bold_only_where_the_tests_decide(
     made: ModuleType, tmp_path: Path, means: dict[str, float], margin: float | None, bold: set[str]

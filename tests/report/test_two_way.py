@@ -20,6 +20,7 @@ from headtohead.report.blocks import DataTable, Details
 from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
 ATTENTION = ["split-heads", "linear", "uniform"]
@@ -202,14 +203,14 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
     assert (shades[min(shades)], shades[max(shades)]) == (62, 0)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     "changes",
     [
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION[:2]}},
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION, "masking": ["causal", "none"]}},
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION}, "one_at_a_time": True},
     ],
+    default=1,
 )
 def test_stars_three_axes_and_two_values_give_no_table(
     made: ModuleType, tmp_path: Path, changes: dict[str, Any]

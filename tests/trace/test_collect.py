@@ -16,6 +16,7 @@ from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_notebooks.trace import collect
+from made import case_table
 
 WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
 REGISTRY = current()
@@ -64,16 +65,14 @@ CHOICES = {
 }
 
 
-@pytest.mark.default_cases(8)
-@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
-@pytest.mark.parametrize("member", [0, 1])
+@case_table("choices", CHOICES.values(), ids=CHOICES.keys(), default=8)
+@case_table("member", [0, 1], default=8)
 def test_every_step_follows_from_those_before_it(choices, member, traced, inputs):
     subject, trace = traced(member, (1, 2), encoder_layers=2, **choices)
     Recomputed(subject, trace, member, inputs(subject)).check()
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("names", ROWS)
+@case_table("names", ROWS, default=6)
 def test_the_trace_of_every_variant_ends_with_the_logits_of_the_model(names, inputs):
     subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))
     read = inputs(subject)

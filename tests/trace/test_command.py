@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import headtohead
 from headtohead.cli import main
 from headtohead.plugins import registry
+from made import case_table
 
 SMALL = ["--set", "model.d_model=8", "--set", "model.heads=2", "--set", "model.d_ff=12"]
 STUDY = """
@@ -202,8 +203,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.default_cases(4)
-@pytest.mark.parametrize(("arguments", "output"), REFUSED.values(), ids=REFUSED.keys())
+@case_table(("arguments", "output"), REFUSED.values(), ids=REFUSED.keys(), default=4)
 def test_invalid_input_is_an_error_in_one_line(arguments, output, h2h):
     code, printed = h2h(*arguments)
     assert code == 2

@@ -18,6 +18,7 @@ from headtohead.testing.equality import same_function
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 NEW = ("multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform", "random")
 REGISTRY = current()
@@ -180,8 +181,7 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
 # -- decoding, costs, masks ----------------------------------------------------------------------
 
 
-@pytest.mark.default_cases(masking=1)
-@pytest.mark.parametrize("masking", ["padding-causal", "causal", {"name": "window", "width": 2}])
+@case_table("masking", ["padding-causal", "causal", {"name": "window", "width": 2}], default=1)
 @pytest.mark.parametrize("attention", NEW)
 def test_cached_decoding_equals_a_full_forward_pass(attention, masking):
     subject = Subject(tiny_config("sinusoidal", attention, masking))

@@ -12,6 +12,7 @@ import pytest
 from headtohead.data import PreparedData, bag_of_words_upper_bound
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus
+from made import case_table
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
@@ -78,8 +79,7 @@ SAME: dict[str, Key] = {
 """Key that is equal for sources of the same example."""
 
 
-@pytest.mark.default_cases(split=1)
-@pytest.mark.parametrize("split", ["iid", "length"])
+@case_table("split", ["iid", "length"], default=1)
 @pytest.mark.parametrize("name", TRUTH)
 def test_every_target_is_correct(name: str, split: str, corpus: Read) -> None:
     pairs = corpus(name, split, size=SIZE).pairs
@@ -115,8 +115,7 @@ def test_examples_are_distinct_and_parts_disjoint(name: str, prepared: Prepare) 
         assert not data.record["leaky"]
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("name", TRUTH)
+@case_table("name", TRUTH, default=2)
 def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared: Prepare) -> None:
     longest = LONGEST[name]
     data = prepared(name, split="length", options={"test_each": 40, "size": SIZE})
@@ -133,8 +132,7 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     assert all(test[length] <= 40 for length in test)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
+@case_table("name", ["copy", "reverse", "sort"], default=1)
 def test_most_examples_of_a_rare_length_are_in_train(name: str, prepared: Prepare) -> None:
     """Only two of the ten sources with one symbol are in test, or the model could not learn the length."""
     splits = prepared(name, split="length", options={"size": SIZE}).splits
@@ -143,8 +141,7 @@ def test_most_examples_of_a_rare_length_are_in_train(name: str, prepared: Prepar
     assert single["train"] + single["valid"] == 8
 
 
-@pytest.mark.default_cases(name=2)
-@pytest.mark.parametrize("name", TRUTH)
+@case_table("name", TRUTH, default=2)
 def test_a_seed_determines_the_corpus(name: str, read: Read, corpus: Read) -> None:
     first, same, other = corpus(name, size=SIZE, seed=1), *(read(name, size=SIZE, seed=seed) for seed in (1, 2))
     assert first.data_hash == same.data_hash
@@ -162,8 +159,7 @@ FROZEN = {
 """Beginnings of data hashes: another hash would be other data with the same options."""
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("name", FROZEN)
+@case_table("name", FROZEN, default=2)
 def test_generated_corpora_do_not_change_between_versions(name: str, corpus: Read) -> None:
     assert corpus(name, "length").data_hash[:16] == FROZEN[name]
 

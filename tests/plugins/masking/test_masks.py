@@ -15,6 +15,7 @@ from headtohead.testing.equality import same_function
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.invariants.masks import masks_have_their_declared_properties
 from headtohead.testing.subject import full_mask
+from made import case_table
 
 DEFINITIONS = {
     "none": lambda i, j, length: True,
@@ -98,10 +99,9 @@ def test_window_without_a_key_is_refused():
         tiny_config(masking={"name": "window", "width": 0})
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
-@pytest.mark.parametrize("attention", ["split-heads", "differential"])
-@pytest.mark.parametrize(
+@case_table("positional", ["sinusoidal", "rotary", "alibi"], default=3)
+@case_table("attention", ["split-heads", "differential"], default=3)
+@case_table(
     ("reduced", "same"),
     [
         ({"name": "window", "width": 6}, True),
@@ -110,6 +110,7 @@ def test_window_without_a_key_is_refused():
         ({"name": "prefix", "length": 1}, True),
         ({"name": "prefix", "length": 2}, False),
     ],
+    default=3,
 )
 def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, attention, positional):
     plain = tiny_config(positional, attention, reduced)

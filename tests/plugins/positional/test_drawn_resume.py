@@ -9,6 +9,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining, TimeLimitReached
+from made import case_table
 
 DRAWING = {
     "shape": "shape",
@@ -44,8 +45,7 @@ def same(stack_a, stack_b):
     return all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("positional", DRAWING.values(), ids=DRAWING.keys())
+@case_table("positional", DRAWING.values(), ids=DRAWING.keys(), default=1)
 def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp_path):
     whole, points = training(positional), ResumePoints(tmp_path)
     whole.run()

@@ -13,6 +13,7 @@ import torch
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 SINGLE = 1e-5
 """Largest difference if the package computes in float32, for numbers near 1."""
@@ -58,8 +59,7 @@ def test_t5_relative_equals_transformers(role):
             assert torch.equal(step, theirs.compute_bias(1, 700, past_seen_tokens=699))
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("role", ["encoder", "decoder"])
+@case_table("role", ["encoder", "decoder"], default=1)
 def test_t5_relative_equals_x_transformers_without_its_scale(role, lucidrains):
     """x-transformers multiplies biases by sqrt(d_k) to undo a later scale, which is 1 here."""
     own = part("t5-relative", role)

@@ -8,6 +8,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.testing.invariants.stacking import trained_weights
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 WIDTH, CLIP = 4, 2
 
@@ -27,10 +28,9 @@ def clip(apart):
     return max(-CLIP, min(CLIP, apart))
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("heads", ["shared", "own"])
-@pytest.mark.parametrize("on", ["both", "keys", "values"])
-@pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
+@case_table("heads", ["shared", "own"], default=6)
+@case_table("on", ["both", "keys", "values"], default=6)
+@case_table("role", ["encoder", "decoder", "cross"], default=6)
 @torch.no_grad()
 def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
     subject = shaw(on=on, heads=heads)

@@ -26,9 +26,7 @@ BROKEN = own_positional('if x.requires_grad:\n    raise RuntimeError("cannot div
 OWN = {"positional": "own"}
 
 
-def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(
-    study: Study, undisturbed: Study
-) -> None:
+def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(study: Study, undisturbed: Study) -> None:
     study.write(plugin=FAILING_SEED)
     done = study.run(code=1)
     raised, neighbour = study.directories()
@@ -59,7 +57,9 @@ def test_a_retried_run_has_the_metrics_of_its_last_attempt_alone(study: Study) -
 
 
 def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: Study) -> None:
-    plugin = own_positional("if role == 'decoder' and len(x) == 2:\n    x = x * torch.tensor([float('nan'), 1]).reshape(2, 1, 1, 1, 1)")
+    plugin = own_positional(
+        "if role == 'decoder' and len(x) == 2:\n    x = x * torch.tensor([float('nan'), 1]).reshape(2, 1, 1, 1, 1)"
+    )
     study.write(plugin=plugin, base={"model": {"dropout": 0.0}}, baseline=OWN)
     study.run()
     diverged, neighbour = study.directories()
@@ -125,7 +125,7 @@ def test_out_of_memory_doubles_the_microbatches_and_keeps_the_batch_size(study: 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
 def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
-    """The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB, one run fits."""
+    """The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB; one fits."""
     plugin = own_positional(
         "if self.training and Own.calls == 1:\n"
         "    used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
@@ -294,12 +294,7 @@ def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Stud
 
 @pytest.mark.slow
 def test_variants_of_one_shape_train_in_one_stack_with_the_scores_of_separate_trainings(study: Study) -> None:
-    others = {
-        "positional": ["alibi"],
-        "train.lr": [0.001],
-        "train.label_smoothing": [0.1],
-        "masking.encoder": ["none"],
-    }
+    others = {"positional": ["alibi"], "train.lr": [0.001], "train.label_smoothing": [0.1], "masking.encoder": ["none"]}
     study.write(
         base={"model": {"dropout": 0.0}}, baseline={"positional": "t5-relative"}, design=[{"one_at_a_time": others}]
     )

@@ -159,7 +159,7 @@ def bare_experiment() -> Callable[..., str]:
     """
 
     def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-        from headtohead.storage.records import (
+        from headtohead.storage.experiment import (
             ExperimentRecord,
             ParameterCounts,
             PlannedRunRecord,

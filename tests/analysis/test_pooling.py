@@ -15,8 +15,8 @@ import sacrebleu
 import torch
 
 from headtohead.analysis.published import claim_results, side_scores
+from headtohead.storage.contrasts import ClaimRecord, PublishedRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import ClaimRecord, PublishedRecord
 from headtohead.training.evaluate import TeacherForced, Translations
 from headtohead.training.results import bucket_scores
 from made import case_table

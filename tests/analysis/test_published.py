@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from headtohead.analysis.published import ClaimResult, claim_results, shared_runs
+from headtohead.storage.contrasts import ClaimRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import ClaimRecord
 from made import case_table
 
 Plant = Callable[..., Frames]

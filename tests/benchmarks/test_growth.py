@@ -8,7 +8,6 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from headtohead.analysis import sentences
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
@@ -62,7 +61,7 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Create a report without figures, which have a limited number of rows."""
-    content = ReportContent(analyse(load_frames(file.parent / "runs" / "large")))
+    content = ReportContent(Analysis(load_frames(file.parent / "runs" / "large")))
     blocks = report_blocks(content)
     assert content.answer in markdown_page(blocks).replace("\\", "")
     page(content, blocks, {})
@@ -171,7 +170,7 @@ def _held_by(file: str) -> int:
 
 
 def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tuple[Path, Path]) -> None:
-    small, large = (ReportContent(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
+    small, large = (ReportContent(Analysis(load_frames(file.parent / "runs" / "large"))) for file in studies)
     assert small.omissions == {}
     found = large.omissions
     rows = len(drawn_variants(large.analysis))
@@ -188,8 +187,8 @@ def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tupl
 
 
 def test_a_forest_of_many_contrasts_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
-    analysis = analyse(load_frames(studies[1].parent / "runs" / "large"))
-    analysis = replace(analysis, factors=Family((), 0, 0))  # every variant against the baseline
+    analysis = Analysis(load_frames(studies[1].parent / "runs" / "large"))
+    analysis.families = analysis.families._replace(factors=Family((), 0, 0))  # every variant against the baseline
     rows, tested = drawn_contrasts(analysis), judged_contrasts(analysis)
     assert len(tested) > MOST_ROWS
     assert len(rows) == MOST_ROWS

@@ -16,7 +16,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from headtohead.storage.records import ResultsRecord
+from headtohead.storage.results import ResultsRecord
 from headtohead.tracking import store
 from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.shipping import ship

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from headtohead.storage.records import RUN_FILES
+from headtohead.storage.run import RUN_FILES
 from made import case_table
 
 Command = Callable[..., CompletedProcess[str]]

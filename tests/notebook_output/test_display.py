@@ -20,7 +20,8 @@ from headtohead.report.html import html_blocks
 from headtohead.report.notebook.maps import MOST_CELLS
 from headtohead.report.notebook.runs import run_html
 from headtohead.report.notebook.tables import text_table, titled_list
-from headtohead.storage.records import PitfallRecord, RunRecord
+from headtohead.storage.experiment import PitfallRecord
+from headtohead.storage.run import RunRecord
 from headtohead.training.maps import SentenceMaps
 
 STUDY = """

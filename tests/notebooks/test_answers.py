@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import load_frames
 from headtohead_notebooks.page import EXPERIMENTS
 from headtohead_notebooks.page.answers import Answer, answer
@@ -33,7 +33,7 @@ def heads_score(axes: Mapping[str, Any], seed: int) -> float:
 def answered(made: ModuleType, folder: Path, name: str, **study: Any) -> Answer:
     written = made.write_study(folder, made.Study(name=name, seeds=SEEDS, maps=False, **study))
     experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == name)
-    return answer(experiment, analyse(load_frames(written), allow_partial=True))
+    return answer(experiment, Analysis(load_frames(written), allow_partial=True))
 
 
 def by_hand(differences: list[float]) -> str:
@@ -147,7 +147,7 @@ def test_a_finished_model_without_translations_is_marked(made: ModuleType, tmp_p
             file.write_text(json.dumps(results), "utf-8")
             made.record_checksums(file.parent)
     experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == name)
-    found = answer(experiment, analyse(load_frames(written), allow_partial=True))
+    found = answer(experiment, Analysis(load_frames(written), allow_partial=True))
     assert found.lines[0].number == "has no translations to score"
 
 
@@ -161,7 +161,7 @@ def test_the_difference_between_notebooks_and_its_largest_changes_are_named(
         return 0.2 + 0.4 * ("model.norm" in applied) + 0.1 * ("train.lr" in applied) + wobble
 
     folder = between.write_between(tmp_path, between.BetweenStudy(names, score, seeds=SEEDS), cache)
-    found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
+    found = answer(EXPERIMENTS[0], Analysis(load_frames(folder)))
     assert found.sentence.startswith("From start to end: validation token accuracy +0.5")
     assert "model.norm added to start: validation token accuracy +0.4" in found.sentence
     assert len(found.lines) == 2 * len(names)

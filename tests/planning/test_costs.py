@@ -20,7 +20,7 @@ from headtohead.planning.power import power_of, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.differences import pair_differences
-from headtohead.storage.records import ExecutionRecord
+from headtohead.storage.run import ExecutionRecord
 from headtohead.training.loop import StackTraining
 
 SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.records import StatusRecord
+from headtohead.storage.run import StatusRecord
 from headtohead.tracking import retrieval
 from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.shipping import ship

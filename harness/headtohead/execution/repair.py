@@ -15,7 +15,7 @@ from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
-from headtohead.storage.records import HEADS, STATUS
+from headtohead.storage.run import HEADS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, now
 from headtohead.storage.stack import STACKS, stack_folders
 

@@ -19,7 +19,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.records import CHECKPOINT, RESULTS
+from headtohead.storage.run import CHECKPOINT, RESULTS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, find_run
 from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import StackFolder

@@ -29,7 +29,7 @@ from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.records import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint

@@ -20,7 +20,7 @@ from headtohead.planning.duration import duration
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import ExecutionRecord
+from headtohead.storage.run import ExecutionRecord
 
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""

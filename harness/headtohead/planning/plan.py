@@ -29,30 +29,27 @@ from headtohead.plugins.sources import source_name
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.existing import run_directories
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.records import (
-    RUN,
-    ContrastRecord,
+from headtohead.storage.experiment import (
     EntryRecord,
+    ExperimentDirectory,
     ExperimentRecord,
     LooksRecord,
     MarginRecord,
     ParameterCounts,
     PitfallRecord,
     PlannedRunRecord,
-    PluginRecord,
     ProbeSentence,
     ReportedMetrics,
     ResolvedVariant,
-    RunRecord,
     TrialRecord,
     TunedVariant,
     TuningRecord,
     VariantRecord,
-    read_record,
-    read_status,
 )
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"

@@ -49,8 +49,9 @@ from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
+from headtohead.storage.contrasts import ContrastRecord, FactorContrast
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
-from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
+from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunDirectory
 
 _FEW_LAYERS = 8

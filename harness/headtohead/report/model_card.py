@@ -26,7 +26,8 @@ from headtohead.report.data_description import data_items
 from headtohead.report.markdown import markdown_page
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ResultsRecord, RunRecord
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import RunRecord
 
 TEST = "test/"
 OWN = "headtohead"

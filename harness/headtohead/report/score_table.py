@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from headtohead.analysis.best import BestVariants, best_variants
+from headtohead.analysis.best import BestVariants
 from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import spreadsheet_text
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
@@ -35,7 +35,7 @@ def score_table(content: ReportContent, form: str) -> str:
 
 
 def _best(content: ReportContent) -> BestVariants:
-    return best_variants(content.analysis, content.analysis.order)
+    return content.analysis.best
 
 
 def _table(content: ReportContent) -> DataTable:

@@ -25,8 +25,8 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.cells import blank, difference_cell, score_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
+from headtohead.storage.experiment import PitfallRecord
 from headtohead.storage.metrics import counted, show, show_count
-from headtohead.storage.records import PitfallRecord
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""

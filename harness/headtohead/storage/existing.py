@@ -14,7 +14,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.records import RUN, RunRecord, StatusRecord, read_record
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, RunRecord, StatusRecord
 from headtohead.storage.shared_text import SharedText
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")

@@ -16,25 +16,14 @@ from numpy.typing import NDArray
 from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord, PlannedRunRecord, VariantRecord
 from headtohead.storage.histories import MetricLine
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
-from headtohead.storage.records import (
-    RUN,
-    BackendRecord,
-    ExecutionRecord,
-    ExperimentRecord,
-    PlannedRunRecord,
-    PluginRecord,
-    ReferenceScores,
-    RunRecord,
-    StatusRecord,
-    VariantRecord,
-    Versions,
-    read_record,
-)
-from headtohead.storage.reference_points import read_reference_points
+from headtohead.storage.record import Versions, read_record
+from headtohead.storage.reference_points import ReferenceScores, read_reference_points
+from headtohead.storage.results import BackendRecord
+from headtohead.storage.run import RUN, ExecutionRecord, PluginRecord, RunRecord, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 RUN_COLUMNS = (

@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
-from headtohead.storage.records import StatusRecord, read_status
+from headtohead.storage.run import StatusRecord, read_status
 
 FOLDER = ".leases"
 HEARTBEAT_SECONDS = 5.0

@@ -14,11 +14,11 @@ from headtohead import files
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, PlannedRunRecord
 from headtohead.storage.histories import parse_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
+from headtohead.storage.run import METRICS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.staleness import stale_changes
 

@@ -16,7 +16,8 @@ from headtohead.plugins.sources import source_file
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import observe
-from headtohead.storage.records import RUN, PluginRecord, read_record
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord
 from headtohead.storage.shared_text import SharedText
 
 PROSE = ("question", "description")

@@ -12,7 +12,7 @@ from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
-from headtohead.storage.records import RunRecord, StatusRecord
+from headtohead.storage.run import RunRecord, StatusRecord
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 PARAM_LIMIT = 6000

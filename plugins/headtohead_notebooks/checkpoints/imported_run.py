@@ -26,24 +26,18 @@ from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import parameter_counts, plugin_records
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
-from headtohead.storage.paths import inside
-from headtohead.storage.records import (
-    CHECKPOINT,
+from headtohead.storage.experiment import (
     EXPERIMENT,
-    METRICS,
-    RUN,
-    VOCABULARY,
-    ExecutionRecord,
     ExperimentRecord,
-    ImportedRecord,
     PitfallRecord,
     PlannedRunRecord,
     ReportedMetrics,
     ResolvedVariant,
-    ResultsRecord,
-    RunRecord,
     VariantRecord,
 )
+from headtohead.storage.paths import inside
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import CHECKPOINT, METRICS, RUN, VOCABULARY, ExecutionRecord, ImportedRecord, RunRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import Contrast, distinct, score_mismatch, settings_p, spread
+from headtohead.analysis.contrasts import Contrast, distinct, settings_p, spread
+from headtohead.analysis.scores import score_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences

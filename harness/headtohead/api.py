@@ -256,7 +256,7 @@ def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
         yield from _to_train(planned.tuning.plan, every)
     runs = planned.selected if every else pending(planned)
     for slug in dict.fromkeys(run.variant for run in runs):
-        yield planned.by_slug[slug].variant.config
+        yield planned.by_slug[slug].config
 
 
 @dataclass

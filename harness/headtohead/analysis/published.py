@@ -152,7 +152,7 @@ def setup_value(frames: Frames, name: str) -> Any:
         "test": f"{counts.get('test')} pairs",
         "pairs": counts.get("train"),
         "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
-        "parameters": variant.parameters.total,
+        "parameters": variant.counts.total,
         "steps": max(frames.trained_steps, default=None),
         "seeds": len(frames.seeds),
         "decoding": _decoding(variant.config.get("evaluate", {})),

@@ -58,7 +58,8 @@ def with_failed_reset(plan: Plan) -> Plan:
                 RunWriter(path, lease).set_state(states.PLANNED)
             for folder in stacks:
                 folder.resume_points.clear()
-    return replace(plan, runs=tuple(run.model_copy(update={"state": states.PLANNED}) if run in failed else run for run in plan.runs))
+    runs = (run.model_copy(update={"state": states.PLANNED}) if run in failed else run for run in plan.runs)
+    return replace(plan, runs=tuple(runs))
 
 
 def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str]:

@@ -161,7 +161,7 @@ def bare_experiment() -> Callable[..., str]:
     def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
         from headtohead.storage.experiment import (
             ExperimentRecord,
-            ParameterCounts,
+            ModelCounts,
             PlannedRunRecord,
             ReportedMetrics,
             VariantRecord,
@@ -182,6 +182,7 @@ def bare_experiment() -> Callable[..., str]:
             "vocabulary": {"source": 1, "target": 1},
             "notes": [],
         }
+        counts = ModelCounts(total=1, non_embedding=1, attention=1, flops_per_token=1.0, inner_width=1, path={})
         variants = [
             VariantRecord(
                 slug=slug,
@@ -189,13 +190,10 @@ def bare_experiment() -> Callable[..., str]:
                 axes={},
                 equal_to=equal,
                 equal_reason=None,
-                parameters=ParameterCounts(total=1, non_embedding=1, attention=1),
-                flops_per_token=1.0,
-                inner_width=1,
+                counts=counts,
                 d_ff=1,
                 d_ff_asked=1,
                 match="none",
-                path={},
                 steps=1,
                 evaluate_every=1,
                 decoding_limit=1,

@@ -265,7 +265,7 @@ def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
         yield from _to_train(planned.tuning.plan, every)
     runs = planned.selected if every else pending(planned)
     for slug in dict.fromkeys(run.variant for run in runs):
-        yield planned.by_slug[slug].variant.config
+        yield planned.by_slug[slug].config
 
 
 @dataclass
@@ -438,7 +438,7 @@ def with_failed_reset(planned: Plan) -> Plan:
     """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
     chosen = [run for run in planned.selected if run.state in states.RETRYABLE and not run.reused_from]
     reset_failed(planned, chosen)
-    runs = tuple(replace(run, state=states.PLANNED) if run in chosen else run for run in planned.runs)
+    runs = tuple(run.model_copy(update={"state": states.PLANNED}) if run in chosen else run for run in planned.runs)
     return replace(planned, runs=runs)
 
 

@@ -222,7 +222,7 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
     record = json.loads((shipped.run.path / "run.json").read_text())
-    _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
+    _change(shipped, "run.json", counts=record["counts"] | {"total": 7})
     record_checksums(shipped.run.path)
     shipped.ship()
     run = shipped.shipped()

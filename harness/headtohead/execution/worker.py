@@ -335,7 +335,7 @@ class Worker:
     @cached_property
     def _costs(self) -> dict[str, float]:
         """The costs of the finished training, computed once: reading a run's record takes milliseconds."""
-        return cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
+        return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the last metrics of the saved weights, without test metrics."""

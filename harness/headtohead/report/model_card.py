@@ -92,7 +92,7 @@ def _summary(record: RunRecord, frames: Frames | None) -> list[Block]:
     languages = " to ".join(record.data.get("languages") or ())
     sizes = (
         f"width {model['d_model']}, {model['heads']} heads, {model['encoder_layers']} + {model['decoder_layers']} "
-        f"layers, feed-forward {record.d_ff}, {show_count(record.parameters.total)} parameters"
+        f"layers, feed-forward {record.d_ff}, {show_count(record.counts.total)} parameters"
     )
     text = f"A Transformer trained with headtohead on {record.data['dataset']}, {languages}: {sizes}."
     if record.imported is not None:

@@ -167,7 +167,7 @@ def _csv(content: ReportContent) -> str:
             "holm_p": _number(judgement.holm_p if judgement else None),
             "verdict": "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else "",
             "best": str(slug in best).lower(),
-            "parameters": variant.parameters.total,
+            "parameters": variant.counts.total,
         }
         rows.append({name: spreadsheet_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
     text = io.StringIO()

@@ -142,7 +142,7 @@ def _steps(analysis: Analysis) -> list[Any]:
 
 def _parameters(analysis: Analysis) -> str:
     variants: list[VariantRecord] = list(analysis.frames.by_slug.values())
-    totals = [variant.parameters.total for variant in variants]
+    totals = [variant.counts.total for variant in variants]
     return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.targets import Target, VariantTarget
-from headtohead.planning.duration import duration
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, TableCell, TableRow
 from headtohead.report.cells import blank
 from headtohead.report.content import ReportContent
 from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.progress import duration
 
 NOTE = (
     "The step of the first evaluation that reaches the target. A run that never reaches it counts as infinite (∞), so "

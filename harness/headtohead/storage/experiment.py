@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import Field, JsonValue, StrictBool, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
@@ -65,16 +65,32 @@ class DataRecord(TypedDict):
     notes: list[str]
 
 
-class ParameterCounts(Record):
-    """Numbers of parameters of a variant."""
+class ModelCounts(Record):
+    """Costs of a model, counted without training.
+
+    ``non_embedding`` leaves out the weights that grow with the vocabulary: embedding tables and ``lm_head``.
+    ``attention`` counts the weights of all attentions. ``flops_per_token`` are the FLOPs of a forward pass over a pair
+    of mean lengths, per target token; a training step needs about three times as many. ``inner_width`` is heads times
+    key width of the decoder's self-attention. ``path`` is the attention path, fused or explicit, by role.
+    """
 
     total: Count
     non_embedding: Count
     attention: Count
+    flops_per_token: NonNegative
+    inner_width: Count
+    path: Mapping[Role, str]
 
 
-class PitfallRecord(Record):
-    """A setting that makes a result less meaningful than it appears."""
+@dataclass(frozen=True)
+class Pitfall:
+    """A setting that makes a result less meaningful than it appears.
+
+    ``name`` is short enough for a table, ``field`` is the configuration field, and ``consequence`` explains the
+    effect in one sentence.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
     field: str
@@ -84,34 +100,35 @@ class PitfallRecord(Record):
 class ResolvedVariant(Record):
     """Configuration and costs of a variant, part of both ``experiment.json`` and ``run.json``.
 
-    ``path`` is the attention path, fused or explicit, by role. ``d_ff_asked`` is the d_ff of the experiment file,
-    which differs from ``d_ff`` if matching has widened it.
+    ``d_ff_asked`` is the d_ff of the experiment file, which differs from ``d_ff`` if matching has widened it.
     """
 
     title: str
     axes: Mapping[str, AxisValue]
-    parameters: ParameterCounts
-    flops_per_token: NonNegative
-    inner_width: Count
+    counts: ModelCounts
     d_ff: Count
     d_ff_asked: Count
     match: str
-    path: Mapping[Role, str]
     steps: Count
     evaluate_every: Count
     decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
     order_invariant: StrictBool
     padding_hidden: StrictBool = False
-    pitfalls: tuple[PitfallRecord, ...]
+    pitfalls: tuple[Pitfall, ...]
     config: Config
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The fields that ``experiment.json`` and ``run.json`` share."""
+        return {name: getattr(self, name) for name in ResolvedVariant.model_fields}
 
 
 class VariantRecord(ResolvedVariant):
     """A variant of an experiment; ``equal_to`` is the slug of a variant that it equals by construction."""
 
     slug: str
-    equal_to: str | None
-    equal_reason: str | None
+    equal_to: str | None = None
+    equal_reason: str | None = None
 
 
 class ExcludedRecord(Record):

@@ -249,8 +249,8 @@ def _run(
         "data_hash": record.data["data_hash"] if record else None,
         "stopped_early": results.stopped_early if results else None,
         **variant.axes,
-        "flops_per_token": variant.flops_per_token,
-        **{f"parameters/{part}": n for part, n in variant.parameters},
+        "flops_per_token": variant.counts.flops_per_token,
+        **{f"parameters/{part}": getattr(variant.counts, part) for part in ("total", "non_embedding", "attention")},
         **(results.metrics if results else {}),
         **run.head_metrics_of(status),
     }

@@ -7,8 +7,7 @@ reports read: ``experiment.json`` an `ExperimentRecord`, ``run.json`` a `RunReco
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -108,15 +107,12 @@ class Record(BaseModel):
         return self.model_dump(mode="json")
 
 
-def read_record(
-    kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = files.MAX_BYTES
-) -> R | None:
+def read_record(kind: type[R], path: Path, max_bytes: int = files.MAX_BYTES) -> R | None:
     """Read a record from a JSON file; return None if there is no such file.
 
     Args:
         kind: The type of the record.
         path: The file.
-        parse: Parses the text of the file.
         max_bytes: Maximum size of the file.
 
     Raises:
@@ -126,12 +122,12 @@ def read_record(
         content = files.read_bytes(path, max_bytes)
     except FileNotFoundError:
         return None
-    return parse_record(kind, content, path, parse)
+    return parse_record(kind, content, path)
 
 
-def parse_record(kind: type[R], content: bytes, path: Path, parse: Callable[[str], Any] = json.loads) -> R:
+def parse_record(kind: type[R], content: bytes, path: Path) -> R:
     """Return the record of JSON text that was read from ``path``; raises as `read_record`."""
-    value = files.parse_json(content, path, parse)
+    value = files.parse_json(content, path)
     try:
         record: R = _adapter(kind).validate_python(value)
     except ValidationError as error:

@@ -38,8 +38,8 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
     params: dict[str, Any] = dict(run.variant.axes)
     params["seed"] = run.seed
     params["variant"] = run.variant.slug
-    params["parameters"] = record.parameters.total
-    params["flops_per_token"] = record.flops_per_token
+    params["parameters"] = record.counts.total
+    params["flops_per_token"] = record.counts.flops_per_token
     config = dict(record.config)
     for family in FAMILIES:
         for name, value in _family(family, config.pop(family)).items():

@@ -174,7 +174,7 @@ def _pairs(frames: Frames, left: Mapping[str, Any], right: Mapping[str, Any]) ->
 
 def _parameter_ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
     """Return the mean ratio of parameters, or 1 if they are unknown."""
-    sizes = {slug: float(variant.parameters.total or math.nan) for slug, variant in frames.by_slug.items()}
+    sizes = {slug: float(variant.counts.total or math.nan) for slug, variant in frames.by_slug.items()}
     ratio = float(np.mean([sizes[left] / sizes[right] for left, right in pairs]))
     return ratio if math.isfinite(ratio) else 1.0
 

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from headtohead.planning.axes import DATA_AXIS
+from headtohead.schema.metric import UNPADDED
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, is_loss, unpadded
+from headtohead.storage.metrics import find, higher_is_better, is_loss, unpadded
 
 OTHER_DATA = "the variants use different data sets"
 
@@ -187,3 +191,33 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
+
+
+def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, int]) -> dict[int, float]:
+    """Return a variant's score over the test sentences of these source lengths, by seed."""
+    table = frames.buckets
+    if table.empty:
+        return {}
+    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])]
+    scores = (
+        (int(seed), pooled(inside[inside["run"] == run], metric)) for run, seed in frames.rows(slug)["seed"].items()
+    )
+    return {seed: score for seed, score in scores if score is not None}
+
+
+def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
+    """Return a test metric over all sentences of several buckets of a run.
+
+    None if the metric cannot be computed from counts, or the run has no counts.
+
+    Args:
+        buckets: Rows of `Frames.buckets`.
+        metric: A metric of the test split, such as ``test/exact_match``.
+    """
+    known = find(metric)
+    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None or known.pool is None:
+        return None
+    if "counts" not in buckets:
+        return None
+    counts = [own[known.name] for own in buckets["counts"].dropna() if known.name in own]
+    return known.pool(np.array(counts).sum(axis=0).tolist()) if counts else None

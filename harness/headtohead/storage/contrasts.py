@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StrictBool
+from pydantic import Field
 
-from headtohead.storage.record import AxisValue, Count, Number, Record
+from headtohead.schema.experiment_file import Expectation
+from headtohead.storage.record import AxisValue, Count, Record
 from headtohead.storage.results import HeadMetricName, MetricName
 
 Pairs = tuple[tuple[str, str], ...]
@@ -65,17 +66,30 @@ class InteractionContrast(Record):
 
 
 class DeclaredContrast(Record):
-    """A contrast of two variants that the experiment file declares."""
+    """A contrast of two variants that the experiment file declares.
+
+    The fields with ``against_`` are those of the side ``against``; None if they equal those of the side ``variant``.
+    """
 
     kind: Literal["declared"] = "declared"
     name: str
     variant: str
     against: str
+    metric: (MetricName | HeadMetricName) | None = None
+    against_metric: (MetricName | HeadMetricName) | None = None
+    lengths: tuple[Count, Count] | None = None
+    against_lengths: tuple[Count, Count] | None = None
+    expect: Expectation | None = None
 
     @property
     def pairs(self) -> Pairs:
         """The pair of variants."""
         return ((self.variant, self.against),)
+
+    @property
+    def same_score(self) -> bool:
+        """Whether both sides use the same metric and lengths."""
+        return self.against_metric is None and self.against_lengths is None
 
 
 class ChangeContrast(Record):
@@ -101,39 +115,3 @@ ContrastRecord = Annotated[
     Field(discriminator="kind"),
 ]
 """A difference that is tested."""
-
-
-class PublishedNumbers(Record):
-    """The numbers that a publication reports for a claim."""
-
-    variant: Number | None
-    against: Number | None
-    where: str
-    comparable: StrictBool = True
-
-
-class ClaimRecord(Record):
-    """A published claim with the slugs of its variants; ``against`` is None with ``expect: at-most``."""
-
-    statement: str
-    variant: str
-    against: str | None
-    metric: MetricName | HeadMetricName
-    against_metric: MetricName | HeadMetricName | None
-    lengths: tuple[Count, Count] | None
-    against_lengths: tuple[Count, Count] | None
-    published: PublishedNumbers
-    expect: Literal["higher", "lower", "equal", "at-most"]
-    by: Number
-    margin: Number | None
-    limit: Number | None
-    justification: str | None = None
-
-
-class PublishedRecord(Record):
-    """The published results that an experiment tests."""
-
-    source: str
-    setup: Mapping[str, JsonValue]
-    differences: tuple[str, ...]
-    claims: tuple[ClaimRecord, ...]

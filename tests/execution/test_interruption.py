@@ -104,7 +104,7 @@ def test_a_killed_parent_and_the_same_command_again(
     kill(parent)
     done = study.run(tracking=True)
     same_results(study, undisturbed)
-    log = (study.experiment / "shipper.log").read_text()
+    log = (study.experiment / "shipper-mlflow.log").read_text()
     assert runs_by_key(study.folder / "mlflow.db") == {
         files.read_json(path / "run.json")["run_hash"]: 1 for path in study.directories()
     }, done.stdout + log

@@ -29,7 +29,7 @@ from headtohead.storage.leases import Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run_directory import leased
 from headtohead.storage.stack import stack_folders
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
+from headtohead.tracking.runs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
 
 if TYPE_CHECKING:

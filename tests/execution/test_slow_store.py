@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headtohead import api
-from headtohead.execution import shipper
 from headtohead.execution.scheduler import Watcher
+from headtohead.tracking import shipper
 
 if TYPE_CHECKING:
     from .conftest import Study

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.records import StatusRecord
+from headtohead.storage.run import StatusRecord
 from headtohead.tracking.reading import experiment_table, materialise
 from headtohead.tracking.serving import server, study_links
 from headtohead.tracking.shipping import ship

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.storage.records import ChangeContrast
+from headtohead.storage.contrasts import ChangeContrast
 from headtohead.tracking import view
 from headtohead.tracking.runs import TrackedStudy
 from headtohead.tracking.view import link, views

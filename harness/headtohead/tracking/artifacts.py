@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageFont
 from headtohead.escaping import single_line
 from headtohead.figures.heat_map import ColourRange, cell_colours, label
 from headtohead.storage.attention_maps import load_maps
-from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS
+from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
 from headtohead.tracking.runs import TrackedRun
 

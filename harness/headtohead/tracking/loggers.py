@@ -14,7 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.plugins.registry import current
 from headtohead.storage.paths import inside
-from headtohead.storage.records import read_record
+from headtohead.storage.record import read_record
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
 FOLDER = ".loggers"

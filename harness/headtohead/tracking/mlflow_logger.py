@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
-from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, RUN, VOCABULARY
 from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import copy_files, stage
 from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG

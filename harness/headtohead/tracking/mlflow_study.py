@@ -22,8 +22,8 @@ from headtohead.errors import HeadToHeadError, describe
 from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
 from headtohead.plugins.logger import Logger
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.staleness import stale_changes
 from headtohead.tracking.loggers import StudyLogger
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import write_json
-from headtohead.storage.records import CHECKPOINT, EXPERIMENT, STATUS, stored_status
+from headtohead.storage.experiment import EXPERIMENT
+from headtohead.storage.run import CHECKPOINT, STATUS, stored_status
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
-from headtohead.storage.records import RunRecord
+from headtohead.storage.run import RunRecord
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         **run.variant.axes,
         "seed": run.seed,
         "variant": run.variant.slug,
-        "parameters": record.parameters.total,
-        "flops_per_token": record.flops_per_token,
+        "parameters": record.counts.total,
+        "flops_per_token": record.counts.flops_per_token,
     }
     config = dict(record.config)
     for family in FAMILIES:

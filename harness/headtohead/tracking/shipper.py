@@ -26,9 +26,9 @@ from headtohead import children, files
 from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking.loggers import locked
 from headtohead.tracking.shipping import MLFLOW, Shipper
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headtohead.schema.roles import ROLES
-from headtohead.storage.records import ExperimentRecord
+from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.run_page import text
 from headtohead.tracking.runs import milliseconds
 

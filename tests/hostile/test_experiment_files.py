@@ -21,9 +21,8 @@ from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import MAX_BYTES, MAX_NODES, parse
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import current
-from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import ExperimentFile
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.schema.sections import Section
 
 QUESTION = "question: q\n"

@@ -123,7 +123,7 @@ def test_every_notation_of_an_end_has_the_run_hash_of_a_design_of_axes(design, l
     for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
         plain = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
         (baseline,) = plain.variants
-        keys = [run_hash(side.config, 1, "f", recipes) for side in (variant, baseline)]
+        keys = [run_hash(side.config, 1, "f") for side in (variant, baseline)]
         assert keys[0] == keys[1]
 
 

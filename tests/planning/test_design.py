@@ -133,8 +133,8 @@ def test_values_override_base_and_baseline(design):
     """)
     changed = found.variants[1].config
     assert changed.model.heads == 1
-    assert changed.positional.encoder.options == {"theta": 5.0}
-    assert changed.positional.decoder.options == {"theta": 10000.0}
+    assert changed.positional.encoder.options.theta == 5.0
+    assert changed.positional.decoder.options.theta == 10000.0
 
 
 def test_an_override_applies_to_every_variant(design):
@@ -145,7 +145,7 @@ def test_an_override_applies_to_every_variant(design):
 def test_an_override_with_the_default_dataset_keeps_the_dataset_options_of_base(registry):
     text = "question: q\nbase: {data: {size: 100}, train: {epochs: 1}}\n"
     found = expand(load_text(text, Path("x.yaml"), ("data.dataset=toy-grammar",)), registry)
-    assert found.variants[0].config.data.options["size"] == 100
+    assert found.variants[0].config.data.options.size == 100
 
 
 def test_the_error_names_a_wrong_override(design):
@@ -437,7 +437,7 @@ def test_a_value_of_the_axis_data_is_a_dataset_with_its_options(design):
     ]
     assert found.baseline == "sinusoidal-toy-grammar-size-400"
     data = found.variant("rotary-reverse-longest-6").config.data
-    assert (data.dataset, data.options["longest"]) == ("reverse", 6)
+    assert (data.dataset, data.options.longest) == ("reverse", 6)
     assert found.variant("rotary-copy").title == "rotary · copy"
 
 

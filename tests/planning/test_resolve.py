@@ -6,7 +6,7 @@ from headtohead.config.builder import ConfigBuilder
 from headtohead.config.resolve import build_config, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
-from headtohead.schema.config_input import DataInput
+from headtohead.schema.run_config import DataConfig
 
 TRAIN = {"train": {"epochs": 1}}
 
@@ -73,30 +73,29 @@ def test_a_dotted_key_overrides_the_plain_name_in_any_order(resolved):
 
 def test_omitted_options_have_their_defaults(resolved):
     config = resolved(positional={"name": "learned", "max_length": 9})
-    assert config.positional.encoder.options == {"max_length": 9, "std": 0.02}
-    assert resolved(positional="learned").positional.decoder.options == {"max_length": 128, "std": 0.02}
+    assert config.positional.encoder.options.max_length == 9
+    assert resolved(positional="learned").positional.decoder.options.max_length == 128
 
 
 def test_an_option_is_set_in_every_role_that_has_it(resolved):
     config = resolved(**{"positional": "rotary", "positional.theta": 7})
-    assert config.positional.encoder.options == config.positional.decoder.options == {"theta": 7.0}
-    assert config.positional.cross.options == {}
+    assert config.positional.encoder.options.theta == config.positional.decoder.options.theta == 7.0
 
 
 def test_an_option_of_one_role_does_not_change_other_roles(resolved):
     config = resolved(**{"positional": "rotary", "positional.encoder.theta": 7})
-    assert config.positional.encoder.options == {"theta": 7.0}
-    assert config.positional.decoder.options == {"theta": 10000.0}
+    assert config.positional.encoder.options.theta == 7.0
+    assert config.positional.decoder.options.theta == 10000.0
 
 
 def test_a_new_name_resets_the_options(resolved):
     config = resolved(**{"positional": {"name": "rotary", "theta": 7}, "positional.decoder": "rotary"})
-    assert config.positional.decoder.options == {"theta": 10000.0}
+    assert config.positional.decoder.options.theta == 10000.0
 
 
 def test_dataset_options_are_fields_of_data(resolved):
     data = resolved(data={"dataset": "toy-grammar", "size": 100, "limit": 50}).data
-    assert data.options["size"] == 100
+    assert data.options.size == 100
     assert data.limit == 50
     assert data.split == "iid"
     assert data.normalise == "none"
@@ -104,22 +103,22 @@ def test_dataset_options_are_fields_of_data(resolved):
 
 def test_options_apply_to_the_named_dataset_in_any_order(resolved):
     data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
-    assert data.options["pair"] == "eng-fra"
+    assert data.options.pair == "eng-fra"
 
 
 def test_another_dataset_resets_the_options(resolved):
     data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
-    assert "size" not in data.options
+    assert not hasattr(data.options, "size")
 
 
 def test_naming_the_default_dataset_keeps_the_options(resolved):
-    data = resolved(**{"data": {"size": 100}, "data.dataset": DataInput().dataset}).data
-    assert data.options["size"] == 100
+    data = resolved(**{"data": {"size": 100}, "data.dataset": DataConfig().dataset}).data
+    assert data.options.size == 100
 
 
 def test_a_dataset_option_with_the_name_of_a_field_is_set_under_options(resolved):
     data = resolved(data={"seed": 2, "options": {"seed": 3}}).data
-    assert (data.seed, data.options["seed"]) == (2, 3)
+    assert (data.seed, data.options.seed) == (2, 3)
 
 
 def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):

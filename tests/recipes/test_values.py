@@ -156,4 +156,4 @@ def test_other_fields_of_a_base_override_its_recipe():
     small = {"recipe": "tatoeba-en-es", "model": {"d_model": 32}, "data.limit": 100}
     config = resolve(small, current())
     assert (config.model.d_model, config.model.d_ff, config.data.limit) == (32, 2048, 100)
-    assert config.positional.encoder.options["index"] == "row"
+    assert config.positional.encoder.options.index == "row"

@@ -30,7 +30,7 @@ import numpy as np
 
 from headtohead.analysis.contrasts import unranked
 from headtohead.analysis.pooling import pooled
-from headtohead.schema.config_input import SHORTHANDS
+from headtohead.schema.run_config import SHORTHANDS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
 from headtohead.storage.frames import Frames

@@ -15,8 +15,8 @@ from pydantic.json_schema import models_json_schema
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import INIT_FROM, SECTIONS
 
 NAMED = (*FAMILIES, "dataset", "recipe")
 
@@ -44,7 +44,7 @@ def _experiment_schema() -> Schema:
         "properties": {
             name: {"type": "array", "items": axis}
             for name, axis in (
-                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataInput")]}}
+                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}}
             ).items()
         },
         "additionalProperties": {"type": "array"},
@@ -65,7 +65,8 @@ def _experiment_schema() -> Schema:
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
     """Accept notations of files beyond the types: dataset options, and unquoted -1e9."""
-    data = definitions["DataInput"]
+    data = definitions["DataConfig"]
+    definitions["Options"]["additionalProperties"] = True
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
     mask_value = definitions["ModelInput"]["properties"]["mask_value"]

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headtohead.config.source_location import shown_limit
-from headtohead.schema import config_input, experiment_file, run_config
+from headtohead.schema import experiment_file, run_config
 from headtohead.schema.sections import NotHashed
 
 TABLES: dict[str, type[BaseModel]] = {
@@ -28,10 +28,10 @@ TABLES: dict[str, type[BaseModel]] = {
     "published": experiment_file.Published,
     "published.claims": experiment_file.Claim,
     "published.claims.published": experiment_file.PublishedValues,
-    "data": config_input.DataInput,
+    "data": run_config.DataConfig,
     "data.vocabulary": run_config.VocabularyConfig,
     "data.vocabulary.special_tokens": run_config.SpecialTokens,
-    "model": config_input.ModelInput,
+    "model": run_config.ModelInput,
     "train": run_config.TrainConfig,
     "train.early_stopping": run_config.EarlyStopping,
     "evaluate": run_config.EvaluateConfig,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from headtohead.config.versions import entries_of
+from headtohead.config.entries import entries_of, recorded_config
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
@@ -80,7 +81,7 @@ def _cache_key(config: RunConfig) -> tuple[str, Classes]:
 def _count(
     config_json: str, classes: Classes, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
-    config = RunConfig.model_validate_json(config_json)
+    config = recorded_config(json.loads(config_json), current(), "this one")
 
     def measure(operations: Operations) -> ModelCounts:
         model = Transformer(config, None, source_words, target_words).eval()
@@ -163,7 +164,7 @@ def training_bytes(config: RunConfig, source_words: int, target_words: int, batc
 def _training_bytes(
     config_json: str, classes: Classes, source_words: int, target_words: int, batch: tuple[int, int, int]
 ) -> int:
-    config = RunConfig.model_validate_json(config_json)
+    config = recorded_config(json.loads(config_json), current(), "this one")
     dtype = torch.float64 if config.train.precision == "float64" else torch.float32
     model = Transformer(config, None, source_words, target_words).to(dtype).train()
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())

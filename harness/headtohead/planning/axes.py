@@ -10,7 +10,7 @@ from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
+from headtohead.schema.run_config import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]

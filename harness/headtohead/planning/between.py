@@ -19,9 +19,8 @@ from headtohead.config.labels import Scalar, entry_label, label_at, shortened_sl
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
 from headtohead.storage.records import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -135,15 +134,16 @@ def expand_between(
 
 def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
     """Return ``config`` with the values of these fields taken from ``source``."""
-    content, other = config.model_dump(), source.model_dump()
-    for *above, last in fields:
-        target, origin = content, other
-        for part in above:
-            target, origin = target[part], origin[part]
-        target[last] = origin[last]
-        if (*above, last) == ("data", "dataset"):
-            target["options"] = origin["options"]
-    return RunConfig.model_validate(content)
+
+    def replaced(section: Any, origin: Any, name: str, *rest: str) -> Any:
+        value = getattr(origin, name)
+        return section.model_copy(update={name: replaced(getattr(section, name), value, *rest) if rest else value})
+
+    for field in fields:
+        config = replaced(config, source, *field)
+        if field == ("data", "dataset"):
+            config = replaced(config, source, "data", "options")
+    return config
 
 
 def _fields() -> Iterator[FieldPath]:
@@ -208,7 +208,6 @@ def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -
 
 def _field_value(config: RunConfig, field: FieldPath, registry: Registry) -> Scalar:
     if field == ("data", "dataset"):
-        dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
-        return entry_label("dataset", dataset, registry)
+        return entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
     value = label_at(config, field, registry)
     return "nothing" if value in ("", None) else value

@@ -11,9 +11,8 @@ from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.planning.axes import DATA_AXIS, Match
 from headtohead.planning.variants import Variant
-from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import Claim, Published
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.records import DeclaredContrast, PublishedRecord
 
 SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")

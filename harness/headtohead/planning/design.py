@@ -172,7 +172,7 @@ def _key(config: RunConfig, match: Match, registry: Registry) -> str:
 
     The data section stands for the data hash, which is unknown before the data is prepared.
     """
-    identity = run_identity(config, "", registry)
+    identity = run_identity(config, "")
     return json.dumps([identity, config.data.model_dump(mode="json"), match], sort_keys=True)
 
 

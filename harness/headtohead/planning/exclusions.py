@@ -14,9 +14,8 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, data_parts, match_value
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
 
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""

@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from headtohead import data
+from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.config.versions import changed_plugins, drift, plugins_of
+from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
@@ -136,8 +137,7 @@ def _plan(
     design = replace(design, variants=warm.apply(loaded, matched.variants))
     refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total, available)
     identities = {
-        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
-        for variant in design.variants
+        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash) for variant in design.variants
     }
     longest = prepared.longest(design.variants)
     equal = equal_variants(design.variants, design.baseline, identities, longest, registry)
@@ -343,7 +343,7 @@ def _drawn(variant: PlannedVariant, seed: int, prepared: _Data) -> PlannedVarian
         replace(variant.variant, config=config),
         variant.d_ff_asked,
         None,
-        run_identity(config, own.of(config).data_hash, prepared.registry),
+        run_identity(config, own.of(config).data_hash),
         own,
     )
 

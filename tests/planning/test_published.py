@@ -202,7 +202,7 @@ design:
 """
         + PUBLISHED_VALUES
     )
-    with pytest.raises(HeadToHeadError, match="published claims name variants by axis values"):
+    with pytest.raises(HeadToHeadError, match="claims name variants by axis values"):
         expand(load(text), registry)
 
 

@@ -69,6 +69,7 @@ def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
     definitions["Options"]["additionalProperties"] = True
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
+    definitions["ModelInput"]["properties"]["d_ff"]["type"] = ["integer", "string"]
     mask_value = definitions["ModelInput"]["properties"]["mask_value"]
     mask_value["type"] = ["string", "number"]
     mask_value["enum"].append(-1e9)

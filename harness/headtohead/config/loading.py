@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,11 +163,14 @@ def load_text(
 
 def count_combinations(file: ExperimentFile) -> int:
     """Return the number of combinations of axis values without expanding them; a path has 1."""
+
+    def size(values: Sequence[Any] | Mapping[str, Sequence[Any]]) -> int:
+        return max(map(len, values.values()), default=0) if isinstance(values, Mapping) else len(values)
+
     combinations = 0
     for block in file.design:
-        combinations += math.prod(map(len, block.product.values())) if block.product is not None else 0
-        combinations += sum(map(len, (block.one_at_a_time or {}).values()))
-        combinations += max(map(len, (block.zip or {}).values()), default=0)
+        combinations += math.prod(map(size, block.product.values())) if block.product is not None else 0
+        combinations += sum(map(size, (block.one_at_a_time or {}).values())) + size(block.zip or ())
     return max(1, combinations)
 
 

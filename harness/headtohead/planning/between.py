@@ -18,6 +18,8 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
+from headtohead.planning.axes import Match
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
@@ -83,36 +85,27 @@ START, END = "from", "to"
 """Slugs of the two configurations."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A configuration that a study between two configurations trains."""
-
-    slug: str
-    title: str
-    axes: Mapping[str, Scalar]
-    config: RunConfig
-
-
 def expand_between(
-    ends: tuple[RunConfig, RunConfig], names: tuple[str, str], changes: Sequence[Change]
-) -> tuple[list[Point], list[ChangeContrast]]:
+    ends: tuple[RunConfig, RunConfig], names: tuple[str, str], changes: Sequence[Change], match: Match
+) -> tuple[list[Variant], list[ChangeContrast]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     Args:
         ends: The two configurations.
         names: Their display names.
         changes: The changes between them.
+        match: The count that ``d_ff`` is widened to match.
     """
     names_of_changes = [change.name for change in changes]
     everything = frozenset(names_of_changes)
-    points: dict[frozenset[str], Point] = {}
+    points: dict[frozenset[str], Variant] = {}
 
     def slug_at(applied: frozenset[str], slug: str, title: str) -> str:
         """Return the slug of the configuration with these changes; with one or two changes some are equal."""
         if applied not in points:
             fields = [field for change in changes if change.name in applied for field in change.fields]
             axes = {change.name: change.after if change.name in applied else change.before for change in changes}
-            points[applied] = Point(slug, title, axes, with_fields_from(ends[0], fields, ends[1]))
+            points[applied] = Variant(slug, title, axes, with_fields_from(ends[0], fields, ends[1]), match)
         return points[applied].slug
 
     start, end = names

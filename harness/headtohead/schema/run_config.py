@@ -141,7 +141,7 @@ class ModelConfig(Section):
 
     d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
     heads: int = Field(4, ge=1, le=1024, description="attention heads")
-    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network")
+    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network; 4x: 4 · d_model")
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis.contrasts import families
-from headtohead.analysis.looks import LooksStatus
 from headtohead.analysis.published import claim_results
-from headtohead.analysis.study import analyse, main_contrasts
+from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.report.looks import looks_caution, looks_facts, looks_record
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
+from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import LooksRecord
 
 METRIC = "test/exact_match"
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
@@ -35,13 +33,15 @@ def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: 
 @pytest.mark.slow
 def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
     looks = Looks((6, 12, 18))
-    fixed, sequential = families(load_frames(quickstart), METRIC), families(with_looks(quickstart, 6, 12, 18), METRIC)
-    for plain, family in zip(fixed, sequential, strict=True):
+    fixed, sequential = Analysis(load_frames(quickstart), METRIC), Analysis(with_looks(quickstart, 6, 12, 18), METRIC)
+    for plain, family in zip(fixed.families, sequential.families, strict=True):
         expected = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
         found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
         assert found == pytest.approx(expected)
     pairs = [
-        (a, b) for f, s in zip(fixed, sequential, strict=True) for a, b in zip(f.contrasts, s.contrasts, strict=True)
+        (a, b)
+        for f, s in zip(fixed.families, sequential.families, strict=True)
+        for a, b in zip(f.contrasts, s.contrasts, strict=True)
     ]
     assert any(b.judgement.holm_p > 1.5 * a.judgement.holm_p for a, b in pairs)
     for _, contrast in pairs:
@@ -51,7 +51,7 @@ def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) ->
 
 
 def status_of(frames: Frames) -> LooksStatus:
-    status = analyse(frames).looks
+    status = Analysis(frames).looks
     assert status is not None
     return status
 
@@ -60,7 +60,7 @@ def test_a_study_goes_on_while_a_main_contrast_is_inconclusive(quickstart: Path)
     frames = with_looks(quickstart, 6, 12)
     status = status_of(frames)
     assert status.next == 12
-    main = main_contrasts(analyse(frames))
+    main = Analysis(frames).main_contrasts
     assert list(status.undecided) == [contrast.name for contrast in main if contrast.is_undecided]
     last = status_of(with_looks(quickstart, 3, 6, taken=(3, 6)))
     assert last.undecided
@@ -74,7 +74,7 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleTy
         seeds=(1, 2, 3, 4, 5, 6),
     )
     noisy = dataclasses.replace(study, score=lambda axes, seed: study.score(axes, seed + len(axes["positional"])))
-    analysis = analyse(with_looks(made.write_study(tmp_path, noisy), 6, 12))
+    analysis = Analysis(with_looks(made.write_study(tmp_path, noisy), 6, 12))
     assert [contrast.verdict for contrast in analysis.variants.contrasts] == ["better"]
     record = looks_record(analysis)
     assert record is not None
@@ -97,13 +97,13 @@ def diverged(made: ModuleType, folder: Path) -> Frames:
 
 
 def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    record = looks_record(analyse(diverged(made, tmp_path)))
+    record = looks_record(Analysis(diverged(made, tmp_path)))
     assert record is not None
     assert record["stopped"] == "not_ranked"
 
 
 def test_the_report_states_how_many_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    (fact,) = looks_facts(analyse(diverged(made, tmp_path)))
+    (fact,) = looks_facts(Analysis(diverged(made, tmp_path)))
     assert fact.endswith("1 was taken: stopped; 1 contrast cannot be tested.")
 
 
@@ -126,14 +126,14 @@ def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path
         seeds=(1, 2, 3, 4, 5, 6),
         interactions=True,
     )  # fmt: skip
-    analysis = analyse(with_looks(made.write_study(tmp_path, study), 6, 12))
-    assert [contrast.detected for contrast in main_contrasts(analysis)] == [True, True]
+    analysis = Analysis(with_looks(made.write_study(tmp_path, study), 6, 12))
+    assert [contrast.detected for contrast in analysis.main_contrasts] == [True, True]
     assert [contrast.is_undecided for contrast in analysis.interactions.contrasts] == [True]
     assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
 
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
-    analysis = analyse(with_looks(messy, 3, 6, taken=(3, 6)))
+    analysis = Analysis(with_looks(messy, 3, 6, taken=(3, 6)))
     record = looks_record(analysis)
     assert record is not None
     assert record["taken"] == [3]
@@ -144,8 +144,8 @@ def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
 def test_looks_that_are_changed_after_results_existed_are_labelled(
     quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
 ) -> None:
-    assert looks_caution(analyse(with_looks(quickstart, *seeds, taken=taken))) is None
-    late = analyse(with_looks(quickstart, *seeds, taken=taken, since=LATE))
+    assert looks_caution(Analysis(with_looks(quickstart, *seeds, taken=taken))) is None
+    late = Analysis(with_looks(quickstart, *seeds, taken=taken, since=LATE))
     caution = looks_caution(late)
     assert caution is not None
     assert caution.startswith("The planned number of seeds was changed after results existed, on 2090-01-01")

@@ -20,7 +20,8 @@ from headtohead.report.html import html_blocks
 from headtohead.report.notebook.maps import MOST_CELLS
 from headtohead.report.notebook.runs import run_html
 from headtohead.report.notebook.tables import text_table, titled_list
-from headtohead.storage.records import PitfallRecord, RunRecord
+from headtohead.storage.experiment import Pitfall
+from headtohead.storage.run import RunRecord
 from headtohead.training.maps import SentenceMaps
 
 STUDY = """
@@ -154,7 +155,7 @@ def test_a_run_without_scores_lists_its_pitfalls() -> None:
     model = dict.fromkeys(("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"), 1)
     config = {"data": {"dataset": "x"}, "model": model}
     config |= {"positional": names, "attention": names, "masking": names}
-    pitfall = PitfallRecord(name="a", field="f", consequence="b < c")
+    pitfall = Pitfall(name="a", field="f", consequence="b < c")
     record = RunRecord.model_construct(title="<mine>", seed=1, config=config, pitfalls=(pitfall,))
     html = run_html(record, {})
     assert html.startswith("<p><b>&lt;mine&gt;, seed 1</b></p>")

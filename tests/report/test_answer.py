@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.study import analyse, main_contrasts, separate_effects
+from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer, sides
 from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
+from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import load_frames
-from headtohead.storage.records import DeclaredContrast
+from made import case_table
 
 
 def answered(folder, **options):
-    return answer(analyse(load_frames(folder), **options))
+    return answer(Analysis(load_frames(folder), **options))
 
 
 @pytest.fixture
@@ -267,7 +268,7 @@ def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     single = made.Study(
         axes={"recipe": ["here", "there"]}, config=lambda axes: {"data": {"dataset": axes["recipe"]}}, maps=False
     )
-    text = answer(analyse(load_frames(made.write_study(tmp_path, single))))
+    text = answer(Analysis(load_frames(made.write_study(tmp_path, single))))
     opening = "The variants use different data sets and are not ranked; exact match of each variant: "
     assert text.startswith(opening)
     scores = text.removeprefix(opening).rstrip(".").split("; ")
@@ -275,8 +276,7 @@ def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     assert all("95 % interval" in score for score in scores)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
+@case_table(("score", "is_stated"), [(0.0, True), (0.01, False)], default=1)
 def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated):
     folder = made.write_study(tmp_path)
     paths = sorted(folder.glob("*/results.json"))
@@ -285,7 +285,7 @@ def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated)
         results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
         path.write_text(json.dumps(results))
         made.record_checksums(path.parent)
-    statements = [fact for fact in warnings(analyse(load_frames(folder))) if "worst possible exact match" in fact]
+    statements = [fact for fact in warnings(Analysis(load_frames(folder))) if "worst possible exact match" in fact]
     assert bool(statements) is is_stated
     assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")
 
@@ -296,14 +296,14 @@ def test_a_margin_wider_than_every_score_is_a_warning(tmp_path, made, score, is_
     record = json.loads((folder / "experiment.json").read_text())
     record["margins"] = {"test/exact_match": {"value": 0.03, "since": "2026-01-01T00:00:00Z"}}
     (folder / "experiment.json").write_text(json.dumps(record))
-    found = [text for text in warnings(analyse(load_frames(folder))) if "so equivalence shows nothing" in text]
+    found = [text for text in warnings(Analysis(load_frames(folder))) if "so equivalence shows nothing" in text]
     assert bool(found) is is_stated
 
 
 def test_changed_code_and_pitfalls_are_warned_of_beside_the_answer(tmp_path, made):
     folder = made.write_study(tmp_path)
     record = json.loads((folder / "experiment.json").read_text())
-    assert not warnings(analyse(load_frames(folder)))
+    assert not warnings(Analysis(load_frames(folder)))
     run = folder / record["runs"][0]["directory"] / "run.json"
     content = json.loads(run.read_text())
     content["plugins"][0]["source_sha256"] = "ab" * 32
@@ -311,7 +311,7 @@ def test_changed_code_and_pitfalls_are_warned_of_beside_the_answer(tmp_path, mad
     pitfall = {"name": "open future", "consequence": "worthless", "field": "masking.decoder"}
     record["variants"][1]["pitfalls"] = [pitfall]
     (folder / "experiment.json").write_text(json.dumps(record))
-    analysis = analyse(load_frames(folder))
+    analysis = Analysis(load_frames(folder))
     (stale,) = warnings(analysis)
     assert stale.startswith("STALE: the source of ")
     assert stale not in facts(analysis)
@@ -333,13 +333,13 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     folder = study(
         axes=axes, score=lambda a, seed: HEADS[a["attention"], a["model.heads"]][seed - 1] / 300, interactions=True
     )
-    analysis = analyse(load_frames(folder))
+    analysis = Analysis(load_frames(folder))
     effects = {n: np.subtract(HEADS["independent-heads", n], HEADS["split-heads", n]) / 300 for n in (2, 4)}
     (interaction,) = analysis.interactions.contrasts
     assert interaction.judgement.holm_p == pytest.approx(stats.ttest_1samp(effects[4] - effects[2], 0).pvalue)
     assert interaction.verdict_name == "significant"
     (contrast,) = (found for found in analysis.factors.contrasts if found.axis == "attention")
-    separate = separate_effects(analysis, contrast)
+    separate = analysis.separate_effects(contrast)
     assert separate.other_axis == "model.heads"
     text = answer(analysis)
     for heads, effect in effects.items():
@@ -422,7 +422,7 @@ def random_study(number):
 
 def contradictions(analysis, text):
     """Return the claims of an answer that the verdicts do not support, from the text and the contrasts alone."""
-    contrasts = main_contrasts(analysis)
+    contrasts = analysis.main_contrasts
     named = {}
     for contrast in contrasts:
         names = sides(analysis, contrast)
@@ -444,7 +444,7 @@ def contradictions(analysis, text):
     late = any(contrast.late_margin and contrast.verdict == EQUIVALENT for contrast in contrasts)
     if late != ("margin set after results existed" in text):
         found.append("late margin")
-    dependent = [contrast for contrast in contrasts if contrast.paired and separate_effects(analysis, contrast)]
+    dependent = [contrast for contrast in contrasts if contrast.paired and analysis.separate_effects(contrast)]
     if ("he effect of " in text) != bool(dependent):
         found.append("interactions")
     unranked = any(contrast.paired is None for contrast in contrasts)
@@ -453,15 +453,14 @@ def contradictions(analysis, text):
     return found
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("number", range(24))
+@case_table("number", range(24), default=6)
 def test_no_claim_of_an_answer_contradicts_the_verdicts(study, number):
-    analysis = analyse(load_frames(study(**random_study(number))))
+    analysis = Analysis(load_frames(study(**random_study(number))))
     assert contradictions(analysis, answer(analysis)) == []
 
 
 def test_the_check_of_claims_finds_planted_claims(quickstart):
-    analysis = analyse(load_frames(quickstart))
+    analysis = Analysis(load_frames(quickstart))
     text = answer(analysis)
     planted = {
         "rises from 0.898": text.replace("falls from 0.898", "rises from 0.898"),
@@ -484,6 +483,6 @@ def test_names_of_declared_contrasts_are_in_the_answer(study):
         DeclaredContrast(name="rotary − sinusoidal", variant="rotary", against="sinusoidal"),
     )
     record = frames.record.model_copy(update={"contrasts": declared})
-    text = answer(analyse(dataclasses.replace(frames, record=record)))
+    text = answer(Analysis(dataclasses.replace(frames, record=record)))
     assert text.startswith("Without positional encoding (positions matter), exact match falls from ")
     assert "with rotary instead of sinusoidal, it rises" in text

@@ -17,6 +17,7 @@ import pytest
 from headtohead.report.answer_file import answer_file
 from headtohead.report.answer_schema import ANSWER_TABLES, JUDGE_TABLES, AnswerFile, JudgeFile, answer_schema
 from headtohead.report.writing import read_content
+from made import case_table
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = sorted((ROOT / "reports").rglob("answer.json"))
@@ -47,8 +48,7 @@ def fresh(quickstart: Path) -> dict[str, Any]:
     return json.loads(answer_file(read_content(quickstart)))  # type: ignore[no-any-return]
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
+@case_table("path", COMMITTED, ids=lambda path: path.parent.name, default=2)
 def test_the_answer_of_every_committed_report_is_valid(path: Path) -> None:
     assert problems(json.loads(path.read_text(encoding="utf-8")), "answer") == []
 

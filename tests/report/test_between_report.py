@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.study import Analysis
 from headtohead.report.figures.forest import forest_rows
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
@@ -32,7 +32,7 @@ def folder(between: ModuleType, tmp_path_factory: pytest.TempPathFactory, cache:
 
 @pytest.fixture(scope="module")
 def analysis(folder: Path) -> Analysis:
-    return analyse(load_frames(folder))
+    return Analysis(load_frames(folder))
 
 
 @pytest.fixture(scope="module")

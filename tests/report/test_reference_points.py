@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headtohead.analysis.reference_points import reference_points
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.report.facts import other_test_line, warnings
@@ -23,6 +23,7 @@ from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.reference_points import save_reference_points
+from made import case_table
 
 POINTS = {
     "data_hash": "ab" * 32,
@@ -61,7 +62,7 @@ def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
     folder = made.write_study(tmp_path, made.Study(score=lambda axes, seed: 0.0, maps=False))
     points = POINTS | {"vocabulary_bound": {"exact_match": bound, "bleu": 95.0, "chrf": 96.0}}
     (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-    (text,) = (text for text in warnings(analyse(load_frames(folder))) if "worst possible exact match" in text)
+    (text,) = (text for text in warnings(Analysis(load_frames(folder))) if "worst possible exact match" in text)
     assert ("Train longer" in text) is (bound > 0)
     assert ("The vocabulary upper bound is 0.000, so no model can score: use data.tokens: subword" in text) is (
         bound == 0
@@ -90,7 +91,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         maps=False,
     )
     folder = made.write_study(tmp_path / "runs", study)
-    assert other_test_line(analyse(load_frames(folder))) is None
+    assert other_test_line(Analysis(load_frames(folder))) is None
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
@@ -129,7 +130,7 @@ def test_a_single_variant_beyond_those_named_with_other_test_sentences_is_singul
         if not file.parent.name.startswith("sinusoidal"):
             file.write_text(file.read_text().replace("the black cat", "the white cat"))
             made.record_checksums(file.parent)
-    line = other_test_line(analyse(load_frames(folder)))
+    line = other_test_line(Analysis(load_frames(folder)))
     assert line is not None
     assert line.startswith("Other test sentences than those of the baseline: ")
     assert " and 1 more variant. A part of the difference" in line
@@ -171,7 +172,7 @@ def with_scores(name: str, exact_match: float, bleu: float = 0.0, chrf: float = 
 def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
     points: dict[str, Any], line: str | None, study: Any
 ) -> None:
-    assert neighbour_line(analyse(load_frames(study(points)))) == line
+    assert neighbour_line(Analysis(load_frames(study(points)))) == line
 
 
 def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None:
@@ -179,7 +180,7 @@ def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None
         "nearest_neighbour": {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0},
         "majority": {"exact_match": 0.3, "bleu": 0.0, "chrf": 0.0},
     }
-    analysis = analyse(load_frames(study(points)))
+    analysis = Analysis(load_frames(study(points)))
     assert neighbour_line(analysis) == (
         "Not better than the most frequent target: none (0.102 against 0.300 exact match)."
     )
@@ -194,21 +195,20 @@ def test_a_metric_in_which_no_model_can_score_is_not_printed(study: Any, tmp_pat
     section = paths.markdown.read_text(encoding="utf-8").split("## Reference points")[1].split("\n## ")[0]
     header = next(line for line in section.splitlines() if line.startswith("|"))
     assert ("exact match" in header, "BLEU" in header, "chrF" in header) == (True, False, True)
-    assert (reference_fact(analyse(load_frames(folder))) or "").endswith(
+    assert (reference_fact(Analysis(load_frames(folder))) or "").endswith(
         "nearest-neighbour translation has 10.0 chrF, the vocabulary upper bound is 96.0."
     )
 
 
 def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headtohead.report.reference_points.MOST_NAMED", 1)
-    assert neighbour_line(analyse(load_frames(study(POINTS)))) == (
+    assert neighbour_line(Analysis(load_frames(study(POINTS)))) == (
         "Not better than nearest-neighbour translation: 2 of 3 variants in exact match."
     )
 
 
-@pytest.mark.default_cases(1)
 @pytest.mark.usefixtures("without_figures")
-@pytest.mark.parametrize("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}])
+@case_table("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}], default=1)
 def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
     text = write_report(study(points), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     section = text.split("## Reference points")[1].split("\n## ")[0]
@@ -218,10 +218,10 @@ def test_a_report_without_reference_points_says_how_to_compute_them(points: Any,
 
 def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> None:
     folder = study(None)
-    plain = strip_figure(analyse(load_frames(folder))).axes[0]
+    plain = strip_figure(Analysis(load_frames(folder))).axes[0]
     points = POINTS | {"nearest_neighbour": {"exact_match": 0.45, "bleu": 60.0, "chrf": 40.0}}
     (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-    axes = strip_figure(analyse(load_frames(folder))).axes[0]
+    axes = strip_figure(Analysis(load_frames(folder))).axes[0]
     assert axes.get_xlim() == plain.get_xlim()
     texts = [text.get_text() for text in axes.texts]
     assert "nearest neighbour 0.450" in texts

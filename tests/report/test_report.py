@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.figures.style import PALETTE
@@ -215,7 +215,7 @@ def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
     from headtohead.report.content import ReportContent
     from headtohead.report.translations import samples
 
-    analysis = analyse(load_frames(quickstart))
+    analysis = Analysis(load_frames(quickstart))
     chosen = samples(ReportContent(analysis))
     assert len(chosen) == 8
     for sample in chosen:
@@ -235,12 +235,11 @@ def test_the_table_of_runs_holds_every_run(report):
 
 
 def test_the_table_of_runs_has_the_verdict_on_each_variant(report, quickstart):
-    from headtohead.analysis.study import analyse
     from headtohead.storage.frames import load_frames
 
     with report.csv.open(encoding="utf-8", newline="") as file:
         verdicts = {(row["variant"], row["verdict"]) for row in csv.DictReader(file)}
-    analysis = analyse(load_frames(quickstart))
+    analysis = Analysis(load_frames(quickstart))
     expected = {(contrast.left, contrast.verdict) for contrast in analysis.variants.contrasts}
     assert verdicts == expected | {(analysis.frames.baseline, "baseline")}
     assert {"worse", "inconclusive"} <= {verdict for _, verdict in verdicts}
@@ -381,7 +380,7 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
         },
     )
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     assert warnings(analysis) == [
         "LEAKY split of eng-fra · sinusoidal, eng-fra · none: the source of 31.7 % of the test pairs is also in the "
         "training set; scores are too high."
@@ -398,7 +397,7 @@ def test_a_single_variant_beyond_the_named_leaky_variants_is_singular(made, tmp_
             "leak": 0.0 if axes["data.pair"] == "eng-spa" else 0.25,
         },
     )
-    (line,) = warnings(analyse(load_frames(made.write_study(tmp_path, study))))
+    (line,) = warnings(Analysis(load_frames(made.write_study(tmp_path, study))))
     assert line.startswith("LEAKY split of eng-fra, eng-deu, eng-ita and 1 more variant: ")
 
 
@@ -747,7 +746,7 @@ def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
     )
     file = folder / "experiment.json"
     file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(analyse(load_frames(folder)))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(folder)))
 
 
 def test_a_report_names_a_data_file_without_its_folder(made, tmp_path, without_figures):
@@ -782,11 +781,11 @@ def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
     file.write_text(json.dumps(record))
     start = "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004"
     assert f"{start} and at the edge of this sweep for every variant, schedule" in setup_line(
-        analyse(load_frames(folder))
+        Analysis(load_frames(folder))
     )
     record["tuning"]["epochs"] = 0.5
     file.write_text(json.dumps(record))
-    assert f"{start} with train.epochs 0.5 and at the edge" in setup_line(analyse(load_frames(folder)))
+    assert f"{start} with train.epochs 0.5 and at the edge" in setup_line(Analysis(load_frames(folder)))
     del record["tuning"]["epochs"]
     tuned_inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
     for inside, note in (
@@ -795,7 +794,7 @@ def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
     ):
         record["tuning"]["variants"] |= dict.fromkeys(inside, tuned_inside)
         file.write_text(json.dumps(record))
-        assert f"{start}{note}, schedule" in setup_line(analyse(load_frames(folder)))
+        assert f"{start}{note}, schedule" in setup_line(Analysis(load_frames(folder)))
 
 
 def test_answer_json_has_the_answer_and_every_test(report, quickstart):

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headtohead.analysis.study import analyse
-from headtohead.analysis.two_way import TwoWayResult, find_two_way_table, two_way_result, variance_shares
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.two_way import TwoWayResult, variance_shares
 from headtohead.report.answer import answer
 from headtohead.report.blocks import DataTable, Details
 from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
 ATTENTION = ["split-heads", "linear", "uniform"]
@@ -48,8 +49,7 @@ def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed: Path) -> None:
-    grid = find_two_way_table(analyse(load_frames(crossed)))
-    assert grid is not None
+    grid = Analysis(load_frames(crossed)).two_way.table
     assert grid.axes == ("positional", "attention")
     assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
     assert grid.columns == ("uniform", "linear", "split-heads")
@@ -131,10 +131,8 @@ def result_of(made: ModuleType, folder: Path, margin: float | None = None) -> tu
         record = json.loads(path.read_text("utf-8"))
         record["margins"] = {"test/exact_match": {"value": margin, "since": "2026-01-01T00:00:00Z"}}
         path.write_text(json.dumps(record), encoding="utf-8")
-    analysis = analyse(load_frames(written))
-    grid = find_two_way_table(analysis)
-    assert grid is not None
-    result = two_way_result(analysis, grid)
+    analysis = Analysis(load_frames(written))
+    result = analysis.two_way
     assert result is not None
     return analysis, result
 
@@ -191,9 +189,8 @@ def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path
 
 
 def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
-    analysis = analyse(load_frames(table(made, tmp_path, primary="test/loss")))
-    grid = find_two_way_table(analysis)
-    assert grid is not None
+    analysis = Analysis(load_frames(table(made, tmp_path, primary="test/loss")))
+    grid = analysis.two_way.table
     shades = {}
     for row, cells in zip(grid.rows, two_way_table(analysis, grid).rows, strict=True):
         for column, cell in zip(grid.columns, cells.cells[1:], strict=True):
@@ -202,20 +199,20 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
     assert (shades[min(shades)], shades[max(shades)]) == (62, 0)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     "changes",
     [
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION[:2]}},
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION, "masking": ["causal", "none"]}},
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION}, "one_at_a_time": True},
     ],
+    default=1,
 )
 def test_stars_three_axes_and_two_values_give_no_table(
     made: ModuleType, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))
-    assert find_two_way_table(analyse(load_frames(folder))) is None
+    assert Analysis(load_frames(folder)).two_way is None
 
 
 def without_variance(axes: Any, seed: int) -> float:
@@ -228,7 +225,7 @@ def test_without_variance_among_the_working_combinations_the_answer_has_all_comb
     made: ModuleType, tmp_path: Path
 ) -> None:
     study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=without_variance)
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     text = answer(analysis)
     assert "Of the variance of the scores, attention explains" in text
     assert "combinations work" not in text
@@ -248,9 +245,8 @@ def noisy_after_rank_six(axes: Any, seed: int) -> float:
 
 def test_all_combinations_that_are_not_significantly_worse_are_listed(made: ModuleType, tmp_path: Path) -> None:
     study = made.Study(axes={"positional": POSITIONAL, "attention": SQUARE}, maps=False, score=noisy_after_rank_six)
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
-    table = find_two_way_table(analysis)
-    result = two_way_result(analysis, table) if table else None
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
+    result = analysis.two_way
     assert result is not None
     worse = [row.comparison is not None and row.comparison.is_worse for row in result.ranking]
     assert any(worse[:10])

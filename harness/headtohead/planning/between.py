@@ -23,7 +23,7 @@ from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
-from headtohead.storage.records import ChangeContrast
+from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""

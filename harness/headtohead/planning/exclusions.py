@@ -16,7 +16,7 @@ from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
-from headtohead.storage.records import ExcludedRecord
+from headtohead.storage.experiment import ExcludedRecord
 
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""

@@ -12,23 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from headtohead.analysis.contrasts import OTHER_DATA, Contrast
-from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results
-from headtohead.analysis.study import (
-    Analysis,
-    SeparateEffects,
-    detected_settings,
-    main_contrasts,
-    separate_effects,
-    settings_contradict,
-)
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.published import OPPOSITE, ClaimResult
+from headtohead.analysis.scores import OTHER_DATA
+from headtohead.analysis.study import Analysis, SeparateEffects
 from headtohead.config.labels import NAMED_AXES, listed
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.two_way import two_way_answer
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, SAME
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import counted, higher_is_better, label, readable, show
-from headtohead.storage.records import VariantRecord
 from headtohead.storage.states import RESULTS
 
 MOST_EFFECTS = 3
@@ -43,11 +37,11 @@ WITHOUT = {"positional": "positional encoding", "match": "matched parameters"}
 
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none; published claims come first."""
-    contrasts = main_contrasts(analysis)
+    contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.unranked else ""
-    if claims := claim_results(analysis.frames, allow_partial=analysis.allow_partial):
+    if claims := analysis.claims:
         opening += f"{published_counts(claims)} "
     if contrasts[-1].kind in ("declared", "added", "taken"):
         return opening + " ".join(_sentences(analysis, contrasts))
@@ -177,7 +171,7 @@ def _largest(analysis: Analysis, contrasts: Sequence[Contrast]) -> float:
     """Return the size of the largest effect, of effects that depend on another axis by its value."""
     sizes = [abs(contrast.paired.mean) for contrast in contrasts if contrast.paired]
     for contrast in contrasts:
-        if separate := separate_effects(analysis, contrast):
+        if separate := analysis.separate_effects(contrast):
             sizes += [abs(effect.mean) for effect in separate.effects.values()]
     return max(sizes, default=0.0)
 
@@ -187,11 +181,11 @@ def _sentence_of(analysis: Analysis, contrast: Contrast) -> Callable[[Analysis, 
         return _same
     if contrast.paired is None:
         return _unranked
-    if separate_effects(analysis, contrast):
+    if analysis.separate_effects(contrast):
         return _dependent
     if contrast.detected:
         return _detected
-    if settings_contradict(analysis, contrast) or _exceeds_margin(contrast):
+    if analysis.settings_contradict(contrast) or _exceeds_margin(contrast):
         return _mixed
     return {EQUIVALENT: _equivalent, INCONCLUSIVE: _inconclusive, IDENTICAL: _identical}.get(
         contrast.verdict, _untested
@@ -285,7 +279,7 @@ def _dependent(analysis: Analysis, contrasts: list[Contrast]) -> str:
 
 def _one_side(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[tuple[Contrast, SeparateEffects]]:
     """Return the contrasts that depend on another axis, without those whose interaction a larger effect states."""
-    found = [(contrast, effects) for contrast in contrasts if (effects := separate_effects(analysis, contrast))]
+    found = [(contrast, effects) for contrast in contrasts if (effects := analysis.separate_effects(contrast))]
     found.sort(key=lambda pair: -max(abs(effect.mean) for effect in pair[1].effects.values()))
     kept: dict[tuple[str | None, str | None, str], list[tuple[Contrast, SeparateEffects]]] = {}
     for contrast, separate in found:
@@ -322,7 +316,7 @@ def _mixed(analysis: Analysis, contrasts: list[Contrast]) -> str:
             EQUIVALENT: f"the average difference between {both} is smaller than {_margin(contrast)}",
             IDENTICAL: f"the averages of {both} are equal",
         }.get(contrast.verdict, f"no difference on average could be shown between {both}")
-        settings = len(detected_settings(analysis, contrast))
+        settings = len(analysis.detected_settings(contrast))
         verb = "is" if settings == 1 else "are"
         found = f", and {counted(settings, 'setting')} {verb} better or worse than the baseline" if settings else ""
         texts.append(f"{average}, but single settings range from {_range(contrast)} {readable(contrast.metric)}{found}")
@@ -467,7 +461,7 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"their seeds have a result."
         )
     if len(analysis.frames.by_slug) == 1:
-        results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+        results = analysis.claims
         if results:
             return published_counts(results)
         summary = analysis.summaries[analysis.frames.baseline]
@@ -476,12 +470,12 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"The experiment has a single variant and no comparison: {readable(analysis.metric)} is "
             f"{show(summary.mean, analysis.metric)}{interval if math.isfinite(summary.low) else ''}."
         )
-    if {contrast.verdict for contrast in main_contrasts(analysis)} == {SAME}:
+    if {contrast.verdict for contrast in analysis.main_contrasts} == {SAME}:
         return "All variants are the same by construction."
-    reasons = {contrast.reason for contrast in main_contrasts(analysis)}
+    reasons = {contrast.reason for contrast in analysis.main_contrasts}
     if reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes):
         return _separate_scores(analysis)
-    first = next((contrast.reason for contrast in main_contrasts(analysis)), None)
+    first = next((contrast.reason for contrast in analysis.main_contrasts), None)
     return f"No answer: {first or 'the experiment declares no contrast'}."
 
 

@@ -39,7 +39,9 @@ def answer_file(content: ReportContent) -> str:
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
         "contrasts": [
-            _contrast(name, contrast) for name, family in analysis.families.items() for contrast in family.contrasts
+            _contrast(name, contrast)
+            for name, family in analysis.families._asdict().items()
+            for contrast in family.contrasts
         ],
         "targets": target_record(analysis),
         "training": convergence_record(analysis),

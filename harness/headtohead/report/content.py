@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headtohead.analysis.contrasts import loss_mismatch
+from headtohead.analysis.scores import loss_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.report.blocks import TableCell, VariantTitle
@@ -19,8 +19,7 @@ from headtohead.report.looks import looks_caution
 from headtohead.report.omissions import omissions
 from headtohead.report.reference_points import neighbour_line
 from headtohead.storage import metrics, states
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.records import ExperimentRecord
+from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200

@@ -17,7 +17,6 @@ from headtohead.analysis.convergence import (
     LossTrend,
     StepGap,
     TrendVerdict,
-    convergence,
 )
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, BulletList, Column, DataTable, Details, TableCell, TableRow
@@ -28,7 +27,7 @@ from headtohead.storage.metrics import show
 
 def still_learning_line(analysis: Analysis) -> str | None:
     """Return a sentence if variants are still learning, else None."""
-    found = convergence(analysis)
+    found = analysis.convergence
     names = found.still_learning
     if not names:
         return None
@@ -61,7 +60,7 @@ def still_learning_line(analysis: Analysis) -> str | None:
 
 def convergence_fact(analysis: Analysis) -> str | None:
     """Return a sentence if it cannot be judged whether the runs trained far enough, else None."""
-    found = convergence(analysis)
+    found = analysis.convergence
     if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
         reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
         return f"Whether the runs trained far enough cannot be judged: {reasons[0]}." if reasons else None
@@ -95,7 +94,7 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
 
 def convergence_blocks(analysis: Analysis, listed: Sequence[str]) -> list[Block]:
     """Return the folded table of the fall of the listed variants, and the gaps of the contrasts in steps."""
-    found = convergence(analysis)
+    found = analysis.convergence
     trained = [slug for slug in listed if slug in found.trends]
     if not trained:
         return []
@@ -165,7 +164,7 @@ def _row(title: str, trend: LossTrend) -> TableRow:
 
 def convergence_record(analysis: Analysis) -> dict[str, Any]:
     """Return whether the runs trained far enough, for ``answer.json``."""
-    found = convergence(analysis)
+    found = analysis.convergence
     return {
         "still_learning": bool(found.still_learning),
         "decaying_schedules": list(found.decaying),

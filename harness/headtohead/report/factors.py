@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import Contrast, families
+from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import Block, Column, DataTable, Heading, NamedFigure, Paragraph, TableCell, TableRow
 from headtohead.report.cells import difference_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
@@ -107,4 +107,4 @@ def _unpadded_contrasts(content: ReportContent) -> tuple[Contrast, ...]:
     name = metrics.unpadded(analysis.metric)
     if name not in analysis.frames.runs:
         return ()
-    return families(analysis.frames, name, allow_partial=analysis.allow_partial).factors.contrasts
+    return analysis.in_metric(name).factors.contrasts

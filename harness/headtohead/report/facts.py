@@ -6,17 +6,15 @@ import math
 from collections import Counter
 from statistics import fmean
 
-from headtohead.analysis.contrasts import same_data_set
-from headtohead.analysis.reference_points import reference_points
-from headtohead.analysis.sentences import other_test_sentences
-from headtohead.analysis.study import Analysis, upper_bound_verdicts
+from headtohead.analysis.scores import same_data_set
+from headtohead.analysis.study import Analysis
 from headtohead.report.convergence import convergence_fact
 from headtohead.report.looks import looks_facts
 from headtohead.report.reference_points import MOST_NAMED, reference_fact
 from headtohead.storage import metrics, states
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted
-from headtohead.storage.records import VariantRecord
 
 INFORMATIVE_BOUND = 0.9
 """Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
@@ -29,7 +27,7 @@ def other_test_line(analysis: Analysis) -> str | None:
     """
     frames = analysis.frames
     named = []
-    for slug in other_test_sentences(analysis):
+    for slug in analysis.other_test_sentences:
         if same_data_set(frames, slug, frames.baseline):
             leak = _mean_leak(frames, slug)
             note = f" ({100 * leak:.1f} % of the test pairs have a source sentence that is also in training)"
@@ -162,7 +160,7 @@ def _worst_score_warnings(analysis: Analysis) -> list[str]:
 
 def _remedy(analysis: Analysis, worst: float) -> str:
     """Return what to do about the worst possible scores: longer training helps only if the vocabulary permits more."""
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = analysis.reference_points.get(analysis.frames.baseline)
     bound = points.scores["vocabulary_bound"].get(analysis.metric) if points else None
     if bound == worst:
         return (
@@ -189,13 +187,13 @@ def _wide_margin_warnings(analysis: Analysis) -> list[str]:
 
 
 def _upper_bound_warnings(analysis: Analysis) -> list[str]:
-    suspect = [slug for slug, verdict in upper_bound_verdicts(analysis).items() if "suspect" in verdict]
+    suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     titles = [analysis.frames.by_slug[slug].title for slug in suspect]
     return [f"Suspect: {', '.join(titles)} exceed{'s' * (len(titles) == 1)} {_bound(analysis)}."] if titles else []
 
 
 def _upper_bound_facts(analysis: Analysis) -> list[str]:
-    verdicts = upper_bound_verdicts(analysis)
+    verdicts = analysis.upper_bound_verdicts
     informative = analysis.upper_bound is not None and analysis.upper_bound <= INFORMATIVE_BOUND
     if not verdicts or not informative or any("suspect" in verdict for verdict in verdicts.values()):
         return []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headtohead.analysis.contrasts import is_late
-from headtohead.analysis.looks import LooksStatus
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.storage.metrics import counted
 
@@ -27,7 +25,7 @@ def looks_facts(analysis: Analysis) -> list[str]:
     """Return a sentence on the looks and a sentence on the end of the study; empty with a fixed number of seeds."""
     status, record = analysis.looks, analysis.frames.record.looks
     if status is None:
-        if record is None or not is_late(analysis.frames, record):
+        if record is None or not analysis.late_looks:
             return []
         return [
             f"The number of seeds was fixed after results existed, on {record.since[:10]}; before, looks were planned."
@@ -44,7 +42,7 @@ def looks_facts(analysis: Analysis) -> list[str]:
 def looks_caution(analysis: Analysis) -> str | None:
     """Return a warning if the looks were set or changed after results existed, else None."""
     record = analysis.frames.record.looks
-    if record is None or not is_late(analysis.frames, record):
+    if record is None or not analysis.late_looks:
         return None
     return (
         f"The planned number of seeds was changed after results existed, on {record.since[:10]}: wrong verdicts can be "

@@ -26,7 +26,8 @@ from headtohead.report.data_description import data_items
 from headtohead.report.markdown import markdown_page
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ResultsRecord, RunRecord
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import RunRecord
 
 TEST = "test/"
 OWN = "headtohead"
@@ -91,7 +92,7 @@ def _summary(record: RunRecord, frames: Frames | None) -> list[Block]:
     languages = " to ".join(record.data.get("languages") or ())
     sizes = (
         f"width {model['d_model']}, {model['heads']} heads, {model['encoder_layers']} + {model['decoder_layers']} "
-        f"layers, feed-forward {record.d_ff}, {show_count(record.parameters.total)} parameters"
+        f"layers, feed-forward {record.d_ff}, {show_count(record.counts.total)} parameters"
     )
     text = f"A Transformer trained with headtohead on {record.data['dataset']}, {languages}: {sizes}."
     if record.imported is not None:

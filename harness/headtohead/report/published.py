@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results, setup_value, shared_runs
+from headtohead.analysis.published import OPPOSITE, ClaimResult, setup_value, shared_runs
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.report.blocks import (
@@ -25,9 +25,9 @@ from headtohead.report.blocks import (
 from headtohead.report.cells import mean_cell
 from headtohead.report.json_values import interval_record, number
 from headtohead.statistics.paired_tests import Interval
+from headtohead.storage.contrasts import ClaimRecord, PublishedRecord
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ClaimRecord, PublishedRecord
 
 VERDICT_KINDS = {"agrees": "better", "disagrees": "worse", OPPOSITE: "worse"}
 
@@ -37,7 +37,7 @@ def published_blocks(analysis: Analysis) -> list[Block]:
     record = analysis.frames.record.published
     if record is None:
         return []
-    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    results = analysis.claims
     level = next((result.confidence for result in results if result.difference), None)
     interval = (
         f"The interval is the {100 * level:.4g} % interval of the difference, paired by seed; at this level, all "
@@ -63,7 +63,7 @@ def published_blocks(analysis: Analysis) -> list[Block]:
 
 def claim_list(analysis: Analysis) -> list[Block]:
     """Return the verdict, the statement and the measured difference of each claim; empty without claims."""
-    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    results = analysis.claims
     lines = []
     for result in results:
         paired, metric = result.difference, result.claim.metric
@@ -233,5 +233,5 @@ def published_record(analysis: Analysis) -> list[dict[str, Any]]:
             "published_difference": result.published_difference,
             "includes_published": result.includes_published,
         }
-        for result in claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+        for result in analysis.claims
     ]

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headtohead.analysis.reference_points import (
-    NAMES,
-    ReferencePoints,
-    decodes,
-    reference_comparisons,
-    reference_metric,
-    reference_points,
-    scoring_metrics,
-)
+from headtohead.analysis.reference_points import NAMES, ReferencePoints, decodes, scoring_metrics
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import score_cell
@@ -31,7 +23,7 @@ def neighbour_line(analysis: Analysis) -> str | None:
     """Return sentences with the variants that do not exceed nearest neighbour and most frequent target, or None."""
     sentences = []
     for key, name in COMPARED.items():
-        compared = reference_comparisons(analysis, key)
+        compared = analysis.reference_comparisons(key)
         below = [comparison for comparison in compared if not comparison.beaten]
         if len(below) == len(compared) > 1:
             best = max(below, key=lambda comparison: comparison.score)
@@ -55,8 +47,8 @@ def neighbour_line(analysis: Analysis) -> str | None:
 
 def reference_fact(analysis: Analysis) -> str | None:
     """Return a sentence with the scores of the reference points of the baseline's data, or None."""
-    points = reference_points(analysis.frames, analysis.frames.baseline)
-    metric = reference_metric(analysis)
+    points = analysis.reference_points.get(analysis.frames.baseline)
+    metric = analysis.reference_metric
     if points is None or metric is None:
         return None
     scores = {name: show(values[metric], metric) for name, values in points.scores.items()}
@@ -74,7 +66,7 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
     if not decodes(frames):
         return []
     heading = Heading(2, "Reference points", "references", "References")
-    points = reference_points(frames, frames.baseline)
+    points = analysis.reference_points.get(frames.baseline)
     if points is None:
         return [
             heading,
@@ -104,7 +96,7 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
     ]
     if on_other_data:
         slug = on_other_data[0]
-        own = reference_points(frames, slug)
+        own = analysis.reference_points.get(slug)
         assert own is not None
         best = "the best variant with other data" if len(on_other_data) > 1 else "the variant with other data"
         blocks += [
@@ -116,7 +108,7 @@ def reference_blocks(analysis: Analysis) -> list[Block]:
 
 def _on_other_data(analysis: Analysis, points: ReferencePoints) -> list[str]:
     """Return the ranked variants whose data have other reference points than those of the baseline."""
-    return [slug for slug in analysis.ranked if reference_points(analysis.frames, slug) not in (points, None)]
+    return [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
 
 
 def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) -> DataTable:
@@ -125,7 +117,7 @@ def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) ->
     Metrics in which no model can score have no column.
     """
     frames, metrics = analysis.frames, scoring_metrics(points)
-    metric = reference_metric(analysis)
+    metric = analysis.reference_metric
     first = metric if metric in metrics else next(iter(metrics), None)
     scored: list[tuple[float, TableRow]] = []
     for key, scores in points.scores.items():
@@ -143,13 +135,13 @@ def _table(analysis: Analysis, points: ReferencePoints, slugs: Sequence[str]) ->
 
 def reference_record(analysis: Analysis) -> dict[str, Any] | None:
     """Return the reference points of the baseline's data for ``answer.json``, or None."""
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = analysis.reference_points.get(analysis.frames.baseline)
     if points is None:
         return None
     return {
         "sentences": points.sentences,
         "scores": {name: dict(scores) for name, scores in points.scores.items()},
         "not_better_than_nearest_neighbour": [
-            entry.slug for entry in reference_comparisons(analysis, "nearest_neighbour") if not entry.beaten
+            entry.slug for entry in analysis.reference_comparisons("nearest_neighbour") if not entry.beaten
         ],
     }

@@ -30,7 +30,7 @@ def statistics_blocks(content: ReportContent) -> list[Block]:
         f"Family {name}: with {family.tested} contrast{'s' * (family.tested != 1)} and {family.seeds} seeds the "
         f"smallest Holm-adjusted sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for "
         "0.05."
-        for name, family in analysis.families.items()
+        for name, family in analysis.families._asdict().items()
         if family.tested
     ]
     looks = [LOOKS_METHOD] * (analysis.looks is not None)

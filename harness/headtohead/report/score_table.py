@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 
-from headtohead.analysis.best import BestVariants, best_variants
+from headtohead.analysis.best import BestVariants
 from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import spreadsheet_text
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
@@ -35,7 +35,7 @@ def score_table(content: ReportContent, form: str) -> str:
 
 
 def _best(content: ReportContent) -> BestVariants:
-    return best_variants(content.analysis, content.analysis.order)
+    return content.analysis.best
 
 
 def _table(content: ReportContent) -> DataTable:
@@ -167,7 +167,7 @@ def _csv(content: ReportContent) -> str:
             "holm_p": _number(judgement.holm_p if judgement else None),
             "verdict": "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else "",
             "best": str(slug in best).lower(),
-            "parameters": variant.parameters.total,
+            "parameters": variant.counts.total,
         }
         rows.append({name: spreadsheet_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
     text = io.StringIO()

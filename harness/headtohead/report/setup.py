@@ -10,8 +10,8 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import Block, Definitions, Details, Heading, Text
 from headtohead.report.tuning import length_of, variants_at_the_edge
 from headtohead.schema.run_config import TrainConfig
+from headtohead.storage.experiment import VariantRecord
 from headtohead.storage.metrics import label, show_count
-from headtohead.storage.records import VariantRecord
 
 MOST_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
@@ -142,7 +142,7 @@ def _steps(analysis: Analysis) -> list[Any]:
 
 def _parameters(analysis: Analysis) -> str:
     variants: list[VariantRecord] = list(analysis.frames.by_slug.values())
-    totals = [variant.parameters.total for variant in variants]
+    totals = [variant.counts.total for variant in variants]
     return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.targets import Target, VariantTarget, targets
-from headtohead.planning.duration import duration
+from headtohead.analysis.targets import Target, VariantTarget
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, TableCell, TableRow
 from headtohead.report.cells import blank
 from headtohead.report.content import ReportContent
 from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.progress import duration
 
 NOTE = (
     "The step of the first evaluation that reaches the target. A run that never reaches it counts as infinite (∞), so "
@@ -23,7 +23,7 @@ NOTE = (
 
 def target_blocks(content: ReportContent) -> list[Block]:
     """Return the section with a table per target; empty without targets."""
-    found = targets(content.analysis)
+    found = content.analysis.targets
     if not found:
         return []
     blocks: list[Block] = [Heading(2, "Steps to target", "targets", "Steps to target"), Paragraph(NOTE, "note")]
@@ -36,7 +36,7 @@ def target_columns(analysis: Analysis) -> dict[str, list[float]]:
     """Return the steps and seconds to each target in the order of the runs; NaN for runs without a result."""
     runs, columns = analysis.frames.runs, dict[str, list[float]]()
     keys = [(str(variant), int(seed)) for variant, seed in zip(runs["variant"], runs["seed"], strict=True)]
-    for target in targets(analysis):
+    for target in analysis.targets:
         found = target.variants
         columns[f"steps_to_target/{target.metric}"] = [found[slug].steps.get(seed, math.nan) for slug, seed in keys]
         columns[f"seconds_to_target/{target.metric}"] = [found[slug].seconds.get(seed, math.nan) for slug, seed in keys]
@@ -64,7 +64,7 @@ def target_record(analysis: Analysis) -> list[dict[str, Any]]:
                 for slug, found in target.variants.items()
             },
         }
-        for target in targets(analysis)
+        for target in analysis.targets
     ]
 
 

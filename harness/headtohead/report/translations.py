@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headtohead.analysis.sentences import SentenceTest, sentence_tests
+from headtohead.analysis.sentences import SentenceTest
 from headtohead.report.blocks import (
     Block,
     Column,
@@ -41,7 +41,7 @@ def translation_blocks(content: ReportContent) -> list[Block]:
             "note",
         ),
         *chosen,
-        *_sentence_tests(content, sentence_tests(content.analysis)),
+        *_sentence_tests(content, content.analysis.sentence_tests),
     ]
 
 

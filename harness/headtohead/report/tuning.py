@@ -8,8 +8,8 @@ from typing import Any
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed, text
 from headtohead.report.blocks import Block, BulletList, CellNote, Column, DataTable, Heading, Span, TableCell, TableRow
+from headtohead.storage.experiment import TrialRecord, TuningRecord
 from headtohead.storage.metrics import show
-from headtohead.storage.records import TrialRecord, TuningRecord
 
 CHOSEN_SHADE = 40
 """Background colour of the chosen setting in percent."""

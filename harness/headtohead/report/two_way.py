@@ -6,15 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import (
-    Combination,
-    Scope,
-    TwoWayResult,
-    TwoWayTable,
-    VarianceShares,
-    find_two_way_table,
-    two_way_result,
-)
+from headtohead.analysis.two_way import Combination, Scope, TwoWayResult, TwoWayTable, VarianceShares
 from headtohead.report.blocks import (
     Block,
     BulletList,
@@ -51,20 +43,20 @@ LISTED = 10
 
 def two_way_answer(analysis: Analysis) -> str | None:
     """Return the answer to the question of a two-way table as sentences, or None without such a table."""
-    table = find_two_way_table(analysis)
-    result = two_way_result(analysis, table) if table else None
-    if table is None or result is None:
+    result = analysis.two_way
+    if result is None:
         return None
+    table = result.table
     sentences = [_best(analysis, table, result), _compared(analysis, result), _explained(analysis, table, result)]
     return " ".join(filter(None, sentences))
 
 
 def two_way_blocks(analysis: Analysis) -> list[Block]:
     """Return the section; empty for an experiment without a two-way table."""
-    table = find_two_way_table(analysis)
-    result = two_way_result(analysis, table) if table else None
-    if table is None or result is None:
+    result = analysis.two_way
+    if result is None:
         return []
+    table = result.table
     metric, (row_axis, column_axis) = readable(analysis.metric), table.axes
     blocks: list[Block] = [
         Heading(2, "Every pair", "pairs", "Every pair"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.uncertainty import Uncertainty, uncertainty
+from headtohead.analysis.uncertainty import Uncertainty
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, TableCell, TableRow
 from headtohead.report.cells import blank, mean_cell, paired_cell
 from headtohead.report.figures.forest import contrast_name
@@ -15,7 +15,7 @@ from headtohead.storage.metrics import readable, show
 
 def uncertainty_blocks(analysis: Analysis) -> list[Block]:
     """Return the section; empty with fewer than two seeds."""
-    found = uncertainty(analysis)
+    found = analysis.uncertainty
     if found is None:
         return []
     metric = readable(analysis.metric)

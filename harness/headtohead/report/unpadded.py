@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headtohead.analysis.study import upper_bound_verdicts
 from headtohead.config.labels import listed
 from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import paired_cell
@@ -17,7 +16,7 @@ def unpadded_blocks(content: ReportContent) -> list[Block]:
     name = metrics.unpadded(content.analysis.metric)
     if name not in frames.runs:
         return []
-    verdicts = upper_bound_verdicts(content.analysis)
+    verdicts = content.analysis.upper_bound_verdicts
     slugs = [slug for slug in content.listed if frames.scores(slug, name)]
     if not slugs:
         return []

@@ -25,8 +25,8 @@ from headtohead.report.blocks import (
 )
 from headtohead.report.cells import blank, difference_cell, score_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
+from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, show, show_count
-from headtohead.storage.records import PitfallRecord
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -111,7 +111,7 @@ def primary_score(content: ReportContent, slug: str) -> TableCell:
 
 def pitfall_table(content: ReportContent) -> DataTable | None:
     """Return the pitfalls of all variants with their consequences and variants, or None without pitfalls."""
-    titles_by_pitfall: dict[PitfallRecord, list[str]] = {}
+    titles_by_pitfall: dict[Pitfall, list[str]] = {}
     variants = content.analysis.frames.by_slug
     for variant in variants.values():
         for pitfall in variant.pitfalls:
@@ -181,7 +181,7 @@ def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> Ta
 
 def parameters(content: ReportContent, slug: str) -> str:
     """Return a variant's parameter count as text."""
-    return show_count(content.analysis.frames.by_slug[slug].parameters.total)
+    return show_count(content.analysis.frames.by_slug[slug].counts.total)
 
 
 def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
@@ -193,9 +193,10 @@ def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
     notes += [] if math.isnan(utilisation) else [f"MFU {100 * utilisation:.0f} %"]
     return (
         TableCell(parameters(content, slug)),
-        TableCell(show_count(variant.flops_per_token)),
+        TableCell(show_count(variant.counts.flops_per_token)),
         TableCell(
-            str(variant.inner_width), (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else ()
+            str(variant.counts.inner_width),
+            (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else (),
         ),
         TableCell(show_count(_mean(content, slug, "system/tokens_per_second")), tuple(map(CellNote, notes))),
         TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),

@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
-from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.study import Analysis
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
@@ -113,7 +113,7 @@ def read_content(
     experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
 ) -> ReportContent:
     """Return the content of an experiment's report; arguments as for `write_report`."""
-    return ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
+    return ReportContent(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 
 def write_content(content: ReportContent, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.analysis.study import Analysis
 from headtohead.figures.forest import ForestRow, forest
 from headtohead.report.figures.strip import MOST_ROWS
 from headtohead.statistics.differences import pair_differences
@@ -43,7 +43,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
 
 def judged_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the main contrasts with a difference."""
-    return [contrast for contrast in main_contrasts(analysis) if contrast.paired is not None]
+    return [contrast for contrast in analysis.main_contrasts if contrast.paired is not None]
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from headtohead.analysis.reference_points import METRICS, NAMES, reference_points
+from headtohead.analysis.reference_points import METRICS, NAMES
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import show, span
@@ -19,7 +19,7 @@ def draw_reference_points(axes: Axes, analysis: Analysis) -> None:
     Reference points outside the range of the scores are named at the edge that they lie beyond. A reference point with
     the smallest or largest possible score is not drawn.
     """
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = analysis.reference_points.get(analysis.frames.baseline)
     if points is None or analysis.metric not in METRICS:
         return
     low, high = axes.get_xlim()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.escaping import visible
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import difference_cell
@@ -25,7 +25,7 @@ MOST_ROWS = 30
 
 def summary_html(frames: Frames) -> str:
     """Return the answer, the scores of all variants, pitfalls and facts as HTML."""
-    content = ReportContent(analyse(frames))
+    content = ReportContent(Analysis(frames))
     return html_blocks([Paragraph(Span(content.answer, "strong")), *_score_blocks(content)], inline=True)
 
 
@@ -50,7 +50,7 @@ def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | N
     if report is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         return html_blocks([Paragraph(f"incomplete: {counts or 'no run'} in {folder}")], inline=True)
-    content = ReportContent(analyse(load_frames(folder)))
+    content = ReportContent(Analysis(load_frames(folder)))
     return report._repr_html_() + html_blocks(_score_blocks(content), inline=True)
 
 

@@ -10,7 +10,7 @@ from headtohead.report.blocks import Paragraph, Span
 from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import text_table, titled_list
 from headtohead.storage.metrics import show
-from headtohead.storage.records import RunRecord
+from headtohead.storage.run import RunRecord
 
 SIZES = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
 

@@ -30,20 +30,13 @@ from headtohead.planning.axes import (
     recipe_label,
 )
 from headtohead.planning.between import END, START, changes_between, expand_between
-from headtohead.planning.claims import declared_contrasts, published_record
-from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
+from headtohead.planning.contrasts import Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.contrasts import (
-    ChangeContrast,
-    ContrastRecord,
-    DeclaredContrast,
-    PublishedRecord,
-    VariantContrast,
-)
+from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
 from headtohead.storage.experiment import ExcludedRecord
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
@@ -66,7 +59,6 @@ class Design:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     changes: tuple[ChangeContrast, ...] = ()
-    published: PublishedRecord | None = None
     declared: tuple[DeclaredContrast, ...] = ()
 
     def variant(self, slug: str) -> Variant:
@@ -224,7 +216,6 @@ class _Axes:
             ),
             notes=tuple(incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
-            published=published_record(self.loaded, variants, base.slug, incompatibilities.conditions),
             declared=declared_contrasts(self.loaded, variants, base.slug, incompatibilities.conditions),
         )
 
@@ -333,7 +324,6 @@ class _Axes:
 
 _NOT_WITH_BETWEEN = {
     "baseline": "the baseline is its first configuration; move these fields to base",
-    "published": "claims name variants by axis values; move them to a file with product or one_at_a_time",
     "contrasts": "contrasts name variants by axis values; move them to a file with product or one_at_a_time",
 }
 

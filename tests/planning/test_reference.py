@@ -1,9 +1,12 @@
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field
 
 from experiment_file import TABLES, table
+from headtohead.config.loading import load_file
+from headtohead.planning.design import expand
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, RunConfig
 from headtohead.schema.sections import Section
@@ -37,30 +40,14 @@ def test_a_row_has_limits_default_and_choices():
     assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
 
 
-def test_the_examples_of_the_page_are_valid_designs(load, registry):
-    import re
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
-    from headtohead.planning.design import expand
 
-    texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    designs = [expand(load(text), registry) for text in texts]
-    assert [[variant.slug for variant in found.variants] for found in designs] == [
-        ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
-        ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
-        [
-            "sinusoidal-toy-grammar-size-2000",
-            "sinusoidal-reverse-longest-8",
-            "rotary-toy-grammar-size-2000",
-            "rotary-reverse-longest-8",
-        ],
-        ["dropout-0.1", "dropout-0", "dropout-0.3"],
-        ["none", "alibi"],
-    ]
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_of_the_page_are_valid_designs(text, load, registry):
+    assert len(expand(load(text), registry).variants) > 1
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=str)
 def test_every_packaged_experiment_is_a_valid_design(path, registry):
-    from headtohead.config.loading import load_file
-    from headtohead.planning.design import expand
-
     assert expand(load_file(path), registry).contrasts()

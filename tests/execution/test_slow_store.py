@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from headtohead import api
-from headtohead.execution import shipper
 from headtohead.execution.scheduler import Watcher
+from headtohead.tracking import shipper
 from made.study import Study
 
 SECONDS = 4.0

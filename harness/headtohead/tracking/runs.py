@@ -1,14 +1,13 @@
-"""An experiment and its runs for tracking: with metric histories and a hash of the content to log."""
+"""An experiment and its runs for tracking: with metrics by step and a hash of the content to log."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
-from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
@@ -16,18 +15,17 @@ from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 1
-UNREADABLE = "UNREADABLE"
+SHIPPING_FORMAT = 2
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 
 
-class MetricPoint(NamedTuple):
-    """A value of a metric's history; ``time`` in milliseconds since 1970."""
+class Step(NamedTuple):
+    """The metrics of a step; ``seconds`` since 1970."""
 
     step: int
-    time: int
-    value: float
+    seconds: float
+    metrics: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,9 @@ class TrackedRun(RunDirectory):
         return (self.path / RUN).is_file() and (self.path / STATUS).is_file()
 
     def modified(self) -> tuple[int, ...]:
-        """Return the modification times of status, metrics and record in nanoseconds; 0 for a missing file."""
-        return tuple(_modified(self.path / name) for name in (STATUS, METRICS, RUN))
-
-    def state_or_unreadable(self) -> str:
-        """Return the state, or UNREADABLE if the status is damaged."""
-        try:
-            return self.state
-        except HeadToHeadError:
-            return UNREADABLE
+        """Return the modification times of record, status and metrics in nanoseconds; 0 for a missing file."""
+        paths = [self.path / name for name in CONTENT]
+        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
 
     def observed(self, *, sweep: bool) -> tuple[StatusRecord, str, str | None]:
         """Return the status, the state and the reason.
@@ -90,35 +82,24 @@ class TrackedRun(RunDirectory):
                 content.update(path.read_bytes())
         return content.hexdigest()[:32]
 
-    def histories(self) -> dict[str, list[MetricPoint]]:
-        """Return the history of every metric, ordered by step.
+    def steps(self) -> list[Step]:
+        """Return the finite metrics of each step.
 
-        A resumed run repeats steps. A repeated step has its last value and its first time, so that histories logged
+        A resumed run repeats steps. A repeated step has its last values and its first time, so that histories logged
         before and after an interruption are equal.
 
         Raises:
             HeadToHeadError: If the history of a finished run has changed.
         """
-        histories: dict[str, dict[int, MetricPoint]] = {}
+        found: dict[int, Step] = {}
         for line in self.history():
-            if line is None:
-                continue
-            for name, value in line.values.items():
-                if value is not None:
-                    points = histories.setdefault(name, {})
-                    first = points.get(line.step)
-                    time = first.time if first else round(line.time * 1000)
-                    points[line.step] = MetricPoint(line.step, time, float(value))
-        return {name: [points[step] for step in sorted(points)] for name, points in histories.items()}
+            values = line.values if line else {}
+            metrics = {name: float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
+            if line and metrics:
+                found.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
+        return [found[step] for step in sorted(found)]
 
 
 def milliseconds(moment: str | None) -> int | None:
     """Return an ISO time in milliseconds since 1970."""
     return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
-def _modified(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0

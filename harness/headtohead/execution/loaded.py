@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headtohead.config.entries import recorded_config
 from headtohead.config.project import runs_folder
-from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.prepared import tokenisers_of
 from headtohead.data.vocabulary import PAD, Vocabulary

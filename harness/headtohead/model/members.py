@@ -24,8 +24,7 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
     "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
@@ -43,12 +42,12 @@ def shape(config: RunConfig, registry: Registry) -> str:
         for name in fields:
             del content[section][name]
     del content["masking"]
-    content["positional"] = _positional(config, registry)
-    content["limits"] = _limits(config, registry)
+    content["positional"] = _positional(config.positional, registry)
+    content["limits"] = _limits(config.positional, registry)
     return json.dumps(content, sort_keys=True)
 
 
-def _positional(config: RunConfig, registry: Registry) -> dict[str, Any]:
+def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
     """Return, by role, an encoding that can be stacked only with runs of the same encoding.
 
     These are encodings with sampled positions or batch rows, which receive other positions than
@@ -56,23 +55,16 @@ def _positional(config: RunConfig, registry: Registry) -> dict[str, Any]:
     would slow down other members.
     """
     encodings: dict[str, Any] = {}
-    for role in roles_of(config):
-        choice = config.positional.role(role)
+    for role, choice in chosen.by_role().items():
         entry = registry.positional(choice.name)
-        options = entry.Options.model_validate(choice.options)
-        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+        if entry.index(choice.options) == "row" or entry.mechanisms_of(choice.options) & {"draw", "score", "values"}:
             encodings[role] = choice.model_dump(mode="json")
     return encodings
 
 
-def _limits(config: RunConfig, registry: Registry) -> list[int | None]:
+def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
     """Return the maximum length per role: translations of all members have the same limit."""
-    limits = []
-    for role in roles_of(config):
-        choice = config.positional.role(role)
-        entry = registry.positional(choice.name)
-        limits.append(entry.limit(entry.Options.model_validate(choice.options)))
-    return limits
+    return [registry.positional(choice.name).limit(choice.options) for choice in chosen.by_role().values()]
 
 
 class PerMember:

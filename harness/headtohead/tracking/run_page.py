@@ -49,7 +49,7 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
     config = dict(record.config)
     for family in FAMILIES:
         roles = config.pop(family)
-        entries = {f"{family}.{role}": roles[role] for role in ROLES}
+        entries = {f"{family}.{role}": entry for role, entry in roles.items()}
         first, *others = entries.values()
         if all(entry == first for entry in others):
             entries = {family: first}

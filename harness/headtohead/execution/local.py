@@ -65,7 +65,9 @@ class LocalLauncher(Launcher):
                     job, slot = waiting.popleft(), free.pop(0)
                     arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), _lifetime()[0]
                     process = _start(context, arguments)
-                    running[process.sentinel] = (job, process, slot, _server())
+                    # multiprocessing has no public name for the process of the server.
+                    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+                    running[process.sentinel] = (job, process, slot, server)
                 ended = wait(list(running), timeout=POLL_SECONDS)
                 for sentinel in ended:
                     assert isinstance(sentinel, int)
@@ -114,12 +116,6 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
         f"the server that forks workers ended {STARTS} times while it started one; check the limits of memory and "
         "processes (ulimit -a), then run the same command; finished runs are kept"
     )
-
-
-def _server() -> int | None:
-    """Return the process id of the fork server."""
-    pid: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    return pid
 
 
 def _environment(device: str, slot: int) -> dict[str, str]:

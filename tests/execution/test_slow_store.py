@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from headtohead import api
-from headtohead.execution import shipper
+from headtohead.tracking import shipper
 from made.study import Study
 
 SECONDS = 4.0

@@ -10,7 +10,6 @@ from functools import cached_property
 from headtohead.analysis.best import BestVariants, best_variants
 from headtohead.analysis.contrasts import Contrast, Families, Family, families
 from headtohead.analysis.convergence import Convergence, convergence
-from headtohead.analysis.published import ClaimResult, claim_results
 from headtohead.analysis.reference_points import (
     ReferenceComparison,
     ReferencePoints,
@@ -19,7 +18,6 @@ from headtohead.analysis.reference_points import (
     reference_points,
 )
 from headtohead.analysis.scores import Scores
-from headtohead.analysis.sentences import SentenceTest, other_test_sentences, sentence_tests
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
@@ -30,6 +28,7 @@ from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, 
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import label
+from headtohead.storage.translations import translations_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,11 @@ class Analysis(Scores):
 
     @property
     def declared(self) -> Family:
-        """The contrasts that the experiment file declares."""
+        """The contrasts that the experiment file declares.
+
+        Each can have a metric of its own, and an expected result: ``expect`` is as written, ``expected`` the text of
+        the column, ``agreement`` the verdict with its reason and interval.
+        """
         return self.families.declared
 
     @property
@@ -138,6 +141,11 @@ class Analysis(Scores):
         covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
         return factors + tuple(contrast for contrast in variants if contrast.left not in covered)
 
+    @property
+    def _whole_scores(self) -> list[Contrast]:
+        """The main contrasts of whole test sets in a single metric."""
+        return [contrast for contrast in self.main_contrasts if not contrast.compares_parts]
+
     def in_metric(self, metric: str) -> Analysis:
         """Return the analysis of another metric of the same runs."""
         if metric not in self._by_metric:
@@ -147,11 +155,6 @@ class Analysis(Scores):
     @cached_property
     def _by_metric(self) -> dict[str, Analysis]:
         return {self.metric: self}
-
-    @cached_property
-    def claims(self) -> tuple[ClaimResult, ...]:
-        """The published claims with their verdicts."""
-        return claim_results(self.frames, allow_partial=self.allow_partial)
 
     @cached_property
     def best(self) -> BestVariants:
@@ -166,7 +169,7 @@ class Analysis(Scores):
     @cached_property
     def convergence(self) -> Convergence:
         """Whether the variants trained far enough."""
-        return convergence(self.frames, self.main_contrasts)
+        return convergence(self.frames, self._whole_scores)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -176,7 +179,7 @@ class Analysis(Scores):
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
-        return uncertainty(self, self.main_contrasts)
+        return uncertainty(self, [found for found in self._whole_scores if found.metric == self.metric])
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:
@@ -194,14 +197,19 @@ class Analysis(Scores):
         return reference_comparisons(self, name)
 
     @cached_property
-    def sentence_tests(self) -> list[SentenceTest]:
-        """The translations of each ranked variant's median seed, compared with the baseline's."""
-        return sentence_tests(self)
-
-    @cached_property
     def other_test_sentences(self) -> list[str]:
-        """The ranked variants with other test sentences than the baseline."""
-        return other_test_sentences(self)
+        """The ranked variants with other test sentences than the baseline, for example with another split."""
+        frames = self.frames
+        data = frames.by_slug[frames.baseline].config["data"]
+
+        def differs(slug: str) -> bool:
+            for seed in frames.seeds:
+                own, other = (translations_of(frames, name, seed) for name in (slug, frames.baseline))
+                if own and other:
+                    return [row.source for row in own] != [row.source for row in other]
+            return False
+
+        return [slug for slug in self.ranked if frames.by_slug[slug].config["data"] != data and differs(slug)]
 
     @cached_property
     def late_looks(self) -> bool:

@@ -23,8 +23,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from headtohead import children, logs
-from headtohead.children import process_start
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
@@ -74,7 +75,7 @@ class LocalLauncher(Launcher):
                     job, worker, slot, server = running.pop(sentinel)
                     worker.join()
                     code = worker.exitcode if worker.exitcode is not None else 1
-                    if code == UNKNOWN and (server is None or process_start(server) is None):
+                    if code == UNKNOWN and not _is_running(server):
                         # The server was killed. Its workers continue, and their leases decide who trains the stack.
                         code = exits.BUSY
                     worker.close()
@@ -116,6 +117,13 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
         f"the server that forks workers ended {STARTS} times while it started one; check the limits of memory and "
         "processes (ulimit -a), then run the same command; finished runs are kept"
     )
+
+
+def _is_running(pid: int | None) -> bool:
+    try:
+        return pid is not None and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _environment(device: str, slot: int) -> dict[str, str]:

@@ -18,8 +18,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from headtohead.config.resolve import complete_model
-from headtohead.schema.config_input import ModelInput
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig, TrainConfig
+from headtohead.schema.run_config import EntryConfig, ModelInput, PerRole, RunConfig, TrainConfig
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import data_config
 

@@ -12,7 +12,7 @@ from typing import Literal
 from headtohead import ownership
 from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
-from headtohead.schema.config_input import INIT_FROM
+from headtohead.schema.run_config import INIT_FROM
 from headtohead.storage import states
 from headtohead.storage.disk_usage import disk_usage
 from headtohead.storage.existing import run_directories

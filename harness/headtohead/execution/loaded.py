@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from headtohead.config.entries import recorded_config
 from headtohead.config.project import runs_folder
-from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported

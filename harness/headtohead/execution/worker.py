@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 
 from headtohead import files
+from headtohead.config.entries import recorded_config
 from headtohead.data import prepare
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
@@ -130,7 +130,7 @@ class Worker:
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        self.config = RunConfig.model_validate(self.record.config)
+        self.config = recorded_config(self.record.config, current(), self.runs[0].path.name)
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         self.data = prepare(self.config.data, Path(self.record.cache))
@@ -144,8 +144,8 @@ class Worker:
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
             configs=[
-                self.config if member.config is None else RunConfig.model_validate(member.config)
-                for member in self.record.members
+                self.config if member.config is None else recorded_config(member.config, current(), run.path.name)
+                for member, run in zip(self.record.members, self.runs, strict=True)
             ],
             on_fall_back=self._on_fall_back,
             run_hashes=[member.run_hash for member in self.record.members],

@@ -59,8 +59,7 @@ def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
     for role in ROLES:
         choice = chosen.role(role)
         entry = registry.positional(choice.name)
-        options = entry.Options.model_validate(choice.options)
-        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+        if entry.index(choice.options) == "row" or entry.mechanisms_of(choice.options) & {"draw", "score", "values"}:
             encodings[role] = choice.model_dump(mode="json")
     return encodings
 
@@ -70,7 +69,7 @@ def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
     limits = []
     for role in ROLES:
         entry = registry.positional(chosen.role(role).name)
-        limits.append(entry.limit(entry.Options.model_validate(chosen.role(role).options)))
+        limits.append(entry.limit(chosen.role(role).options))
     return limits
 
 

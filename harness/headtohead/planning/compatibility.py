@@ -104,12 +104,12 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
         entry = config.attention.role(role)
         style = registry.attention(entry.name)
         try:
-            geometry = geometry_of(style, style.Options.model_validate(entry.options), config.model)
+            geometry = geometry_of(style, entry.options, config.model)
         except HeadToHeadError as error:
             return str(error)
         entry = config.positional.role(role)
         encoding = registry.positional(entry.name)
-        acts = encoding.mechanisms_of(encoding.Options.model_validate(entry.options))
+        acts = encoding.mechanisms_of(entry.options)
         reason = misfit(encoding, acts, style, geometry, role)
         if reason:
             return reason
@@ -121,12 +121,11 @@ def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], regist
         for role in ROLES:
             chosen = getattr(config, family).role(role)
             registered = registry.find(family, chosen.name)
-            options = registered.entry.Options.model_validate(chosen.options)
-            reason = _incompatible_with(registered, options, Setting(config, role, longest))
+            reason = _incompatible_with(registered, chosen.options, Setting(config, role, longest))
             if reason:
                 return reason
             if issubclass(registered.entry, Component):
-                bound = find_bound(registered.entry, options, family, role)
+                bound = find_bound(registered.entry, chosen.options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:
                 return reason

@@ -22,7 +22,6 @@ from headtohead.config.labels import listed
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,9 +121,9 @@ class _Masks:
         """Yield mask, non-padding queries and padding keys ``[length, query, key]`` per chunk of lengths."""
         import torch
 
-        chosen = EntryConfig.model_validate_json(entry)
-        masking = self.registry.masking(chosen.name)
-        scheme = masking(masking.Options.model_validate(chosen.options))
+        chosen = json.loads(entry)
+        masking = self.registry.masking(chosen["name"])
+        scheme = masking(masking.Options.model_validate(chosen["options"]))
         keys = self.longest[side]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)

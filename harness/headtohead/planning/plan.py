@@ -10,10 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headtohead.config.entries import entries_of, plugins_of
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
-from headtohead.config.versions import entries_of, plugins_of, versions
+from headtohead.config.versions import versions
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import DataSizes, Estimate, training_flops

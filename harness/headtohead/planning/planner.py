@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from headtohead import data
+from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.config.versions import changed_plugins, drift, plugins_of
+from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
@@ -131,8 +132,7 @@ def _plan(
     design = replace(design, variants=warm.apply(loaded, matched.variants))
     refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total)
     identities = {
-        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
-        for variant in design.variants
+        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash) for variant in design.variants
     }
     equal = equal_variants(design.variants, design.baseline, identities, prepared.longest(design.variants), registry)
     variants = tuple(
@@ -337,7 +337,7 @@ def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | 
         equal_to=equal.to if equal else None,
         equal_reason=equal.reason if equal else None,
     )
-    return PlannedVariant(config, record, run_identity(config, data.data_hash, registry), steps_per_epoch)
+    return PlannedVariant(config, record, run_identity(config, data.data_hash), steps_per_epoch)
 
 
 def _with_state(

@@ -197,12 +197,18 @@ class BetweenDesign(Section):
     )
 
 
+ZIP = "zip"
+"""Field of a product, or of one_at_a_time, whose axes change together."""
+
+
 class DesignBlock(Section):
     """A block of a design with exactly one field."""
 
-    product: dict[str, list[Any]] | None = Field(None, description="all combinations of the values")
-    one_at_a_time: dict[str, list[Any]] | None = Field(
-        None, description="the baseline, and the baseline with one value changed"
+    product: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
+        None, description="all combinations of the values; `zip` inside it combines axes that change together"
+    )
+    one_at_a_time: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
+        None, description="the baseline, and the baseline with one value changed; `zip` inside it as in a product"
     )
     zip: dict[str, list[Any]] | None = Field(
         None, description="the first values together, the second values together, …"

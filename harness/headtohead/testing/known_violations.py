@@ -26,14 +26,13 @@ def known_violations(config: RunConfig) -> dict[str, str]:
 def _by_options(config: RunConfig, family: str, role: str) -> dict[str, str]:
     chosen = getattr(config, family).role(role)
     entry = current().find(family, chosen.name).entry
-    options = entry.violations_by_option(entry.Options.model_validate(chosen.options))
+    options = entry.violations_by_option(chosen.options)
     return {invariant: f"{family}.{role}.{option}" for invariant, option in options.items()}
 
 
 def _by_row_positions(config: RunConfig, role: str) -> dict[str, str]:
     chosen = config.positional.role(role)
-    entry = current().positional(chosen.name)
-    if entry.index(entry.Options.model_validate(chosen.options)) == "time":
+    if current().positional(chosen.name).index(chosen.options) == "time":
         return {}
     order = ("source-order", "source-mirror") if role == "encoder" else ()
     return dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.builder import FAMILIES
-from headtohead.config.versions import plugins_of, versions
+from headtohead.config.entries import plugins_of
+from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.compatibility import find_incompatibility

@@ -175,7 +175,7 @@ IMPORTED = field(
 )
 
 CONTENTS = (
-    ("nested", content(NESTED), "nested too deeply"),
+    ("nested", content(NESTED), "recursion"),
     ("null", content(b"null"), "Input should be"),
     ("binary", content(b"\xff\xfe\x00"), "not UTF-8 text"),
     ("fifo", fifo, NO_FILE),

@@ -75,7 +75,7 @@ class Result:
         return set(self.states) <= states.RESULTS
 
     def _repr_html_(self) -> str:
-        from headtohead.report.notebook.results import result_html
+        from headtohead.report.notebook import result_html
 
         return result_html(self.experiment, self.states, self.report)
 
@@ -245,7 +245,7 @@ def run(
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
             written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-            for line in (written.answer, *written.cautions):
+            for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
         elif not report:
@@ -382,7 +382,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
     from headtohead.analysis.study import analyse
-    from headtohead.report.looks import looks_line
+    from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames
 
     status = analyse(load_frames(planned.directory)).looks

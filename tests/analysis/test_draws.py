@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from headtohead.analysis.sentences import sentence_tests
 from headtohead.analysis.study import analyse
 from headtohead.analysis.uncertainty import IN_DRAWS, uncertainty
-from headtohead.report.facts import facts
+from headtohead.report.remarks import remarks
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import median_seed
 
@@ -48,7 +47,7 @@ def test_the_interval_over_seeds_is_that_with_draws_and_sentences(made, tmp_path
     found = uncertainty(analysis)
     assert (found.has_draws, found.reason) == (True, IN_DRAWS)
     assert all(row.with_sentences is None for row in found.contrasts)
-    assert any("Each seed has a new draw of the data" in fact for fact in facts(analysis))
+    assert any(remark.text.startswith("Each seed has a new draw of the data") for remark in remarks(analysis))
 
 
 def test_translations_of_the_same_seed_are_compared(made, tmp_path):

@@ -14,19 +14,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
 from headtohead.analysis import sentences
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import analyse, main_contrasts
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
-from headtohead.report.content import ReportContent
-from headtohead.report.document import report_blocks
-from headtohead.report.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
-from headtohead.report.figures.strip import drawn_variants
-from headtohead.report.markdown import markdown_page
-from headtohead.report.writing import page
+from headtohead.report.content import Report
+from headtohead.report.figures.rows import MOST_ROWS, drawn_contrasts, drawn_variants
+from headtohead.report.render import markdown, page
+from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
 from headtohead.storage.progress import read_progress
 
@@ -62,10 +59,10 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Create a report without figures, which have a limited number of rows."""
-    content = ReportContent(analyse(load_frames(file.parent / "runs" / "large")))
-    blocks = report_blocks(content)
-    assert content.answer in markdown_page(blocks).replace("\\", "")
-    page(content, blocks, {})
+    content = Report(analyse(load_frames(file.parent / "runs" / "large")))
+    sections = report_sections(content)
+    assert content.answer in markdown(content, sections, ()).replace("\\", "")
+    page(content, sections, {})
 
 
 REPEATED = {plan: 1, status: 20, report: 1}
@@ -171,42 +168,23 @@ def _held_by(file: str) -> int:
 
 
 def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tuple[Path, Path]) -> None:
-    small, large = (ReportContent(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
-    assert small.omissions == {}
-    found = large.omissions
+    small, large = (Report(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
     rows = len(drawn_variants(large.analysis))
     assert 40 < rows < 80
-    assert found["scores"] == f"{rows} of 80 variants: the best and the baseline."
-    assert found["lines"] == "24 of 80 variants: the best and the baseline."
-    assert found["translations"] == "Only the first 24 variants of the design are included."
     figures = {"scores": "<svg/>", "lengths": "<svg/>"}
-    blocks = report_blocks(large, tuple(figures))
-    for text in (page(large, blocks, figures), markdown_page(blocks)):
-        assert found["scores"] in text
-        assert found["lines"] in text
-        assert found["translations"] in text
+    few, many = (markdown(report, report_sections(report, figures), figures) for report in (small, large))
+    for note in (f"{rows} of 80 variants: the best and the baseline.", "24 of 80 variants", "first 24 of the design"):
+        assert note in many
+    assert "the best and the baseline" not in few
 
 
 def test_a_forest_of_many_contrasts_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
     analysis = analyse(load_frames(studies[1].parent / "runs" / "large"))
     analysis = replace(analysis, factors=Family((), 0, 0))  # every variant against the baseline
-    rows, tested = drawn_contrasts(analysis), judged_contrasts(analysis)
+    rows, tested = drawn_contrasts(analysis), main_contrasts(analysis)
     assert len(tested) > MOST_ROWS
     assert len(rows) == MOST_ROWS
     sizes = [abs(contrast.paired.mean) for contrast in rows]
     left_out = [abs(contrast.paired.mean) for contrast in tested if contrast not in rows]
     assert min(sizes) >= max(left_out)
     assert rows == sorted(rows, key=lambda contrast: -contrast.paired.mean)
-    shown = ReportContent(analysis).omissions["contrasts"]
-    assert shown == f"The {MOST_ROWS} largest of {len(tested)} differences."
-
-
-def test_generated_runs_have_the_files_of_trained_runs(make_study: MakeStudy, tmp_path: Path) -> None:
-    file = make_study(tmp_path, 1, 4)
-    folder = file.parent / "runs" / "large"
-    for run in folder.glob("*-s*-*"):
-        results = json.loads((run / "results.json").read_text())
-        sentences = (run / "translations.tsv").read_text().splitlines()[1:]
-        exact = [int(line.split("\t")[3]) for line in sentences]
-        assert results["metrics"]["test/exact_match"] == pytest.approx(sum(exact) / len(exact))
-        assert (run / "checkpoint.safetensors").stat().st_nlink > 1

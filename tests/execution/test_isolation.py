@@ -623,7 +623,8 @@ def test_the_answer_of_the_report_is_printed_before_its_path(study: Study) -> No
     lines = study.run().stdout.splitlines()
     report = next(index for index, line in enumerate(lines) if line.startswith("report: "))
     answer = json.loads((study.folder / "reports" / "tiny" / "answer.json").read_text())
-    assert lines[report - 1 - len(answer["cautions"]) : report] == [answer["answer"], *answer["cautions"]]
+    cautions = [remark["text"] for remark in answer["remarks"] if remark["severity"] != "note"]
+    assert lines[report - 1 - len(cautions) : report] == [answer["answer"], *cautions]
     assert "sinusoidal" in answer["answer"]
 
 

@@ -123,7 +123,7 @@ def test_runs_of_all_looks_are_logged_to_mlflow(study: Study) -> None:
 @pytest.mark.slow
 def test_looks_that_are_changed_after_results_existed_are_labelled(null_study: Study) -> None:
     label = "The planned number of seeds was changed after results existed"
-    assert not any(caution.startswith(label) for caution in answer(null_study)["cautions"])
+    assert not any(remark["text"].startswith(label) for remark in answer(null_study)["remarks"])
     null_study.write(**SHORT, **NULL, seeds=LOOKS | {"at_most": 8})
     assert (
         "at 4 and 8 seeds"

@@ -89,8 +89,8 @@ def test_every_contrast_is_a_paired_test_on_the_same_data(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_report_answers_the_declared_contrasts_and_ranks_within_each_dataset(folder: Path) -> None:
     answer = json.loads((folder / "reports" / "two" / "answer.json").read_text("utf-8"))
-    assert "(reverse(size=200))" in answer["answer"]
-    assert "(toy-grammar(size=200), rotary on the grammar)" in answer["answer"]
+    assert "rotary · reverse(size=200) − sinusoidal · reverse(size=200): " in answer["answer"]
+    assert "rotary on the grammar: " in answer["answer"]
     order = list(answer["scores"])
     assert [slug.partition("-")[2] for slug in order] == ["toy-grammar-size-200"] * 2 + ["reverse-size-200"] * 2
     page = (folder / "reports" / "two" / "report.md").read_text("utf-8")

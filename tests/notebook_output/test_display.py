@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from headtohead.report.html import html_blocks
+from headtohead.report.notebook.tables import text_table, titled_list
 
 import headtohead as h2h
 from headtohead.api import Result
-from headtohead.report.html import html_blocks
-from headtohead.report.notebook.maps import MOST_CELLS
-from headtohead.report.notebook.runs import run_html
-from headtohead.report.notebook.tables import text_table, titled_list
+from headtohead.report.notebook import MOST_CELLS, run_html
 from headtohead.storage.records import PitfallRecord, RunRecord
 from headtohead.training.maps import SentenceMaps
 

@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pytest
+from headtohead.report.facts import facts, pitfall_line, warnings
 from scipy import stats
 
 from headtohead.analysis.study import analyse, main_contrasts, separate_effects
 from headtohead.report.answer import answer, sides
-from headtohead.report.facts import facts, pitfall_line, warnings
 from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, WORSE
 from headtohead.storage.frames import load_frames
 from headtohead.storage.records import DeclaredContrast

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from headtohead.analysis.study import Analysis, analyse
-from headtohead.report.figures.forest import forest_rows
+from headtohead.report.figures.rows import forest_rows
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
 

@@ -10,14 +10,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from headtohead.report.facts import other_test_line, warnings
+from headtohead.report.reference_points import neighbour_line, reference_fact
 
 from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.study import analyse
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report.facts import other_test_line, warnings
-from headtohead.report.figures.strip import strip_figure
-from headtohead.report.reference_points import neighbour_line, reference_fact
+from headtohead.report.figures.rows import strip_figure
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames

@@ -18,7 +18,7 @@ import pytest
 from headtohead.analysis.best import best_variants
 from headtohead.analysis.study import analyse
 from headtohead.escaping import latex_escape
-from headtohead.report.content import ReportContent
+from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.storage.frames import load_frames
 
@@ -29,7 +29,7 @@ NOISE = [0.001, -0.002, 0.003, -0.001, 0.002, -0.003]
 
 def study(
     made: ModuleType, root: Path, means: Mapping[str, float], *, margin: float | None = None, question: str = "Which?"
-) -> ReportContent:
+) -> Report:
     """Return the content of a study with an axis whose values have the means; the first value is the baseline."""
 
     def score(axes: Mapping[str, Any], seed: int) -> float:
@@ -44,7 +44,7 @@ def study(
         record = json.loads(file.read_text(encoding="utf-8"))
         margins = {"test/exact_match": {"value": margin, "since": "2000-01-01T00:00:00+00:00"}}
         file.write_text(json.dumps(record | {"margins": margins}), encoding="utf-8")
-    return ReportContent(analyse(load_frames(folder)))
+    return Report(analyse(load_frames(folder)))
 
 
 @pytest.mark.default_cases(3)
@@ -76,7 +76,7 @@ def test_scores_are_bold_only_where_the_tests_decide(
 
 @pytest.mark.slow
 def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path, quickstart: Path) -> None:
-    contents = [ReportContent(analyse(load_frames(quickstart)))]
+    contents = [Report(analyse(load_frames(quickstart)))]
     for number, gap in enumerate((0.001, 0.002, 0.003, 0.004, 0.01)):
         contents.append(study(made, tmp_path / str(number), {"sinusoidal": 0.8, "rotary": 0.8 + gap}))
     outcomes = set()
@@ -91,7 +91,7 @@ def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path,
 
 
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
-    content = ReportContent(analyse(load_frames(messy)))
+    content = Report(analyse(load_frames(messy)))
     latex = score_table(content, "latex")
     assert r"\textbf" not in latex
     assert "No score is bold, because variants are incomplete." in latex
@@ -116,7 +116,7 @@ def test_notes_state_the_looks(made: ModuleType, tmp_path: Path) -> None:
     record = json.loads(file.read_text(encoding="utf-8"))
     looks = {"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"}
     file.write_text(json.dumps(record | {"looks": looks}), encoding="utf-8")
-    markdown = score_table(ReportContent(analyse(load_frames(file.parent))), "markdown")
+    markdown = score_table(Report(analyse(load_frames(file.parent))), "markdown")
     assert "looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 % for 5 % over all" in markdown
 
 
@@ -131,7 +131,7 @@ def test_the_reason_counts_the_undecided_variants(made: ModuleType, tmp_path: Pa
 
 
 def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
-    content = ReportContent(analyse(load_frames(quickstart)))
+    content = Report(analyse(load_frames(quickstart)))
     rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(score_table(content, "csv")))}
     assert list(rows) == list(content.analysis.order)
     for contrast in content.analysis.variants.contrasts:
@@ -160,7 +160,7 @@ def compiled(document: str, folder: Path) -> str:
 
 @pytest.mark.slow
 def test_latex_compiles(quickstart: Path, tmp_path: Path) -> None:
-    compiled(score_table(ReportContent(analyse(load_frames(quickstart))), "latex"), tmp_path)
+    compiled(score_table(Report(analyse(load_frames(quickstart))), "latex"), tmp_path)
 
 
 def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path) -> None:

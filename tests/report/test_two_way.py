@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from headtohead.report.blocks import DataTable, Details
 
 from headtohead.analysis.study import analyse
 from headtohead.analysis.two_way import TwoWayResult, find_two_way_table, two_way_result, variance_shares
 from headtohead.report.answer import answer
-from headtohead.report.blocks import DataTable, Details
 from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames

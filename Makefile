@@ -31,15 +31,13 @@ install: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 20 -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadscope --durations 20 -m "not slow"
 
-# Four workers, also on two cores: many of these tests wait for other processes.
+# Two workers per core: many of these tests wait for other processes.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations 40 -m slow
+	$(BIN)/python -m pytest -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --dist loadscope --durations 40 -m slow
 
-test-all: .venv/installed-dev
-	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test-all: test test-slow
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -54,42 +52,11 @@ for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SI
 gc.disable()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Repeat a timed test that fails, up to twice, and move further cases of tables to the slow tier.
-
-    A slow product fails three times, a busy machine does not.
-    """
-    rows: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+    """Repeat a timed test that fails, up to twice: a slow product fails three times, a busy machine does not."""
     for item in items:
         if item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun="AssertionError"))
-        if not is_default_case(item, rows):
-            item.add_marker(pytest.mark.slow)
-
-
-def is_default_case(item: pytest.Item, rows: dict[tuple[str, str], list[tuple[int, ...]]]) -> bool:
-    """Return whether a case is among the first of its tables, as many as the marker ``default_cases`` states.
-
-    ``default_cases(2)`` limits every table of the test, ``default_cases(style=2)`` the table of that argument.
-    ``rows`` collects the rows of each table in their order; a row is known by the identities of its values, since
-    ``callspec.indices`` counts the cases of the test and not the rows of a table.
-    """
-    marker, case = item.get_closest_marker("default_cases"), getattr(item, "callspec", None)
-    if marker is None or case is None:
-        return True
-    names = [mark.args[0] for mark in item.iter_markers("parametrize")]
-    tables = [tuple(re.split(r",\s*", name)) if isinstance(name, str) else tuple(name) for name in names]
-    tables += [(name,) for name in case.params if not any(name in table for table in tables)]
-    default = True
-    for table in tables:
-        limits = marker.args or [marker.kwargs[name] for name in table if name in marker.kwargs]
-        seen = rows[item.nodeid.partition("[")[0], ",".join(table)]
-        row = tuple(id(case.params[name]) for name in table)
-        if row not in seen:
-            seen.append(row)
-        default = default and all(seen.index(row) < limit for limit in limits)
-    return default
 
 
 @pytest.fixture(scope="session")
@@ -192,9 +159,9 @@ def bare_experiment() -> Callable[..., str]:
     """
 
     def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-        from headtohead.storage.records import (
+        from headtohead.storage.experiment import (
             ExperimentRecord,
-            ParameterCounts,
+            ModelCounts,
             PlannedRunRecord,
             ReportedMetrics,
             VariantRecord,
@@ -215,6 +182,7 @@ def bare_experiment() -> Callable[..., str]:
             "vocabulary": {"source": 1, "target": 1},
             "notes": [],
         }
+        counts = ModelCounts(total=1, non_embedding=1, attention=1, flops_per_token=1.0, inner_width=1, path={})
         variants = [
             VariantRecord(
                 slug=slug,
@@ -222,13 +190,10 @@ def bare_experiment() -> Callable[..., str]:
                 axes={},
                 equal_to=equal,
                 equal_reason=None,
-                parameters=ParameterCounts(total=1, non_embedding=1, attention=1),
-                flops_per_token=1.0,
-                inner_width=1,
+                counts=counts,
                 d_ff=1,
                 d_ff_asked=1,
                 match="none",
-                path={},
                 steps=1,
                 evaluate_every=1,
                 decoding_limit=1,

@@ -6,8 +6,8 @@ A refactoring must not change a score. The script checks out COMMIT beside the w
 versions (same Python, same machine, same number of threads) and compares every column of results.csv that is a score:
 train/, valid/, test/ and attention/ metrics, sizes and the data hash. Exit code 1 if a value differs.
 
-Studies: ``quickstart`` (the committed experiment), ``matched`` (a parameter-matched product) and ``subwords`` (Tatoeba
-pairs with subword vocabularies; needs --file and the extra ``subwords``).
+Studies: ``quickstart`` (the committed experiment), ``matched`` (a parameter-matched product), ``subwords`` (Tatoeba
+pairs with subword vocabularies; needs --file and the extra ``subwords``), ``recipes`` and ``by-hand`` (the notebooks).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STUDIES = ("quickstart", "matched", "subwords")
+STUDIES = ("quickstart", "matched", "subwords", "recipes", "by-hand")
 PREFIXES = ("train/", "valid/", "test/", "attention/", "parameters/", "flops_per_token", "steps")
 RENAMED_COLUMNS: dict[str, str] = {
     "test/loss_unpadded": "test/loss_alone",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headtohead.analysis.study import Analysis
 from headtohead.config.loading import MAX_RUNS, load_file
 from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.config.versions import plugins_of
@@ -37,9 +38,9 @@ from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, refuse_replacing
 from headtohead.report.notebook import register
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
-from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
@@ -264,7 +265,7 @@ def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
         yield from _to_train(planned.tuning.plan, every)
     runs = planned.selected if every else pending(planned)
     for slug in dict.fromkeys(run.variant for run in runs):
-        yield planned.by_slug[slug].variant.config
+        yield planned.by_slug[slug].config
 
 
 @dataclass
@@ -381,11 +382,10 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.analysis.study import analyse
     from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames
 
-    status = analyse(load_frames(planned.directory)).looks
+    status = Analysis(load_frames(planned.directory)).looks
     assert status is not None
     log(looks_line(status))
     return status.next
@@ -438,7 +438,7 @@ def with_failed_reset(planned: Plan) -> Plan:
     """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
     chosen = [run for run in planned.selected if run.state in states.RETRYABLE and not run.reused_from]
     reset_failed(planned, chosen)
-    runs = tuple(replace(run, state=states.PLANNED) if run in chosen else run for run in planned.runs)
+    runs = tuple(run.model_copy(update={"state": states.PLANNED}) if run in chosen else run for run in planned.runs)
     return replace(planned, runs=runs)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.best import best_variants
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.statistics.best import compare_with_best
 from headtohead.storage.frames import load_frames
 
@@ -74,11 +73,11 @@ def test_no_variant_is_best_while_one_is_not_ranked(made, tmp_path) -> None:
     )
     folder = made.write_study(tmp_path, study)
     frames = load_frames(folder)
-    assert best_variants(analyse(frames), list(frames.by_slug)).slugs
+    assert Analysis(frames).best.slugs
     run = frames.rows("rotary").index[0]
     runs = frames.runs.copy()
     runs.loc[run, ["state", frames.record.metrics.primary]] = ["DIVERGED", math.nan]
-    found = best_variants(analyse(replace(frames, runs=runs)), list(frames.by_slug))
+    found = Analysis(replace(frames, runs=runs)).best
     assert (found.slugs, found.reason) == (frozenset(), "not all variants are ranked")
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from headtohead.analysis.contrasts import OTHER_DATA, families, incomplete
-from headtohead.analysis.study import analyse, upper_bound_verdicts
+from headtohead.analysis.scores import OTHER_DATA
+from headtohead.analysis.study import Analysis
 from headtohead.statistics import paired_tests
 from headtohead.storage.frames import load_frames
 
@@ -21,7 +21,7 @@ def by_name(family):
 
 def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     frames = load_frames(quickstart)
-    family = families(frames, METRIC).variants
+    family = Analysis(frames, METRIC).variants
     assert family.tested == 11
     for contrast in family.contrasts:
         left, right = frames.scores(contrast.left, METRIC), frames.scores(frames.baseline, METRIC)
@@ -31,14 +31,14 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
 
 def test_holm_correction_applies_within_each_family_of_contrasts(quickstart):
     frames = load_frames(quickstart)
-    for family in (families(frames, METRIC).variants, families(frames, METRIC).factors):
+    for family in (Analysis(frames, METRIC).variants, Analysis(frames, METRIC).factors):
         smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
         assert smallest.judgement.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
 
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
-    found = by_name(families(frames, METRIC).factors)["positional: none − sinusoidal"]
+    found = by_name(Analysis(frames, METRIC).factors)["positional: none − sinusoidal"]
     differences = []
     for seed in range(1, 7):
         total = 0.0
@@ -53,7 +53,7 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
 
 
 def test_known_effects_are_detected_with_their_sign(quickstart):
-    found = by_name(families(load_frames(quickstart), METRIC).factors)
+    found = by_name(Analysis(load_frames(quickstart), METRIC).factors)
     assert found["positional: rotary − sinusoidal"].verdict == "better"
     assert found["masking: causal − padding-causal"].verdict == "worse"
     inconclusive = found["attention: independent-heads − split-heads"]
@@ -63,7 +63,7 @@ def test_known_effects_are_detected_with_their_sign(quickstart):
 
 def test_the_interval_at_the_holm_step_excludes_zero_if_and_only_if_the_difference_is_significant(quickstart):
     frames = load_frames(quickstart)
-    tested = families(frames, METRIC)
+    tested = Analysis(frames, METRIC)
     for family in (tested.variants, tested.factors):
         ordered = sorted(family.contrasts, key=lambda contrast: contrast.paired.p)
         stopped = None
@@ -86,9 +86,9 @@ def write_margin(folder, value, late=False):
 
 def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_significant(made, tmp_path):
     folder = made.write_study(tmp_path, made.Study(maps=False))
-    plain = by_name(families(load_frames(folder), METRIC).factors)
+    plain = by_name(Analysis(load_frames(folder), METRIC).factors)
     assert "equivalent" not in {contrast.verdict for contrast in plain.values()}
-    found = by_name(families(write_margin(folder, 0.05), METRIC).factors)
+    found = by_name(Analysis(write_margin(folder, 0.05), METRIC).factors)
     attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
     assert (attention.verdict, attention.reason) == ("equivalent", None)
     assert attention.verdict_text == "equivalent within 0.050"
@@ -105,7 +105,7 @@ def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_signi
 @pytest.mark.parametrize("late", [False, True])
 def test_a_margin_that_is_set_after_results_existed_is_labelled(made, tmp_path, late):
     folder = made.write_study(tmp_path, made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False))
-    (contrast,) = families(write_margin(folder, 0.5, late), METRIC).variants.contrasts
+    (contrast,) = Analysis(write_margin(folder, 0.5, late), METRIC).variants.contrasts
     assert contrast.verdict_text == "equivalent within 0.500" + " (margin set after results existed)" * late
 
 
@@ -121,7 +121,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    found = by_name(families(frames, METRIC).factors)["masking: causal − padding-causal"]
+    found = by_name(Analysis(frames, METRIC).factors)["masking: causal − padding-causal"]
     differences = []
     for seed in range(1, 7):
         total = 0.0
@@ -143,9 +143,9 @@ def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
         )
 
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]}, score=score, maps=False)
-    without = families(load_frames(made.write_study(tmp_path / "without", study)), METRIC).variants
+    without = Analysis(load_frames(made.write_study(tmp_path / "without", study)), METRIC).variants
     study = replace(study, equal_to={"alibi": "rotary"})
-    family = families(load_frames(made.write_study(tmp_path / "with", study)), METRIC).variants
+    family = Analysis(load_frames(made.write_study(tmp_path / "with", study)), METRIC).variants
     assert (without.tested, family.tested) == (3, 2)
     found = by_name(family)
     rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
@@ -156,7 +156,7 @@ def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
 
 
 def test_a_lower_loss_is_better(quickstart):
-    found = by_name(families(load_frames(quickstart), "valid/loss").factors)
+    found = by_name(Analysis(load_frames(quickstart), "valid/loss").factors)
     assert found["positional: none − sinusoidal"].paired.mean > 0
     assert found["positional: none − sinusoidal"].verdict == "worse"
     assert found["positional: rotary − sinusoidal"].verdict == "better"
@@ -165,24 +165,24 @@ def test_a_lower_loss_is_better(quickstart):
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
     frames = load_frames(messy)
     name = "rotary · independent-heads · padding-causal − baseline"
-    refused = by_name(families(frames, METRIC).variants)[name]
+    refused = by_name(Analysis(frames, METRIC).variants)[name]
     assert refused.paired is None
     assert refused.reason.endswith("1 not run, 1 not finished of 6 seeds")
-    allowed = by_name(families(frames, METRIC, allow_partial=True).variants)[name]
+    allowed = by_name(Analysis(frames, METRIC, allow_partial=True).variants)[name]
     assert allowed.seeds == (1, 2, 3, 4)
     assert allowed.reason.startswith("partial: ")
 
 
 def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
-    analysis = analyse(load_frames(messy))
+    analysis = Analysis(load_frames(messy))
     assert "rotary-split-heads-causal" not in analysis.incomplete
     assert analysis.withheld["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
-    assert set(incomplete(analysis.frames)) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
+    assert set(analysis.incomplete) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
 
 
 def test_a_factor_has_no_verdict_while_a_variant_of_it_is_not_ranked(messy):
     frames = load_frames(messy)
-    for contrast in families(frames, METRIC).factors.contrasts:
+    for contrast in Analysis(frames, METRIC).factors.contrasts:
         assert contrast.paired is None
         assert contrast.reason.startswith("not ranked: ")
 
@@ -194,14 +194,14 @@ def test_a_single_variant_beyond_those_named_without_all_seeds_is_singular(made,
         states={(f"rotary-{mask}", 1): "FAILED" for mask in masks},
         maps=False,
     )
-    contrast = by_name(families(load_frames(made.write_study(tmp_path, study)), METRIC).factors)[
+    contrast = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).factors)[
         "positional: rotary − sinusoidal"
     ]
     assert contrast.reason.endswith(" and 1 more variant")
 
 
 def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
-    family = families(load_frames(messy), METRIC).variants
+    family = Analysis(load_frames(messy), METRIC).variants
     contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
     assert contrast.verdict == "same by construction"
     assert contrast.paired is None
@@ -216,13 +216,13 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(made,
     )
     frames = load_frames(made.write_study(tmp_path, study))
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
-        (contrast,) = families(frames, metric).variants.contrasts
+        (contrast,) = Analysis(frames, metric).variants.contrasts
         left = frames.scores(contrast.left, metric)
         right = frames.scores(contrast.right, metric)
         mean = sum(left[seed] - right[seed] for seed in frames.seeds) / len(frames.seeds)
         assert contrast.paired is not None, metric
         assert contrast.paired.mean == pytest.approx(mean)
-    (contrast,) = families(frames, "train/loss").variants.contrasts
+    (contrast,) = Analysis(frames, "train/loss").variants.contrasts
     assert contrast.paired is None
     assert contrast.reason == "losses are not comparable: label smoothing values differ"
 
@@ -234,7 +234,7 @@ def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    both = families(frames, METRIC).variants, families(frames, METRIC).factors
+    both = Analysis(frames, METRIC).variants, Analysis(frames, METRIC).factors
     assert {c.name: c.reason for family in both for c in family.contrasts} == {
         "eng-spa · rotary − baseline": None,
         "eng-fra · sinusoidal − baseline": OTHER_DATA,
@@ -250,13 +250,13 @@ def test_losses_of_different_targets_are_not_comparable(made, tmp_path):
         config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
         maps=False,
     )
-    (contrast,) = families(load_frames(made.write_study(tmp_path, study)), "valid/loss").variants.contrasts
+    (contrast,) = Analysis(load_frames(made.write_study(tmp_path, study)), "valid/loss").variants.contrasts
     assert contrast.reason == "losses are not comparable: labels differ"
 
 
 def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
     frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
-    family = families(frames, METRIC).variants
+    family = Analysis(frames, METRIC).variants
     assert family.tested == 0
     for contrast in family.contrasts:
         assert math.isnan(contrast.judgement.holm_p)
@@ -270,7 +270,7 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path
         maps=False,
         score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
     )
-    found = by_name(families(load_frames(made.write_study(tmp_path, study)), METRIC).factors)
+    found = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).factors)
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
     assert constant.verdict == "no verdict"
@@ -286,19 +286,19 @@ def test_a_saturated_difference_has_a_verdict_with_enough_seeds(made, tmp_path):
         seeds=tuple(range(1, 7)),
         score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
     )
-    (contrast,) = families(load_frames(made.write_study(tmp_path, study)), METRIC).factors.contrasts
+    (contrast,) = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).factors.contrasts
     assert contrast.verdict == "worse"
     assert contrast.judgement.holm_p == 2 / 64
 
 
 @pytest.mark.slow
 def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
-    under = analyse(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
-    assert set(upper_bound_verdicts(under).values()) == {"within the upper bound"}
-    assert len(upper_bound_verdicts(under)) == 4
+    under = Analysis(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
+    assert set(under.upper_bound_verdicts.values()) == {"within the upper bound"}
+    assert len(under.upper_bound_verdicts) == 4
     # the batched score 0.5 is below 0.53, and the unpadded score of the same model is 0.56
     leaking = made.Study(maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9)
-    over = upper_bound_verdicts(analyse(load_frames(made.write_study(tmp_path / "b", leaking))))
+    over = Analysis(load_frames(made.write_study(tmp_path / "b", leaking))).upper_bound_verdicts
     assert over == {
         "none-split-heads-padding-causal": "within the upper bound",
         "none-split-heads-causal": "exceeds the upper bound: suspect",
@@ -310,20 +310,20 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
 def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
     """Other sentences have another bound: a part of the test set, or the test set of another split."""
     frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))
-    checked = upper_bound_verdicts(analyse(frames))
+    checked = Analysis(frames).upper_bound_verdicts
     other = next(iter(checked))
     runs = frames.runs.copy()
     runs.loc[runs["variant"] == other, "data_hash"] = "0" * 64
-    assert set(upper_bound_verdicts(analyse(replace(frames, runs=runs)))) == set(checked) - {other}
+    assert set(Analysis(replace(frames, runs=runs)).upper_bound_verdicts) == set(checked) - {other}
     baseline = frames.by_slug[frames.baseline]
     size = frames.record.data["counts"]["test"]
     for limit, bound in ((size, made.CEILING), (size - 1, None)):
         baseline.config["evaluate"]["test_limit"] = limit
-        assert analyse(frames).upper_bound == bound
+        assert Analysis(frames).upper_bound == bound
 
 
 def test_the_best_variant_is_first_and_unranked_variants_are_last(messy):
-    analysis = analyse(load_frames(messy))
+    analysis = Analysis(load_frames(messy))
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]
     assert means == sorted(means, reverse=True)
     assert set(analysis.order[-3:]) == set(analysis.withheld)
@@ -348,7 +348,7 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    found = families(frames, METRIC)
+    found = Analysis(frames, METRIC)
     assert found.interactions.tested == len(found.interactions.contrasts) == 3
     contrast = by_name(found.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
     differences = []
@@ -374,6 +374,6 @@ def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_pat
         interactions=True,
         maps=False,
     )
-    family = families(load_frames(made.write_study(tmp_path, study)), METRIC).interactions
+    family = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).interactions
     assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
     assert family.tested == 0

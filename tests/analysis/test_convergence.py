@@ -13,13 +13,15 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 import pytest
-from headtohead.analysis.convergence import LossTrend, RunTrend, convergence, run_trend
-from headtohead.analysis.study import Analysis, analyse
+
+from headtohead.analysis.convergence import LossTrend, RunTrend, run_trend
+from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import learning_rate
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 Loss = Callable[[str, int, int], float | None]
 """Validation loss by variant, seed and step."""
@@ -89,17 +91,17 @@ def falling(fall: float, noise: float = 0.0) -> Loss:
 
 
 def analysis_of(folder: Path) -> Analysis:
-    return analyse(load_frames(folder))
+    return Analysis(load_frames(folder))
 
 
 def trend_of(folder: Path, slug: str = "rotary") -> LossTrend:
-    return convergence(analysis_of(folder)).trends[slug]
+    return analysis_of(folder).convergence.trends[slug]
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
+@case_table(
     ("fall", "verdict"),
     [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "levelled off")],
+    default=2,
 )
 def test_a_fall_of_more_than_one_percent_is_still_learning(fall: float, verdict: str, plant: Any) -> None:
     trend = trend_of(plant(falling(fall)))
@@ -130,8 +132,7 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
     assert trend.fall == pytest.approx(0.1, abs=0.04)
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
+@case_table(
     ("steps", "reason"),
     [
         ((1000,), "fewer than two evaluations"),
@@ -140,14 +141,14 @@ def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:
         ((60, 80, 99), "fewer than 100 steps"),
         ((), "no finished run with a validation loss"),
     ],
+    default=2,
 )
 def test_few_evaluations_are_not_judged(steps: Sequence[int], reason: str, plant: Any) -> None:
     trend = trend_of(plant(falling(0.1), steps=steps))
     assert (trend.verdict, trend.reason) == ("not judged", reason)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)])
+@case_table("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)], default=1)
 def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequence[int], plant: Any) -> None:
     assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"
 
@@ -168,7 +169,7 @@ def test_the_gap_of_two_variants_is_given_in_steps_of_the_baseline(plant: Any) -
         return 3 - 0.1 * step / 200 - (0.07 if variant == "rotary" else 0.0)
 
     folder = plant(loss, scores={"rotary": 0.6})
-    found = convergence(analysis_of(folder))
+    found = analysis_of(folder).convergence
     assert [gap.steps for gap in found.gaps] == pytest.approx([140])
     line = still_learning_line(analysis_of(folder))
     assert line is not None
@@ -182,7 +183,7 @@ def test_a_gap_in_which_the_better_score_has_the_higher_loss_is_not_named(plant:
         return 3 - 0.1 * step / 200 + (0.07 if variant == "rotary" else 0.0)
 
     folder = plant(loss, scores={"rotary": 0.6})
-    found = convergence(analysis_of(folder))
+    found = analysis_of(folder).convergence
     assert [gap.agrees for gap in found.gaps] == [False]
     assert found.smallest_gap is None
     line = still_learning_line(analysis_of(folder))
@@ -240,6 +241,7 @@ def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: 
     record = json.loads(paths.json.read_text(encoding="utf-8"))
     assert record["remarks"][0] == {"severity": "caution", "text": line, "variant": None}
     assert record["training"]["still_learning"]
+    assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)
     assert record["answer"] == paths.answer
 
 
@@ -261,8 +263,8 @@ def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: Mod
     ]
     histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
     runs = frames.runs.assign(**{"valid/loss": 2.5 + 0.1 * frames.runs["variant"].str.endswith("rotary")})
-    analysis = analyse(dataclasses.replace(frames, histories=histories, runs=runs))
-    assert convergence(analysis).trends["addition-sinusoidal"].verdict == "still learning"
+    analysis = Analysis(dataclasses.replace(frames, histories=histories, runs=runs))
+    assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
     averaged = [contrast for contrast in analysis.factors.contrasts if contrast.axis == "positional"]
     assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
-    assert convergence(analysis).gaps == ()
+    assert analysis.convergence.gaps == ()

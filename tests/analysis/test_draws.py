@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from headtohead.analysis.sentences import sentence_tests
-from headtohead.analysis.study import analyse
-from headtohead.analysis.uncertainty import IN_DRAWS, uncertainty
+
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.uncertainty import IN_DRAWS
 from headtohead.report.remarks import remarks
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import median_seed
@@ -26,7 +26,7 @@ def drawn_study(made, tmp_path, run_data=lambda axes, seed: {"data_hash": f"{see
 
 
 def test_losses_are_compared_if_both_variants_have_the_data_of_the_seed(made, tmp_path):
-    analysis = analyse(drawn_study(made, tmp_path, primary="test/loss"))
+    analysis = Analysis(drawn_study(made, tmp_path, primary="test/loss"))
     (contrast,) = analysis.variants.contrasts
     assert contrast.reason is None or "not comparable" not in contrast.reason
     assert contrast.paired.n == 6
@@ -36,15 +36,15 @@ def test_losses_of_different_data_within_a_seed_are_not_compared(made, tmp_path)
     def run_data(axes, seed):
         return {"data_hash": f"{seed + 100 * (seed == 3 and axes['positional'] == 'rotary'):064x}"}
 
-    analysis = analyse(drawn_study(made, tmp_path, run_data, primary="test/loss"))
+    analysis = Analysis(drawn_study(made, tmp_path, run_data, primary="test/loss"))
     (contrast,) = analysis.variants.contrasts
     assert contrast.reason == "losses are not comparable: vocabularies differ"
     assert not analysis.frames.same_data(["sinusoidal", "rotary"])
 
 
 def test_the_interval_over_seeds_is_that_with_draws_and_sentences(made, tmp_path):
-    analysis = analyse(drawn_study(made, tmp_path))
-    found = uncertainty(analysis)
+    analysis = Analysis(drawn_study(made, tmp_path))
+    found = analysis.uncertainty
     assert (found.has_draws, found.reason) == (True, IN_DRAWS)
     assert all(row.with_sentences is None for row in found.contrasts)
     assert any(remark.text.startswith("Each seed has a new draw of the data") for remark in remarks(analysis))
@@ -56,13 +56,13 @@ def test_translations_of_the_same_seed_are_compared(made, tmp_path):
 
     frames = drawn_study(made, tmp_path, score=score)
     assert {median_seed(frames, slug, "test/exact_match") for slug in frames.by_slug} == {3, 4}
-    (test,) = sentence_tests(analyse(frames))
+    (test,) = Analysis(frames).sentence_tests
     assert test.seed == test.baseline_seed
 
 
 @pytest.mark.slow
 def test_the_upper_bound_of_one_draw_is_not_applied_to_all(made, tmp_path):
-    drawn = analyse(drawn_study(made, tmp_path / "drawn"))
-    plain = analyse(load_frames(made.write_study(tmp_path / "plain", made.Study(maps=False))))
+    drawn = Analysis(drawn_study(made, tmp_path / "drawn"))
+    plain = Analysis(load_frames(made.write_study(tmp_path / "plain", made.Study(maps=False))))
     assert drawn.upper_bound is None
     assert plain.upper_bound == made.CEILING

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.forest import magnified_range
 from headtohead.report.figures.cost import cost_figure
@@ -28,13 +28,14 @@ from headtohead.report.figures.rows import (
     strip_figure,
 )
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
 
 
 @pytest.fixture(scope="module")
 def analysis(quickstart):
-    return analyse(load_frames(quickstart))
+    return Analysis(load_frames(quickstart))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def strip(analysis):
 @pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)], ids="partial={}".format)
 def with_holes(messy, request):
     """A study with missing runs, with and without ranks of its incomplete variants."""
-    return analyse(load_frames(messy), allow_partial=request.param)
+    return Analysis(load_frames(messy), allow_partial=request.param)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_curves_leave_out_steps_that_some_seed_did_not_reach(made, tmp_path):
     study = made.Study(
         axes={"positional": ["sinusoidal"]}, seeds=(1, 2), maps=False, states={("sinusoidal", 2): "FAILED"}
     )
-    table = curves(analyse(load_frames(made.write_study(tmp_path, study))), "valid/loss")
+    table = curves(Analysis(load_frames(made.write_study(tmp_path, study))), "valid/loss")
     assert table["step"].max() == 300
     assert (table["count"] == 2).all()
 
@@ -113,11 +114,10 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("primary", ["valid/loss", "test/loss"])
+@case_table("primary", ["valid/loss", "test/loss"], default=1)
 def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary):
     folder = made.write_study(tmp_path, made.Study(primary=primary, maps=False, seeds=(1, 2)))
-    figure = buckets_figure(analyse(load_frames(folder)))
+    figure = buckets_figure(Analysis(load_frames(folder)))
     assert figure.get_supylabel() == "loss"
 
 
@@ -130,7 +130,7 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
         one_at_a_time=True,
         score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
     )
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     rows = drawn_variants(analysis)
     assert len(rows) == MOST_ROWS
     assert rows[0] == "0.06"
@@ -166,7 +166,7 @@ def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tm
         ],
         score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
     )
-    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    figure = interaction_figure(Analysis(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by match")
     assert panel_title(panel) == "positional, by match\nat attention split-heads"
     for points in lines.values():
@@ -197,7 +197,7 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
     study = made.Study(
         axes=axes, excluded=excluded, maps=False, score=lambda axes, seed: 0.5 + 0.3 * (axes["masking"] == "causal")
     )
-    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    figure = interaction_figure(Analysis(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by attention")
     assert panel_title(panel).endswith("at masking padding-causal")
     scores = {name: points[:, 1].tolist() for name, points in lines.items()}
@@ -205,15 +205,14 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
     assert scores["rotary"] == pytest.approx([0.5, math.nan], nan_ok=True)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]])
+@case_table("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]], default=1)
 def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_path, styles):
     study = made.Study(
         axes={"train.lr": [0.003, 0.0001, 10.0, 0.02], "attention": styles},
         maps=False,
         score=lambda axes, seed: 0.5 + axes["train.lr"] / 100,
     )
-    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    figure = interaction_figure(Analysis(load_frames(made.write_study(tmp_path, study))))
     (panel,) = figure.axes
     ascending = ["0.0001", "0.003", "0.02", "10.0"]
     if len(styles) == 2:  # the longer axis gives the colours, and so the lines
@@ -228,7 +227,7 @@ def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_
 
 def test_dollar_signs_in_names_are_not_taken_for_mathematics(made, tmp_path):
     study = made.Study(axes={"positional": ["$a_b$", "c$"]}, maps=False)
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     assert ">$a_b$</text>" in style.to_svg(strip_figure(analysis), "salt")
 
 
@@ -242,7 +241,7 @@ def trained_up_to(analysis, tokens):
     record = analysis.frames.record
     data = {**record.data, "longest_in_train": tokens}
     frames = replace(analysis.frames, record=record.model_copy(update={"data": data}))
-    return replace(analysis, frames=frames)
+    return Analysis(frames)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +283,7 @@ def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
         return 0.5 + 0.02 * ["a", "b", "c"].index(axes["attention"]) + 0.002 * math.sin(seed * len(str(axes)))
 
     study = made.Study(axes={"attention": ["a", "b", "c"]}, one_at_a_time=True, maps=False, score=score)
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     assert magnified_range(forest_rows(analysis)) is None
     assert len(forest_figure(analysis).axes) == 1
 
@@ -292,7 +291,7 @@ def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
 @pytest.mark.slow
 def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
     study = made.Study(axes={"attention": list("abcdefghi")}, seeds=(1, 2), maps=False, one_at_a_time=True)
-    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     palette = Palette(analysis.frames)
     assert not palette.is_coloured
     assert len({palette.colour(slug) for slug in analysis.frames.by_slug}) == 1
@@ -305,7 +304,7 @@ def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
 @pytest.mark.slow
 def test_two_axes_with_more_values_than_colours_have_no_panel(made, tmp_path):
     axes = {"positional": list("abcdefghi"), "attention": list("abcdefghi")}
-    analysis = analyse(load_frames(made.write_study(tmp_path, made.Study(axes=axes, seeds=(1,), maps=False))))
+    analysis = Analysis(load_frames(made.write_study(tmp_path, made.Study(axes=axes, seeds=(1,), maps=False))))
     assert interaction_figure(analysis) is None
     assert len(curves_figure(analysis).axes) == MOST_LINES
 

@@ -15,6 +15,7 @@ from headtohead.analysis.judge import Judged, direction, judge
 from headtohead.errors import HeadToHeadError
 from headtohead.report.judge import heading
 from headtohead.statistics.looks import Looks
+from made import case_table
 
 BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
 BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
@@ -231,9 +232,8 @@ def test_a_single_look_leaves_p_and_level_unchanged() -> None:
     assert look.level(0.05, sides=1) == pytest.approx(0.05, abs=0.002)
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("sides", [1, 2])
-@pytest.mark.parametrize("alpha", [0.05, 0.0125, 0.1])
+@case_table("sides", [1, 2], default=3)
+@case_table("alpha", [0.05, 0.0125, 0.1], default=3)
 def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:
     looks = Looks((4, 8, 12))
     level = looks.level(alpha, sides)

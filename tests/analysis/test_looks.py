@@ -11,15 +11,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from headtohead.analysis.contrasts import families
-from headtohead.analysis.looks import LooksStatus
+
 from headtohead.analysis.published import claim_results
-from headtohead.analysis.study import analyse, main_contrasts
+from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.report.remarks import remarks
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
+from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import LooksRecord
 
 METRIC = "test/exact_match"
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
@@ -34,13 +33,15 @@ def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: 
 @pytest.mark.slow
 def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
     looks = Looks((6, 12, 18))
-    fixed, sequential = families(load_frames(quickstart), METRIC), families(with_looks(quickstart, 6, 12, 18), METRIC)
-    for plain, family in zip(fixed, sequential, strict=True):
+    fixed, sequential = Analysis(load_frames(quickstart), METRIC), Analysis(with_looks(quickstart, 6, 12, 18), METRIC)
+    for plain, family in zip(fixed.families, sequential.families, strict=True):
         expected = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
         found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
         assert found == pytest.approx(expected)
     pairs = [
-        (a, b) for f, s in zip(fixed, sequential, strict=True) for a, b in zip(f.contrasts, s.contrasts, strict=True)
+        (a, b)
+        for f, s in zip(fixed.families, sequential.families, strict=True)
+        for a, b in zip(f.contrasts, s.contrasts, strict=True)
     ]
     assert any(b.judgement.holm_p > 1.5 * a.judgement.holm_p for a, b in pairs)
     for _, contrast in pairs:
@@ -50,7 +51,7 @@ def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) ->
 
 
 def status_of(frames: Frames) -> LooksStatus:
-    status = analyse(frames).looks
+    status = Analysis(frames).looks
     assert status is not None
     return status
 
@@ -59,7 +60,7 @@ def test_a_study_goes_on_while_a_main_contrast_is_inconclusive(quickstart: Path)
     frames = with_looks(quickstart, 6, 12)
     status = status_of(frames)
     assert status.next == 12
-    main = main_contrasts(analyse(frames))
+    main = Analysis(frames).main_contrasts
     assert list(status.undecided) == [contrast.name for contrast in main if contrast.is_undecided]
     last = status_of(with_looks(quickstart, 3, 6, taken=(3, 6)))
     assert last.undecided
@@ -73,7 +74,7 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleTy
         seeds=(1, 2, 3, 4, 5, 6),
     )
     noisy = dataclasses.replace(study, score=lambda axes, seed: study.score(axes, seed + len(axes["positional"])))
-    analysis = analyse(with_looks(made.write_study(tmp_path, noisy), 6, 12))
+    analysis = Analysis(with_looks(made.write_study(tmp_path, noisy), 6, 12))
     assert [contrast.verdict for contrast in analysis.variants.contrasts] == ["better"]
     assert analysis.looks is not None
     assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
@@ -93,7 +94,7 @@ def diverged(made: ModuleType, folder: Path) -> Frames:
 
 
 def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    analysis = analyse(diverged(made, tmp_path))
+    analysis = Analysis(diverged(made, tmp_path))
     assert analysis.looks is not None
     assert (analysis.looks.undecided, len(analysis.looks.unranked)) == ((), 1)
     assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
@@ -118,14 +119,14 @@ def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path
         seeds=(1, 2, 3, 4, 5, 6),
         interactions=True,
     )  # fmt: skip
-    analysis = analyse(with_looks(made.write_study(tmp_path, study), 6, 12))
-    assert [contrast.detected for contrast in main_contrasts(analysis)] == [True, True]
+    analysis = Analysis(with_looks(made.write_study(tmp_path, study), 6, 12))
+    assert [contrast.detected for contrast in analysis.main_contrasts] == [True, True]
     assert [contrast.is_undecided for contrast in analysis.interactions.contrasts] == [True]
     assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
 
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
-    analysis = analyse(with_looks(messy, 3, 6, taken=(3, 6)))
+    analysis = Analysis(with_looks(messy, 3, 6, taken=(3, 6)))
     assert analysis.looks is not None
     assert (analysis.looks.taken, analysis.looks.complete) == ((3,), False)
 
@@ -134,13 +135,12 @@ def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
 def test_looks_that_are_changed_after_results_existed_are_labelled(
     quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
 ) -> None:
-    def is_late(since: str | None = None) -> bool:
-        options = {} if since is None else {"since": since}
-        found = remarks(analyse(with_looks(quickstart, *seeds, taken=taken, **options)))
+    def is_late(**since: str) -> bool:
+        found = remarks(Analysis(with_looks(quickstart, *seeds, taken=taken, **since)))
         return any("changed after results existed, on 2090-01-01" in remark.text for remark in found)
 
     assert not is_late()
-    assert is_late(LATE)
+    assert is_late(since=LATE)
 
 
 def test_claims_have_the_level_of_the_look(quickstart: Path) -> None:

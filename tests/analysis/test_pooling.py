@@ -15,10 +15,11 @@ import sacrebleu
 import torch
 
 from headtohead.analysis.published import claim_results, side_scores
+from headtohead.storage.contrasts import ClaimRecord, PublishedRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import ClaimRecord, PublishedRecord
 from headtohead.training.evaluate import TeacherForced, Translations
 from headtohead.training.results import bucket_scores
+from made import case_table
 
 BOUNDS = (3, 6, 9)
 WORDS = ("le", "chat", "mange", "une", "pomme", "rouge")
@@ -96,9 +97,8 @@ def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
     return ClaimRecord.model_validate(content)
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
-@pytest.mark.parametrize("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)])
+@case_table("metric", ["test/bleu", "test/loss", "test/exact_match"], default=6)
+@case_table("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)], default=6)
 def test_scores_of_several_buckets_equal_the_scores_of_all_their_sentences(
     frames: Frames, metric: str, lengths: tuple[int, int]
 ) -> None:

@@ -14,8 +14,9 @@ import pytest
 from scipy import stats
 
 from headtohead.analysis.published import ClaimResult, claim_results, shared_runs
+from headtohead.storage.contrasts import ClaimRecord
 from headtohead.storage.frames import Frames, load_frames
-from headtohead.storage.records import ClaimRecord
+from made import case_table
 
 Plant = Callable[..., Frames]
 
@@ -85,8 +86,7 @@ def claim_result(frames: Frames, **options: Any) -> ClaimResult:
     return found[0]
 
 
-@pytest.mark.default_cases(8)
-@pytest.mark.parametrize(
+@case_table(
     ("claim", "gap", "verdict"),
     [
         ({}, 0.1, "agrees"),
@@ -109,6 +109,7 @@ def claim_result(frames: Frames, **options: Any) -> ClaimResult:
         ({"expect": "at-most", "against": None, "limit": 0.9}, 0.0, "agrees"),
         ({"expect": "at-most", "against": None, "limit": 0.53}, 0.0, "disagrees"),
     ],
+    default=8,
 )
 def test_every_planted_verdict_is_found(claim: dict[str, Any], gap: float, verdict: str, plant: Plant) -> None:
     assert claim_result(plant(claim, gap=gap)).verdict == verdict
@@ -128,10 +129,10 @@ def test_a_size_that_is_unclear_has_its_own_verdict(plant: Plant) -> None:
     assert found.reason == "in the expected direction, whether by more than 0.05 is unclear"
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     ("published", "includes"),
     [((0.8, 0.7), True), ((0.8, 0.6), False), ((0.6, 0.7), False), ((0.8, None), None), ((None, None), None)],
+    default=3,
 )
 def test_the_interval_includes_or_excludes_the_published_difference(
     published: tuple[float | None, float | None], includes: bool | None, plant: Plant
@@ -146,8 +147,7 @@ def test_an_interval_in_another_unit_is_not_compared_with_the_published_differen
     assert claim_result(plant({"published": published}, gap=0.1)).includes_published is None
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     ("setup", "far"),
     [
         ({}, ()),
@@ -158,6 +158,7 @@ def test_an_interval_in_another_unit_is_not_compared_with_the_published_differen
         ({"pairs": 450, "steps": 9000, "parameters": 50_000}, ("pairs", "steps")),
         ({"vocabulary": "37000 units", "seeds": 1, "model.d_model": 512}, ()),
     ],
+    default=3,
 )
 def test_other_data_or_ten_times_the_size_are_far_apart(
     setup: dict[str, Any], far: tuple[str, ...], plant: Plant

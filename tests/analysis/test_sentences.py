@@ -3,8 +3,8 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from headtohead.analysis import sentences
-from headtohead.analysis.sentences import compare, other_test_sentences, sentence_tests
-from headtohead.analysis.study import analyse
+from headtohead.analysis.sentences import compare, other_test_sentences
+from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import (
     Translation,
@@ -83,8 +83,8 @@ def test_a_variant_is_represented_by_its_median_seed(made, tmp_path):
 
 @pytest.mark.slow
 def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
-    analysis = analyse(load_frames(quickstart))
-    found = sentence_tests(analysis)
+    analysis = Analysis(load_frames(quickstart))
+    found = analysis.sentence_tests
     assert [test.slug for test in found] == [slug for slug in analysis.ranked if slug != analysis.frames.baseline]
     for test in found:
         assert test.baseline_seed == median_seed(analysis.frames, analysis.frames.baseline, analysis.metric)
@@ -119,8 +119,8 @@ def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(ma
         maps=False,
     )
     folder = made.write_study(tmp_path, study)
-    assert other_test_sentences(analyse(load_frames(folder), allow_partial=True)) == []
+    assert other_test_sentences(Analysis(load_frames(folder), allow_partial=True)) == []
     for file in folder.glob("row-*/translations.tsv"):
         file.write_text(file.read_text().replace("the black cat", "the white cat"))
         made.record_checksums(file.parent)
-    assert other_test_sentences(analyse(load_frames(folder), allow_partial=True)) == ["row"]
+    assert other_test_sentences(Analysis(load_frames(folder), allow_partial=True)) == ["row"]

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from headtohead.analysis.study import Analysis, analyse
-from headtohead.analysis.targets import VariantTarget, first_step, targets
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.targets import VariantTarget, first_step
 from headtohead.report.content import Report
 from headtohead.report.writing import write_files
 from headtohead.statistics.paired_tests import holm, sign_test_p
+from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import load_frames
-from headtohead.storage.records import LooksRecord
 
 LOSS = "valid/loss"
 BASE, FAST, HALF, NEVER = (
@@ -54,7 +54,7 @@ def study(
     final = [1.0 if math.isfinite(reaches(slug, seed)) else 2.0 for slug, seed in keys]
     metrics = frames.record.metrics.model_copy(update={"target": {LOSS: target}})
     record = LooksRecord(seeds=(6, 12)[:looks], taken=(6,), since="2020-01-01T00:00:00Z") if looks else None
-    return analyse(
+    return Analysis(
         dataclasses.replace(
             frames,
             record=frames.record.model_copy(update={"metrics": metrics, "looks": record}),
@@ -65,7 +65,7 @@ def study(
 
 
 def found(analysis: Analysis) -> dict[str, VariantTarget]:
-    (target,) = targets(analysis)
+    (target,) = analysis.targets
     return dict(target.variants)
 
 
@@ -168,7 +168,7 @@ def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, w
 
 def test_a_report_without_targets_has_no_section(made: ModuleType, tmp_path: Path, without_figures: None) -> None:
     small = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, seeds=(1, 2), maps=False)
-    paths = write_files(Report(analyse(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
+    paths = write_files(Report(Analysis(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
     assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
     assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")
 

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from headtohead.analysis.study import analyse
-from headtohead.analysis.uncertainty import sentence_values, uncertainty
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.uncertainty import sentence_values
 from headtohead.report.content import Report
 from headtohead.report.uncertainty import uncertainty_section
 from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
 from headtohead.training.evaluate import Translations
+from made import case_table
 
 
 def analysed(folder):
-    return analyse(load_frames(folder))
+    return Analysis(load_frames(folder))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
 
 def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):
     analysis = analysed(quickstart)
-    found = uncertainty(analysis)
+    found = analysis.uncertainty
     assert (found.reason, found.num_sentences) == (None, 250)
     (none,) = (row for row in found.contrasts if row.contrast.left == "none")
     settings = [
@@ -65,7 +66,7 @@ def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations
 
 def test_scores_that_are_not_those_of_the_translations_are_not_analysed(made, tmp_path):
     study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011, maps=False)
-    assert uncertainty(analysed(made.write_study(tmp_path, study))).reason.startswith("the scores are not those")
+    assert analysed(made.write_study(tmp_path, study)).uncertainty.reason.startswith("the scores are not those")
 
 
 def score_with(shared):
@@ -78,8 +79,7 @@ def score_with(shared):
     return score
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("shared", "helps"), [(0.9, True), (0.0, False)])
+@case_table(("shared", "helps"), [(0.9, True), (0.0, False)], default=1)
 def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     study = made.Study(
         axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]},
@@ -88,7 +88,7 @@ def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
         maps=False,
     )
     analysis = analysed(made.write_study(tmp_path, study))
-    found = uncertainty(analysis)
+    found = analysis.uncertainty
     assert found.pairing_helps == helps
     assert found.correlation > 0.8 if helps else abs(found.correlation) < 0.1
     lines = uncertainty_section(Report(analysis)).lines
@@ -103,13 +103,13 @@ def test_a_negative_correlation_of_seeds_has_a_minus_sign_and_its_name_a_hyphen(
 
     study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=score, maps=False)
     analysis = analysed(made.write_study(tmp_path, study))
-    assert uncertainty(analysis).correlation < -0.9
+    assert analysis.uncertainty.correlation < -0.9
     assert uncertainty_section(Report(analysis)).lines[-1].startswith("Intra-class correlation of seeds: −")
 
 
 def test_components_are_standard_deviations_by_source(made, tmp_path):
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False)
-    found = uncertainty(analysed(made.write_study(tmp_path, study)))
+    found = analysed(made.write_study(tmp_path, study)).uncertainty
     # The true means are 0.93, 0.96 and 0.48; the sd of a run is that of 0.008 and 0.006 (and less at 1.0).
     assert found.variant_sd == pytest.approx(np.std([0.93, 0.96, 0.48], ddof=1), abs=0.01)
     assert 0.005 < found.seed_sd < 0.015

@@ -31,17 +31,8 @@ from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
-from headtohead.storage.records import (
-    CHECKPOINT,
-    MAPS,
-    METRICS,
-    PROBES,
-    RESULTS,
-    TRANSLATIONS,
-    VOCABULARY,
-    ResultsRecord,
-    RunRecord,
-)
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import CHECKPOINT, MAPS, METRICS, PROBES, RESULTS, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.stack import StackFolder
 from headtohead.storage.translations import Translation, read_translations, translations_text

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from made import case_table
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 SCORES = {"base": [0.80, 0.82, 0.81, 0.79, 0.83, 0.80], "new": [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]}
 
@@ -96,8 +98,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_h
     assert h2h_here(tmp_path, "judge", "scores.csv", *arguments).returncode == code
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+@case_table("ending", ["svg", "pdf", "png"], default=1)
 def test_the_figure_has_a_row_per_variant(ending: str, tmp_path: Path, h2h_here: Command) -> None:
     table(noise=[0.81, 0.80, 0.83, 0.80, 0.81, 0.82]).to_csv(tmp_path / "scores.csv", index=False)
     name = f"forest.{ending}"

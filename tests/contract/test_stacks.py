@@ -13,6 +13,7 @@ from headtohead.testing.invariants import stacking
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
+from made import case_table
 
 REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
@@ -36,10 +37,7 @@ def is_compatible(names):
 
 
 FACTORS = {"positional": POSITIONALS, "attention": ATTENTIONS, "masking": MASKINGS}
-PAIRWISE = covering(FACTORS, is_compatible)
-# Rows with every entry; the slow tier adds every third row, and h2h check --all checks all pairs.
-DEFAULT = every_value(PAIRWISE)
-ROWS = DEFAULT + [pytest.param(row, marks=pytest.mark.slow) for row in PAIRWISE[::3] if row not in DEFAULT]
+ROWS = every_value(covering(FACTORS, is_compatible))
 
 
 def row_id(row):
@@ -61,8 +59,7 @@ def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(row, toy):
     assert verdict.state == "holds", str(verdict)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@case_table("optimizer", ["adam", "adamw"], default=1)
 def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, toy):
     train = {
         "batch_tokens": 128,
@@ -83,11 +80,10 @@ def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, 
 
 def test_every_entry_trains_in_some_stack():
     for family, entries in FACTORS.items():
-        assert {row[family] for row in DEFAULT} | {"fire"} >= set(entries)
+        assert {row[family] for row in ROWS} | {"fire"} >= set(entries)
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str)
+@case_table("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str, default=3)
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}
     configs = [

@@ -19,7 +19,7 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun
 from headtohead.report.model_card import model_card
-from headtohead.storage.records import BucketRecord
+from headtohead.storage.results import BucketRecord
 from headtohead.storage.run_directory import RunDirectory
 
 SENTENCES = ["the cat sees a dog", "she eats", "a zebra"]

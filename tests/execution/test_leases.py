@@ -20,7 +20,8 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import leases, states
 from headtohead.storage.leases import Busy, Lease, LeaseLost
-from headtohead.storage.records import ResultsRecord, RunRecord
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
 from headtohead.storage.stack import StackFolder
 

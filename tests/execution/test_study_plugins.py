@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from headtohead.plugins import registry
+from made import case_table
 
 Command = Callable[..., Any]
 
@@ -199,8 +200,7 @@ ABSENT = {
 }
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("name", ABSENT)
+@case_table("name", ABSENT, default=2)
 def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
     (folder / "study" / "empty").mkdir()
     write(folder, STUDY | {"plugins": [name]})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headtohead import files
+from made import case_table
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -113,8 +114,7 @@ def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Comman
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("file", ["checkpoint.safetensors", "attention/maps.safetensors"])
+@case_table("file", ["checkpoint.safetensors", "attention/maps.safetensors"], default=1)
 def test_pickles_in_place_of_tensors_are_refused(
     received: Study, h2h_here: Command, record_checksums: Callable[[Path], None], file: str
 ) -> None:
@@ -181,8 +181,7 @@ def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_
     assert set(study.states().values()) == {"DONE"}
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("link", ["run", ".stacks", "stack", "worker.log", ".archived"])
+@case_table("link", ["run", ".stacks", "stack", "worker.log", ".archived"], default=2)
 def test_training_follows_no_symbolic_link_out_of_the_experiment(
     undisturbed: Study, study: Study, h2h_here: Command, link: str
 ) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from headtohead.storage.records import RUN_FILES
+from headtohead.storage.run import RUN_FILES
+from made import case_table
 
 Command = Callable[..., CompletedProcess[str]]
 Refusal = Callable[[object], str]
@@ -316,8 +317,7 @@ def test_scores_outside_their_range_are_refused(
     assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}])
+@case_table("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}], default=2)
 def test_buckets_with_invalid_counts_or_scores_are_refused(
     study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], bucket: dict[str, Any]
 ) -> None:
@@ -329,8 +329,7 @@ def test_buckets_with_invalid_counts_or_scores_are_refused(
     assert f"buckets.0.{next(iter(bucket))}: " in refusal(study.h2h("report", "tiny"))
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize(
+@case_table(
     "line",
     [
         {"values": {"valid/token_accuracy": 7}},
@@ -345,6 +344,7 @@ def test_buckets_with_invalid_counts_or_scores_are_refused(
         {"epoch": None},
     ],
     ids=str,
+    default=2,
 )
 def test_damaged_lines_of_a_history_are_omitted_and_counted(
     study: Study, record_checksums: Callable[[Path], None], line: dict[str, Any]

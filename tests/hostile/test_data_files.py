@@ -22,6 +22,7 @@ import pytest
 
 from headtohead.data import read_lines
 from headtohead.errors import HeadToHeadError
+from made import case_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 RAISE_LIMIT = "if you trust the file, set H2H_MAX_DATA_BYTES to a larger number of bytes"
@@ -255,8 +256,7 @@ PREPARED: dict[str, Plant] = {
 }
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("damage", PREPARED)
+@case_table("damage", PREPARED, default=3)
 def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, damage: str) -> None:
     (tmp_path / "good.tsv").write_bytes(ROWS)
     first = stats(h2h_here, tmp_path)

@@ -24,6 +24,7 @@ import pytest
 
 from headtohead.data import download, fetch, fetched_sha256
 from headtohead.errors import HeadToHeadError
+from made import case_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
@@ -193,8 +194,7 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
     return ended
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     "url",
     [
         "http://[::1/x.tsv",
@@ -206,6 +206,7 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
         "ftp://host/x.tsv",
         "http:///x.tsv",
     ],
+    default=3,
 )
 def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
     assert len(refusal(fetched(h2h_here, tmp_path, url))) < 400

@@ -25,6 +25,7 @@ from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import Section
+from made import case_table
 
 QUESTION = "question: q\n"
 VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
@@ -232,8 +233,7 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("large", [case for case in CASES if case.slow], ids=lambda case: case.name)
+@case_table("large", [case for case in CASES if case.slow], ids=lambda case: case.name, default=1)
 def test_a_model_larger_than_the_memory_is_refused_in_one_line(large, tmp_path, h2h_here, refusal):
     (tmp_path / "x.yaml").write_text(large.content)
     line = refusal(h2h_here(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache")))

@@ -25,6 +25,7 @@ from headtohead.execution import local
 from headtohead.storage import exits, leases
 from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.objects import worker_plugins
+from made import case_table
 
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
@@ -256,8 +257,7 @@ with leases.Lease(run):
 """
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("shift", [DAY, -DAY, 0.0])
+@case_table("shift", [DAY, -DAY, 0.0], default=1)
 def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
     tmp_path: Path, shift: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from made import case_table
+
 if TYPE_CHECKING:
     from .conftest import Study
 
@@ -30,8 +32,7 @@ def refused(call: Command, study: Study, *arguments: str) -> str:
     return line
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     ("arguments", "line"),
     [
         (["--address", "head:6379"], "launcher 'local' has no options, got 'address'"),
@@ -58,6 +59,7 @@ def refused(call: Command, study: Study, *arguments: str) -> str:
             "partition, setup",
         ),
     ],
+    default=3,
 )
 def test_an_unknown_option_is_one_line(h2h_here: Command, study: Study, arguments: list[str], line: str) -> None:
     assert refused(h2h_here, study, *arguments) == f"h2h: {line}"

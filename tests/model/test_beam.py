@@ -16,6 +16,7 @@ from headtohead.model.transformer import BatchRows
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import SentenceBatch, Subject, forward
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 WORDS = 6
 
@@ -85,8 +86,7 @@ def assert_equals_the_plain_search(subject, size, alpha):
     return texts
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
+@case_table(
     "choices",
     [
         {},
@@ -107,6 +107,7 @@ def assert_equals_the_plain_search(subject, size, alpha):
         },
     ],
     ids=str,
+    default=3,
 )
 def test_search_equals_a_search_without_cache_and_batch(choices):
     subject = Subject(tiny_config(**choices)) if choices.get("tie_embeddings") else subject_of(**choices)
@@ -116,14 +117,7 @@ def test_search_equals_a_search_without_cache_and_batch(choices):
 WIDTHS = [(1, 0.0), (2, 0.6), (5, 2.0), (5, 0.0)]
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize(
-    ("size", "alpha"),
-    [
-        combination if combination in WIDTHS else pytest.param(*combination, marks=pytest.mark.slow)
-        for combination in itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])
-    ],
-)
+@case_table(("size", "alpha"), dict.fromkeys([*WIDTHS, *itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])]), default=3)
 def test_every_beam_size_and_length_penalty_follows_its_definition(size, alpha):
     texts = assert_equals_the_plain_search(subject_of(), size, alpha)
     assert len(texts) > 2
@@ -158,8 +152,7 @@ def test_a_beam_of_one_is_greedy_decoding_where_tokens_are_equally_likely():
     assert torch.equal(search(subject, 1, 0.0).ids, expected)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@case_table("alpha", [0.0, 0.6], default=1)
 def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
     subject, max_length = subject_of(), 3
     found = search(subject, 9**max_length, alpha, max_length)

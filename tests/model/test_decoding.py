@@ -9,6 +9,7 @@ from headtohead.model.decoding import greedy, is_causal
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 
 def ending_at_different_steps(**choices):
@@ -29,9 +30,8 @@ def _for_members(subject, members):
     return replace(sentences, **wider)
 
 
-@pytest.mark.default_cases(masking=1)
 @pytest.mark.parametrize("positional", ["none", "sinusoidal", "learned", "rotary", "alibi"])
-@pytest.mark.parametrize("masking", ["padding-causal", "causal", "none", "padding"])
+@case_table("masking", ["padding-causal", "causal", "none", "padding"], default=1)
 def test_greedy_decoding_equals_a_loop_without_a_cache(positional, masking):
     subject = ending_at_different_steps(positional=positional, attention="grouped-query", masking=masking)
     sentences = subject.sentences
@@ -47,11 +47,8 @@ CROSS_ATTENTION_TO_DECODER = {
 }
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "learned"])
-@pytest.mark.parametrize(
-    ("masking", "cached"), CROSS_ATTENTION_TO_DECODER.values(), ids=CROSS_ATTENTION_TO_DECODER.keys()
-)
+@case_table("positional", ["sinusoidal", "rotary", "learned"], default=3)
+@case_table(("masking", "cached"), CROSS_ATTENTION_TO_DECODER.values(), ids=list(CROSS_ATTENTION_TO_DECODER), default=3)
 def test_cross_attention_to_the_decoder_equals_a_loop_without_a_cache(masking, cached, positional):
     subject = ending_at_different_steps(
         positional=positional, masking=masking, quirks={"cross_attention_memory": "decoder"}

@@ -14,6 +14,7 @@ from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 LONG = LEAST_ROOM * 2 + 5
 
@@ -84,9 +85,8 @@ class HostReads(TorchDispatchMode):
 COPIES_TO_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
 
 
-@pytest.mark.default_cases(masking=1, ending=1)
-@pytest.mark.parametrize("ending", [-100.0, 0.5, 100.0])
-@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+@case_table("ending", [-100.0, 0.5, 100.0], default=1)
+@case_table("masking", ["padding-causal", "none"], default=1)
 @pytest.mark.parametrize("beam", [None, 3])
 def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
     subject = subject_of(ending, masking=masking, positional="rotary")
@@ -107,8 +107,7 @@ def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
     assert ending == 100.0 or on_cpu.count > 1 + most // WORDS_PER_CHECK
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+@case_table("masking", ["padding-causal", "none"], default=1)
 def test_caches_grow_beyond_their_initial_capacity(masking):
     subject = subject_of(-100.0, masking=masking)
     read = subject.sentences

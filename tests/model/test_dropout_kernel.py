@@ -24,6 +24,7 @@ from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 MODULE = "headtohead.model.dropout_triton"
 
@@ -63,12 +64,11 @@ def test_dropout_has_a_fallback_where_the_kernel_cannot_run() -> None:
         assert dropout.uses_kernel(torch.empty(2, device="meta")), "operations are counted on the device meta"
 
 
-@pytest.mark.default_cases(rows=1, dtype=2)
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.filterwarnings("ignore:invalid value encountered in multiply")
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@case_table("dtype", [torch.float64, torch.float32, torch.bfloat16], default=2)
 @pytest.mark.parametrize("rate", [0.1, PerMember([0.0, 0.3, 0.5])])
-@pytest.mark.parametrize("rows", [(0, 3), (1, 3), (5, 1)], ids=str)
+@case_table("rows", [(0, 3), (1, 3), (5, 1)], ids=str, default=1)
 def test_the_kernel_drops_the_same_activations(
     dtype: torch.dtype, rate: float | PerMember, rows: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 """Grouped translation equals translation in batches of one sentence."""
 
-import pytest
 import torch
 
 from headtohead.data.vocabulary import EOS, SOS
@@ -8,6 +7,7 @@ from headtohead.model.grouping import groups, hides_padding, translate_each
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 LENGTHS = (3, 6, 3, 2, 6, 5, 3)
 MORE = (4, 5, 2, 6, 4)
@@ -34,8 +34,7 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 GREEDY, BEAM = None, BeamConfig(size=3)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     ("choices", "beam"),
     [
         ({}, GREEDY),
@@ -43,20 +42,16 @@ GREEDY, BEAM = None, BeamConfig(size=3)
         ({"masking": "causal"}, BEAM),
         ({"positional": BY_ROW}, GREEDY),
         ({"positional": BY_ROW, "masking": "none"}, BEAM),
-        *(
-            pytest.param(*item, marks=pytest.mark.slow)
-            for item in (
-                ({}, BEAM),
-                ({"masking": "none"}, BEAM),
-                ({"masking": "causal"}, GREEDY),
-                ({"positional": BY_ROW}, BEAM),
-                ({"positional": BY_ROW, "masking": "none"}, GREEDY),
-                ({"attention": "sigmoid", "masking": "causal"}, GREEDY),
-                ({"attention": "sigmoid", "masking": "causal"}, BEAM),
-            )
-        ),
+        ({}, BEAM),
+        ({"masking": "none"}, BEAM),
+        ({"masking": "causal"}, GREEDY),
+        ({"positional": BY_ROW}, BEAM),
+        ({"positional": BY_ROW, "masking": "none"}, GREEDY),
+        ({"attention": "sigmoid", "masking": "causal"}, GREEDY),
+        ({"attention": "sigmoid", "masking": "causal"}, BEAM),
     ],
     ids=str,
+    default=1,
 )
 def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
     model, sources = subject_of(**choices).model, drawn()

@@ -14,6 +14,7 @@ from headtohead.model import operations
 from headtohead.model.counting import _count, count
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 WORDS = (11, 13)
 LENGTHS = (6, 5)
@@ -69,17 +70,15 @@ def counting_devices(monkeypatch):
     return seen
 
 
-@pytest.mark.default_cases(4)
-@pytest.mark.parametrize("name", VARIANTS)
+@case_table("name", VARIANTS, default=4)
 def test_flops_counted_on_the_cpu_equal_torchs_count_on_meta(name, counting_devices):
     found = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
     assert found.flops_per_token * LENGTHS[1] == by_torch(name) > 0
     assert set(counting_devices) == {"cpu"}
 
 
-@pytest.mark.default_cases(4)
-@pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_FLOPS"])
+@case_table("name", VARIANTS, default=4)
+@case_table("limit", ["MOST_NUMBERS", "MOST_FLOPS"], default=4)
 def test_large_models_are_counted_on_meta_with_the_same_result(name, limit, counting_devices, monkeypatch):
     config = tiny_config(**VARIANTS[name])
     small = count(config, *WORDS, *LENGTHS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.model.counting import count, training_bytes
+from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.plugin import Options, Positional, hookimpl
 from headtohead.plugins import registry as plugin_registry
@@ -95,16 +95,10 @@ def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
         def register_positionals(self):
             return {"my-relative": Wider}
 
-    def costs():
-        config = tiny_config("my-relative")
-        return count(config, 20, 20, 6, 5).total, training_bytes(config, 20, 20, (4, 6, 5))
-
-    parameters, memory = costs()
+    config = tiny_config("my-relative")
+    parameters = count(config, 20, 20, 6, 5).total
     monkeypatch.setattr(plugin_registry, "_current", plugin_registry.load_registry(objects=[Plugin()]))
-    wider_parameters, wider_memory = costs()
-    assert wider_parameters - parameters == 2 * 1000
-    weights_and_moments = 3 * 8 * 2 * 1000
-    assert wider_memory - memory == pytest.approx(weights_and_moments, rel=0.01)
+    assert count(config, 20, 20, 6, 5).total - parameters == 2 * 1000
 
 
 def test_training_changes_its_tables():

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headtohead_notebooks.page.numbers import fill, plain
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.0, "0"),
-        (0.811, "0.81"),
-        (0.1, "0.1"),
-        (3.7146e-9, "4e-9"),
-        (7.77e-16, "8e-16"),
-        (0.0001, "1e-4"),
-        (12.0, "12"),
-        (1e-3, "0.001"),
-    ],
-)
-def test_a_number_has_two_digits_or_a_power_of_ten(value: float, shown: str) -> None:
-    assert plain(value) == shown
+from headtohead_notebooks.page.numbers import fill
 
 
 def test_a_sentence_is_filled_with_its_numbers() -> None:

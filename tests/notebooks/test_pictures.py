@@ -44,12 +44,6 @@ def test_every_sentence_has_its_numbers_if_the_data_is_available(notebook, measu
         assert measured_all or pitfall.missing.startswith("Not measured: no file")
 
 
-def test_no_english_word_changes_logits_if_the_source_is_ignored(measured: Pitfalls) -> None:
-    written, fixed = picture(measured, "slides-en-fr", "source ignored")["panels"]
-    assert shown(written) == [["0"] * 3] * 4
-    assert all(float(text) > 0.01 for line in shown(fixed) for text in line)
-
-
 def test_later_words_change_logits_if_the_second_attention_attends_to_the_decoder(measured: Pitfalls) -> None:
     visible, fixed = picture(measured, "slides-en-fr", "future not masked")["panels"]
     for row, (line, right) in enumerate(zip(shown(visible), shown(fixed), strict=True)):
@@ -68,44 +62,8 @@ def test_a_mask_on_embeddings_leaves_the_diagonal(measured: Pitfalls) -> None:
             assert (float(sound) > 0.01) == (column >= row)
 
 
-def test_the_dropped_word_is_struck_out_and_has_no_id(measured: Pitfalls) -> None:
-    (panel,) = picture(measured, "scratch-en-fr", "words dropped")["panels"]
-    written, read = panel["rows"]
-    assert [(cell["text"], cell["mark"]) for cell in written["cells"]] == [("cat", ""), ("is", "gone"), ("small", "")]
-    assert words(read) == ["9", "22", "39"]
-    assert measured("by-hand-en-fr")["words dropped"].picture is None
-
-
-def test_the_label_equals_the_decoder_input(measured: Pitfalls) -> None:
-    (panel,) = picture(measured, "by-hand-en-fr", "targets not shifted")["panels"]
-    inputs, labels, shifted = map(words, panel["rows"])
-    assert inputs == labels == ["<sos>", "c'est", "un", "chat", "gros", "<eos>"]
-    assert shifted == ["c'est", "un", "chat", "gros", "<eos>", ""]
-
-
 def test_positions_by_row_are_equal_and_positions_by_time_differ_in_a_sentence(measured: Pitfalls) -> None:
     written, fixed = picture(measured, "tatoeba-en-es", "positions by batch row")["panels"]
     for row, (line, right) in enumerate(zip(written["rows"], fixed["rows"], strict=True)):
         assert {cell["hue"] for cell in line["cells"]} == {row}
         assert [cell["hue"] for cell in right["cells"]] == list(range(len(right["cells"])))
-
-
-def test_lost_letters_split_words(measured: Pitfalls) -> None:
-    (panel,) = picture(measured, "tatoeba-en-es", "letters lost")["panels"]
-    assert {row["label"]: words(row) for row in panel["rows"]} == {
-        "cumpleaños": ["cumplea", "os"],
-        "mañana": ["ma", "ana"],
-        "pingüino": ["ping", "ino"],
-    }
-
-
-def test_the_first_word_is_never_a_label(measured: Pitfalls) -> None:
-    (panel,) = picture(measured, "architecture-en-de", "no boundary tokens")["panels"]
-    faint = [[cell["text"] for cell in row["cells"] if cell["mark"] == "faint"] for row in panel["rows"]]
-    assert faint == [["auf"], ["wie"], ["können"]]
-
-
-def test_bars_are_the_parts_of_a_whole(measured: Pitfalls) -> None:
-    bars = picture(measured, "architecture-en-de", "fixed padding")["bars"]
-    assert [sum(part["share"] for part in bar["parts"]) for bar in bars] == [1.0] * 4
-    assert bars[0]["parts"][1]["share"] == pytest.approx(0.9706)

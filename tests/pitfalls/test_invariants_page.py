@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from headtohead.plugins.registry import current
-from headtohead.testing import INVARIANTS
-from headtohead.testing.checks.pairwise import incompatible_pairs, invariants_page
+from headtohead.testing.checks.pairwise import incompatible_pairs
 from headtohead.testing.checks.survey import _combinations
 from headtohead.testing.invariants.parity import MASK_VALUES
 
@@ -22,12 +19,3 @@ def test_incompatible_pairs_have_their_reason() -> None:
     reasons = {pair: reason for *pair, reason in incompatible_pairs(current()) for pair in [tuple(pair)]}
     assert "acts on the matrix of scores" in reasons["linear", "alibi"]
     assert ("split-heads", "fire") not in reasons
-
-
-@pytest.mark.slow
-def test_the_page_has_every_invariant_and_the_known_violations() -> None:
-    page = invariants_page(current())
-    for invariant in INVARIANTS:
-        assert f"| `{invariant.name}` | {invariant.statement.replace('|', chr(92) + '|')} |" in page
-    (row,) = [line for line in page.splitlines() if line.startswith("| embedding-softmax | `")]
-    assert "`causality`" in row

@@ -428,7 +428,7 @@ def test_match_widens_the_variants(plan):
         design: [{between: {from: {attention: split-heads, train.lr: 1.0e-3},
                          to: {attention: independent-heads, train.lr: 2.0e-3}}}]
     """)
-    counts = [variant.counts.non_embedding for variant in found.variants]
+    counts = [variant.record.counts.non_embedding for variant in found.variants]
     assert max(counts) / min(counts) < 1.02
 
 

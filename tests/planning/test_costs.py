@@ -9,18 +9,18 @@ from headtohead.planning.costs import (
     CostCounter,
     DataSizes,
     Finished,
-    Remaining,
+    Work,
     estimate,
     flops_per_core,
     seconds_of,
     training_flops,
 )
-from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.differences import pair_differences
-from headtohead.storage.records import ExecutionRecord
+from headtohead.storage.progress import duration
+from headtohead.storage.run import ExecutionRecord
 from headtohead.training.loop import StackTraining
 
 SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100)
@@ -47,7 +47,7 @@ def test_the_plan_states_the_steps_that_training_takes(plan, train):
     (variant,) = found.variants
     training = StackTraining(variant.config, [1], found.data, torch.device("cpu"))
     record = found.record().variants[0]
-    assert record.steps == variant.steps == training.steps
+    assert record.steps == variant.record.steps == training.steps
     assert record.evaluate_every == training.evaluate_every
 
 
@@ -57,25 +57,25 @@ def test_training_takes_three_forward_passes_over_every_target_token():
 
 def test_the_estimated_time_uses_the_median_of_finished_runs():
     finished = [Finished(100.0, 10.0, 1), Finished(100.0, 20.0, 1), Finished(100.0, 50.0, 1)]
-    found = estimate([Remaining(50.0, 32)] * 2, 1, finished, cores=4)
-    assert found.seconds == pytest.approx(20.0)
-    assert found.summary == "20 s (from 3 finished runs, 1 in parallel)"
+    found = estimate([Work(50.0, 32)] * 2, finished, cores=4)
+    assert found.seconds == pytest.approx(10.0)
+    assert found.summary == "10 s (from 3 finished runs, 2 in parallel)"
 
 
 def test_stacks_share_the_cores():
     finished = [Finished(100.0, 10.0, 1)]
-    remaining = [Remaining(100.0, 32)] * 4
-    assert estimate(remaining, 4, finished, cores=2).seconds == pytest.approx(20.0)
-    assert estimate(remaining, 4, [Finished(100.0, 10.0, 2)], cores=2).seconds == pytest.approx(40.0)
+    remaining = [Work(100.0, 32)] * 4
+    assert estimate(remaining, finished, cores=2).seconds == pytest.approx(20.0)
+    assert estimate(remaining, [Finished(100.0, 10.0, 2)], cores=2).seconds == pytest.approx(40.0)
 
 
 def test_a_run_without_a_time_does_not_affect_the_estimate():
-    assert estimate([Remaining(1.0, 32)], 1, [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
+    assert estimate([Work(1.0, 32)], [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
 
 
 def test_the_rough_estimate_depends_on_the_width_of_the_models():
     """Reports of tatoeba-heads, width 64, have 20 to 30 GFLOP/s per core."""
-    narrow, wide = (estimate([Remaining(6e11, width)], 1, [], cores=2).seconds for width in (32, 64))
+    narrow, wide = (estimate([Work(6e11, width)], [], cores=2).seconds for width in (32, 64))
     assert (narrow, wide) == (pytest.approx(50.0), pytest.approx(12.5))
     assert flops_per_core(512) == flops_per_core(1024)
 
@@ -84,8 +84,7 @@ def test_the_time_of_a_member_is_its_fraction_of_the_stack():
     metrics = {"system/wall_seconds": 12.0}
     execution = ExecutionRecord(stack=("a", "b", "c"), member=0, threads=1, device="cpu", dtype="float32")
     assert seconds_of(metrics, execution) == 4.0
-    assert seconds_of(metrics, None) == 12.0
-    assert seconds_of({}, None) == 0.0
+    assert seconds_of({}, execution) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
     )
     split, independent = found["split-heads"], found["independent-heads"]
     measured = {
-        "parameters": (split.counts.non_embedding, independent.counts.non_embedding),
-        "flops": (split.counts.flops_per_token, independent.counts.flops_per_token),
+        "parameters": (split.record.counts.non_embedding, independent.record.counts.non_embedding),
+        "flops": (split.record.counts.flops_per_token, independent.record.counts.flops_per_token),
     }[match]
     assert measured[0] == pytest.approx(measured[1], rel=0.01)
-    assert split.d_ff_asked == 16 < split.config.model.d_ff
+    assert split.record.d_ff_asked == 16 < split.config.model.d_ff
     assert independent.config.model.d_ff == 16
 
 
@@ -53,7 +53,7 @@ def test_the_record_has_both_parameter_counts(plan):
     )
     split, independent = found["variants"]
     assert split["d_ff_asked"] == 16 < split["d_ff"] == split["config"]["model"]["d_ff"]
-    assert split["parameters"]["non_embedding"] == pytest.approx(independent["parameters"]["non_embedding"], rel=0.01)
+    assert split["counts"]["non_embedding"] == pytest.approx(independent["counts"]["non_embedding"], rel=0.01)
 
 
 def test_without_match_nothing_is_widened(plan):
@@ -77,14 +77,14 @@ def test_an_arm_is_matched_beside_the_unmatched_variants(plan):
     arm = found["split-heads-match-parameters"]
     largest = found["independent-heads-match-none"]
     assert plain.config.model.d_ff == 16
-    assert arm.counts.non_embedding == pytest.approx(largest.counts.non_embedding, rel=0.01)
+    assert arm.record.counts.non_embedding == pytest.approx(largest.record.counts.non_embedding, rel=0.01)
 
 
 def test_the_largest_variant_of_an_arm_is_trained_once(plan):
     found = plan(ARMS, seeds=2)
-    equal = by_slug(found)["independent-heads-match-parameters"].equal
-    assert equal.to == "independent-heads-match-none"
-    assert equal.reason == "the two configurations are the same"
+    equal = by_slug(found)["independent-heads-match-parameters"].record
+    assert equal.equal_to == "independent-heads-match-none"
+    assert equal.equal_reason == "the two configurations are the same"
     assert len(found.runs) == 3 * 2
 
 

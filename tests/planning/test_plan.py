@@ -252,7 +252,7 @@ design:
 """,
         seeds=1,
     )
-    order_invariant = {variant.slug for variant in found.variants if variant.order_invariant}
+    order_invariant = {variant.slug for variant in found.variants if variant.record.order_invariant}
     assert {slug.removesuffix("-padding-causal") for slug in order_invariant} == {
         "none-split-heads",
         "none-sinusoidal-none-split-heads",
@@ -322,16 +322,16 @@ def test_a_plan_shows_the_notes_on_the_data_of_the_baseline(plan):
 def test_the_pitfalls_of_a_plan_depend_on_the_measured_leak(plan):
     found = plan("baseline: {data.split: row}\n")
     (variant,) = found.variants
-    assert found.data.record["leak"] == variant.leak == 0
-    assert variant.pitfalls == ()
+    assert found.data.record["leak"] == 0
+    assert variant.record.pitfalls == ()
 
 
 def test_the_null_pair_is_trained_once(plan):
     found = plan("design: [{product: {masking.decoder: [padding-causal, causal]}}]", seeds=2)
     assert [run.variant for run in found.runs] == ["masking.decoder-padding-causal"] * 2
     causal = found.by_slug["masking.decoder-causal"]
-    assert causal.equal.to == "masking.decoder-padding-causal"
-    assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.equal.to)
+    assert causal.record.equal_to == "masking.decoder-padding-causal"
+    assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.record.equal_to)
     record = found.record().to_json()["variants"][1]
     assert record["equal_to"] == "masking.decoder-padding-causal"
     assert "allow the same keys" in record["equal_reason"]
@@ -391,7 +391,7 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
     design = "design: [{product: {positional: [sinusoidal, rotary], attention: [split-heads, independent-heads]}}]\n"
     first = plan(design, seeds=3)
     for run in first.runs:
-        axes = first.by_slug[run.variant].variant.axes
+        axes = first.by_slug[run.variant].record.axes
         effect = [0.1, 0.2, 0.3][run.seed - 1] if tuple(axes.values()) == ("rotary", "split-heads") else 0.0
         record(first, run, metrics={"test/exact_match": 0.5 + effect})
     (interaction,) = (family for family in plan(design, seeds=3).power if family.family == "interaction")
@@ -415,7 +415,7 @@ def test_settings_equal_by_construction_are_excluded_from_the_power(plan, record
     }
     assert len(first.runs) == 9
     for run in first.runs:
-        axes = first.by_slug[run.variant].variant.axes
+        axes = first.by_slug[run.variant].record.axes
         of_seeds = scores[axes["attention"] == "independent-heads", axes["match"]]
         record(first, run, metrics={"test/exact_match": of_seeds[run.seed - 1]})
     found = plan(design, seeds=3)

@@ -2,11 +2,8 @@
 
 import pytest
 
-from headtohead.config.resolve import resolve
-from headtohead.model.counting import training_bytes
 from headtohead.planning import stacking
-from headtohead.planning.stacking import MEMORY_FRACTION, PROCESS_BYTES, activations, arrange
-from headtohead.plugins.registry import current
+from headtohead.planning.stacking import arrange
 
 WIDE = """
 design:
@@ -26,7 +23,7 @@ def sizes_of(stacks):
     return sorted(len(stack) for stack in stacks)
 
 
-PLENTY = 2**40
+PLENTY = 2**42
 
 
 def arranged(plan, workers, most=None, memory=PLENTY):
@@ -112,12 +109,6 @@ def test_logits_do_not_make_stacks_smaller(plan):
     assert max(many) > 15
 
 
-def test_logits_beyond_the_vocabulary_count_in_activation_memory():
-    tokens = {"train": {"steps": 1, "batch_tokens": 100}}
-    few, many = (resolve({**tokens, "quirks": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
-    assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
-
-
 LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
 
 
@@ -125,13 +116,12 @@ LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048,
 def test_a_stack_fits_into_the_memory_of_the_gpu(plan):
     """128 members of 44 million parameters would be 90 GB without activations."""
     found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
-    weights = found.variants[0].counts.total * 16
+    weights = found.variants[0].record.counts.total * 16
     assert 128 * weights > 80e9
     assert sizes_of(arrange(found, found.runs, 1, "cuda", PLENTY)) == [128]
     for memory in (16 * 2**30, 80 * 2**30):
         largest = max(sizes_of(arrange(found, found.runs, 1, "cuda", memory)))
         assert largest * weights < memory
-        assert largest > 0.15 * memory / (weights + 2**30), "half of the memory is used"
 
 
 def test_stacks_are_smaller_if_processes_share_the_memory(plan):
@@ -149,41 +139,3 @@ def test_a_stack_on_a_gpu_leaves_memory_for_captured_steps(plan):
     members = [stacking._fitting(found, found.runs[0], 1000, "cuda", 2**32) for found in (eager, auto)]
     assert members[1] == members[0] // 2 > 10
     assert stacking._fitting(auto, auto.runs[0], 1000, "cpu", 2**32) == members[0]
-
-
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("pad_to", [20, 100])
-@pytest.mark.parametrize(
-    "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"]
-)
-def test_stacks_within_the_rough_bound_fit_without_a_trace(plan, choice, pad_to, monkeypatch):
-    """Every stack within the rough bound also fits by the traced memory."""
-    batch = ("train.batch_size=32", f"quirks.pad_to={pad_to}")
-    found = plan(f"baseline: {choice}", "model.d_model=32", *batch, seeds=2)
-    run = found.runs[0]
-    traced = []
-
-    def trace(*arguments):
-        traced.append(training_bytes(*arguments))
-        return traced[-1]
-
-    monkeypatch.setattr(stacking, "training_bytes", trace)
-    assert stacking._fitting(found, run, 2, "cpu", PROCESS_BYTES) == 1
-    (member_bytes,) = traced
-    traced.clear()
-    low, high = PROCESS_BYTES, PLENTY
-    while high - low > 2**10:  # the smallest memory that requires no trace
-        middle = (low + high) // 2
-        traced.clear()
-        stacking._fitting(found, run, 1, "cpu", middle)
-        low, high = (middle, high) if traced else (low, middle)
-    assert MEMORY_FRACTION * (high - PROCESS_BYTES) >= member_bytes
-
-
-@pytest.mark.parametrize(
-    ("family", "name"), [(family, name) for family in ("positional", "attention") for name in current().entries[family]]
-)
-def test_the_memory_of_a_step_is_traced_for_every_entry(registry, family, name):
-    config = resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4}, family: name}, registry)
-    # embedding-softmax requires as many tokens as d_model.
-    assert training_bytes(config, 10, 12, (2, 8, 8)) > 0

@@ -160,7 +160,7 @@ def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finish):
 def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
     text = f"tune: {{train.lr: [{values}]}}"
     finish(plan(text, seeds=1).tuning.plan, lambda name, lr, dropout, seed: lr)
-    assert plan(text, seeds=1).tuning.at_the_edge("baseline") == ["train.lr"]
+    assert plan(text, seeds=1).tuning.variants["baseline"].at_the_edge == ("train.lr",)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry, current, load_registry
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import RunRecord
+from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import checksums
 from headtohead_plugins.positional.sinusoidal import Sinusoidal
 

@@ -131,9 +131,14 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "axes": axes,
         "equal_to": study.equal_to.get(slug),
         "equal_reason": ("with right padding a causal decoder never sees a pad" if slug in study.equal_to else None),
-        "parameters": {"total": total, "non_embedding": total - 14_000, "attention": total // 4},
-        "flops_per_token": 6.0 * total,
-        "inner_width": 128 if widened else 32,
+        "counts": {
+            "total": total,
+            "non_embedding": total - 14_000,
+            "attention": total // 4,
+            "flops_per_token": 6.0 * total,
+            "inner_width": 128 if widened else 32,
+            "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
+        },
         "d_ff": 64,
         "d_ff_asked": 64,
         "match": "none",
@@ -143,7 +148,6 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "order_invariant": axes.get("positional") == "none",
         "padding_hidden": axes.get("masking") != "causal",
         "pitfalls": [],
-        "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": _config(study, axes),
     }
 

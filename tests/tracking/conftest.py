@@ -173,9 +173,14 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         "axes": axes,
         "equal_to": None,
         "equal_reason": None,
-        "parameters": {"total": 155_000, "non_embedding": 140_000, "attention": 40_000},
-        "flops_per_token": 310_000.0,
-        "inner_width": 64,
+        "counts": {
+            "total": 155_000,
+            "non_embedding": 140_000,
+            "attention": 40_000,
+            "flops_per_token": 310_000.0,
+            "inner_width": 64,
+            "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
+        },
         "d_ff": 128,
         "d_ff_asked": 128,
         "match": "none",
@@ -184,7 +189,6 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         "decoding_limit": 20,
         "order_invariant": False,
         "pitfalls": [],
-        "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": config.model_dump(mode="json"),
     }
 

@@ -15,6 +15,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import checked_name, inside, run_folder
 from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.shipping import ship
+from made import case_table
 
 MakeExperiment = Callable[..., Path]
 Command = Callable[..., CompletedProcess[str]]
@@ -57,9 +58,8 @@ def change_runs(folder: Path, **changes: Any) -> None:
     (folder / "experiment.json").write_text(json.dumps(plan))
 
 
-@pytest.mark.default_cases(8)
-@pytest.mark.parametrize("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"])
-@pytest.mark.parametrize("command", ["report", "status", "sync"])
+@case_table("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"], default=8)
+@case_table("command", ["report", "status", "sync"], default=8)
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     folder: Path,
     outside: Path,
@@ -84,12 +84,12 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
-@pytest.mark.default_cases(4)
-@pytest.mark.parametrize("command", ["report", "status", "sync", "ablate-heads"])
-@pytest.mark.parametrize(
+@case_table("command", ["report", "status", "sync", "ablate-heads"], default=4)
+@case_table(
     "changes",
     [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],
     ids=["directory", "reused_from", "absolute"],
+    default=4,
 )
 def test_a_run_outside_the_runs_folder_is_refused(
     folder: Path,
@@ -111,8 +111,7 @@ def test_a_run_outside_the_runs_folder_is_refused(
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("name", ["translations.tsv", "attention", "attention/probes.json", ""])
+@case_table("name", ["translations.tsv", "attention", "attention/probes.json", ""], default=1)
 def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command, name: str
 ) -> None:
@@ -156,8 +155,7 @@ def test_a_report_folder_that_is_a_link_is_refused(
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("field", ["directory", "reused_from"])
+@case_table("field", ["directory", "reused_from"], default=1)
 def test_paths_in_a_store_cannot_leave_the_restored_folder(
     folder: Path, tmp_path: Path, store_uri: str, field: str
 ) -> None:

@@ -17,6 +17,7 @@ from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
+from made import case_table
 
 MakeExperiment = Callable[..., Path]
 ONE_VARIANT = {"positional": ["rotary"], "masking": ["causal"]}
@@ -221,7 +222,7 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
     record = json.loads((shipped.run.path / "run.json").read_text())
-    _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
+    _change(shipped, "run.json", counts=record["counts"] | {"total": 7})
     record_checksums(shipped.run.path)
     shipped.ship()
     run = shipped.shipped()
@@ -229,10 +230,10 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
     assert run.data.tags["h2h.params_changed"] == "parameters"
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     ("state", "status"),
     [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"), ("KILLED", "KILLED")],
+    default=1,
 )
 def test_every_end_has_its_status_and_its_reason(
     make_experiment: MakeExperiment, store_uri: str, state: str, status: str
@@ -287,8 +288,7 @@ def _train_earlier(place: Place) -> None:
     _change(place, "status.json", files=checksums(place.run.path))
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("before", [_die_while_training, _die_while_finishing, _train_earlier])
+@case_table("before", [_die_while_training, _die_while_finishing, _train_earlier], default=1)
 def test_no_step_is_logged_twice_after_a_kill(
     make_experiment: MakeExperiment, store_uri: str, tmp_path: Path, before: Callable[[Place], None]
 ) -> None:
@@ -349,8 +349,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     assert first.shipped().outputs.model_outputs != []
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("name", ["run.json", "results.json", "attention/maps.safetensors"])
+@case_table("name", ["run.json", "results.json", "attention/maps.safetensors"], default=1)
 def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     make_experiment: MakeExperiment, store_uri: str, name: str
 ) -> None:

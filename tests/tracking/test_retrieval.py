@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.records import StatusRecord
+from headtohead.storage.run import StatusRecord
 from headtohead.tracking import retrieval
 from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.shipping import ship
+from made import case_table
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
@@ -24,8 +25,7 @@ def folder(make_experiment: MakeExperiment, store_uri: str) -> Path:
     return folder
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("through_the_client", [False, True])
+@case_table("through_the_client", [False, True], default=1)
 def test_restored_files_equal_shipped_files(
     tmp_path: Path, store_uri: str, folder: Path, through_the_client: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

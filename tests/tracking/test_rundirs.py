@@ -10,7 +10,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
-from headtohead.storage.records import StatusRecord
+from headtohead.storage.run import StatusRecord
 from headtohead.storage.run_directory import checksums
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 

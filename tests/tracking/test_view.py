@@ -13,7 +13,7 @@ from typing import Any
 import mlflow
 import pytest
 
-from headtohead.storage.records import ChangeContrast
+from headtohead.storage.contrasts import ChangeContrast
 from headtohead.tracking import view
 from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.view import link, views

@@ -25,6 +25,7 @@ from headtohead.training import backends
 from headtohead.training.backends import BatchSpec, Graphs, Witness, choose
 from headtohead.training.loop import StackTraining, planned_shapes
 from headtohead.training.optimise import clip_gradients
+from made import case_table
 
 from .capture import Capture, no_fault, tensors
 
@@ -128,16 +129,7 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
-    ("kind", "pieces"),
-    [
-        ("scheduled", 1),
-        ("dropped", 1),
-        pytest.param("relative", 1, marks=pytest.mark.slow),
-        pytest.param("unlike", 3, marks=pytest.mark.slow),
-    ],
-)
+@case_table(("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)], default=1)
 def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
     log: list[str] = []
     stack = training(kind, num_microbatches=pieces)
@@ -332,8 +324,7 @@ def baked_sum(stack: StackTraining) -> None:
     stack.update = wrong  # type: ignore[method-assign]
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("bake", [baked_rate, baked_dropout, baked_sum])
+@case_table("bake", [baked_rate, baked_dropout, baked_sum], default=1)
 def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
     found, log = [], list[str]()
     for graphs in (True, False):
@@ -383,8 +374,7 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     assert stack.loss_sums.isfinite().tolist() == [True, False, True]
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("wrong", [0, 2])
+@case_table("wrong", [0, 2], default=1)
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
     log: list[str] = []
@@ -446,8 +436,7 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     assert not any(graph.verified for graph in stack.backend.graphs.values())
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("copy", [1, 2, 3, 4, 5])
+@case_table("copy", [1, 2, 3, 4, 5], default=1)
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

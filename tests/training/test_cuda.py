@@ -21,6 +21,7 @@ from headtohead.model.members import PerMember
 from headtohead.model.precision import products_of
 from headtohead.training.cuda import configure
 from headtohead.training.optimise import clip_gradients
+from made import case_table
 
 from . import test_backends
 from .test_backends import training
@@ -42,8 +43,7 @@ NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
+@case_table(
     ("kind", "kernels", "pieces"),
     [
         ("two", {"math"}, 1),
@@ -53,6 +53,7 @@ NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
         ("masks without dropout", {"efficient"}, 1),
         ("grouped without dropout", {"efficient"}, 1),
     ],
+    default=1,
 )
 def test_the_cuda_layout_trains_the_same_weights(
     kind: str, kernels: set[str], pieces: int, monkeypatch: pytest.MonkeyPatch
@@ -122,8 +123,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 
 
 @pytest.mark.slow
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("kind", ["two", "relative"])
+@case_table("kind", ["two", "relative"], default=1)
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     with cuda_layout():
         expected, stack = test_backends.train(training(kind)), training(kind)

@@ -20,6 +20,7 @@ from headtohead.training.evaluate import (
     translate_rows,
 )
 from headtohead.training.tensors import SplitTensors
+from made import case_table
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +76,7 @@ def test_metrics_are_means_over_tokens(data, split):
     assert metrics["token_accuracy"] == pytest.approx(float(found.correct[1].sum()) / num_tokens)
 
 
-@pytest.mark.default_cases(2)
-@pytest.mark.parametrize("masking", ["padding-causal", "padding", "causal", "none"])
+@case_table("masking", ["padding-causal", "padding", "causal", "none"], default=2)
 def test_padding_changes_losses_if_and_only_if_it_is_attended_to(data, split, masking):
     model = model_of(data, masking=masking)
     padded = teacher_forced(model, split, split.padded_batches(16))

@@ -11,6 +11,7 @@ from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import stepwise_translator, teacher_forced
 from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
 from headtohead.training.tensors import SplitTensors
+from made import case_table
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("choices", CHOICES, ids=str)
+@case_table("choices", CHOICES, ids=str, default=1)
 def test_masking_a_head_equals_zeroing_its_output(choices, data):
     model = model_of(data, **choices)
     found = head_effects(model, data, None)

@@ -31,6 +31,7 @@ from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
 from headtohead.training.results import SplitResults, _unpadded, score_test_split, translations_table
+from made import case_table
 
 CPU = torch.device("cpu")
 PARTS = (
@@ -178,9 +179,8 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
 # -- parts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
-    "parts", [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]]
+@case_table(
+    "parts", [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]], default=1
 )
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
     config = tiny_config(train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts})
@@ -314,10 +314,7 @@ SHARED = ("architecture-en-de", "tatoeba-en-es")
 """Recipes that other tests train too."""
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(
-    "name", [name if name in SHARED else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
-)
+@case_table("name", sorted(RECIPES, key=lambda name: name not in SHARED), default=1)
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     stack, data, results = outcome(name)
     assert stack.progress.step == stack.steps == RECIPES[name][1]

@@ -18,6 +18,7 @@ from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
+from made import case_table
 
 
 def tiny(dropout: float = 0.2, positional: object = None, **train: object) -> RunConfig:
@@ -51,8 +52,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("name", "at"), [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("early stopping", 3)])
+@case_table(("name", "at"), [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("early stopping", 3)], default=1)
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
     seen: list[Evaluation] = []
@@ -136,8 +136,7 @@ def test_runs_do_not_depend_on_how_they_are_stacked(cut: list[int]) -> None:
             torch.testing.assert_close(value, expected[name], atol=1e-9, rtol=0, msg=name)
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 0)])
+@case_table(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 0)], default=1)
 def test_resume_points_that_are_dear_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
 ) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headtohead.analysis.contrasts import score_mismatch
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.contrasts import Family
+from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.statistics.best import BestComparison, compare_with_best
 from headtohead.statistics.verdicts import BETTER
 from headtohead.storage.metrics import higher_is_better
@@ -20,26 +20,24 @@ class BestVariants:
     reason: str = ""
 
 
-def best_variants(analysis: Analysis, slugs: Sequence[str]) -> BestVariants:
-    """Return the variants of ``slugs`` that the tests support as the best.
+def best_variants(scores: Scores, family: Family) -> BestVariants:
+    """Return the variants that the tests support as the best; ``family`` compares all variants with the baseline.
 
     The variant with the best mean is among them if every other variant is equal to it in every seed, equivalent to it
     within the margin, or significantly worse than another variant. Equal and equivalent variants are among them too.
     If the baseline is not, the verdict on each of them must be better.
     """
-    frames, metric = analysis.frames, analysis.metric
-    ranked = [slug for slug in slugs if slug not in analysis.withheld]
-    if analysis.incomplete:
+    frames, metric, ranked = scores.frames, scores.metric, scores.ranked
+    if scores.incomplete:
         return BestVariants(reason="variants are incomplete")
-    if len(ranked) < len(slugs):
+    if scores.withheld:
         return BestVariants(reason="not all variants are ranked")
     if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
         return BestVariants(reason="the scores of the variants are not comparable")
-    compared = compare_variants(analysis, ranked)
+    compared = compare_variants(scores, ranked)
     if not compared:
         return BestVariants(reason="there are too few seeds or variants for a test")
-    sign = 1.0 if higher_is_better(metric) else -1.0
-    leader = max(ranked, key=lambda slug: sign * analysis.summaries[slug].mean)
+    leader = max(ranked, key=lambda slug: scores.sign * scores.summaries[slug].mean)
 
     def is_best(slug: str) -> bool:
         is_equal = frames.scores(slug, metric) == frames.scores(leader, metric)
@@ -55,22 +53,22 @@ def best_variants(analysis: Analysis, slugs: Sequence[str]) -> BestVariants:
             reason=f"{every if undecided == others else some} equivalent to the best mean nor significantly worse than "
             "another variant"
         )
-    verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    verdicts = {contrast.left: contrast.verdict for contrast in family.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
         return BestVariants(reason="the best mean is not significantly better than the baseline")
     return BestVariants(best)
 
 
-def compare_variants(analysis: Analysis, slugs: Iterable[str]) -> dict[str, BestComparison]:
+def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComparison]:
     """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds."""
-    frames, metric = analysis.frames, analysis.metric
+    frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})
-    scores = [frames.scores(slug, metric) for slug in trained]
-    seeds = sorted(set.intersection(*map(set, scores))) if scores else []
+    found = [frames.scores(slug, metric) for slug in trained]
+    seeds = sorted(set.intersection(*map(set, found))) if found else []
     if min(len(trained), len(seeds)) < 2:
         return {}
-    table = [[by_seed[seed] for seed in seeds] for by_seed in scores]
+    table = [[by_seed[seed] for seed in seeds] for by_seed in found]
     margin = frames.record.margins.get(metric)
     better, value = higher_is_better(metric), margin.value if margin else None
-    found = compare_with_best(table, margin=value, higher_is_better=better, looks=frames.looks)
-    return dict(zip(trained, found, strict=True))
+    compared = compare_with_best(table, margin=value, higher_is_better=better, looks=frames.looks)
+    return dict(zip(trained, compared, strict=True))

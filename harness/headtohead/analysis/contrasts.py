@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.analysis.scores import Scores, score_mismatch, unranked
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
@@ -31,17 +30,15 @@ from headtohead.statistics.verdicts import (
     is_undecided,
     judge,
 )
-from headtohead.storage import states
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, is_loss, label, show, show_p
-from headtohead.storage.records import (
+from headtohead.storage.contrasts import (
     ChangeContrast,
     ContrastRecord,
     FactorContrast,
     InteractionContrast,
-    LooksRecord,
     VariantContrast,
 )
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
 
 
 @dataclass(frozen=True)
@@ -149,111 +146,19 @@ class Families(NamedTuple):
     taken: Family
 
 
-def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
-    """Return the declared contrasts, tested with pairing by seed and adjusted by Holm within each family."""
+def families(scores: Scores) -> Families:
+    """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""
+    frames = scores.frames
     families: dict[str, list[Contrast]] = {
         kind: [] for kind in ("variant", "factor", "interaction", "declared", "added", "taken")
     }
     for declared in frames.record.contrasts:
-        contrast = _untested(frames, declared, metric)
+        contrast = _untested(frames, declared, scores.metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
-        families[declared.kind].append(_tested(frames, contrast, allow_partial) if is_tested else contrast)
-    margin = frames.record.margins.get(metric)
+        families[declared.kind].append(_tested(frames, contrast, scores.allow_partial) if is_tested else contrast)
+    margin = frames.record.margins.get(scores.metric)
     value, late = (margin.value, margin.late) if margin else (None, False)
     return Families(*(_family(frames, family, value, late) for family in families.values()))
-
-
-def is_late(frames: Frames, record: LooksRecord) -> bool:
-    """Return whether the looks were set or changed after a result of the experiment existed."""
-    since = datetime.fromisoformat(record.since)
-    rows = frames.runs[frames.runs["state"].isin(states.RESULTS)]
-    return any(datetime.fromisoformat(str(ended)) < since for ended in rows["ended"].dropna())
-
-
-def unranked(frames: Frames, slug: str, metric: str) -> str | None:
-    """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
-    scores = frames.scores(slug, metric)
-    missing = [seed for seed in frames.seeds if seed not in scores]
-    if not missing:
-        return None
-    rows = frames.rows(slug)
-    state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
-    counts: dict[str, int] = {}
-    for seed in missing:
-        state = state_of.get(seed, states.PLANNED)
-        cause = f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower())
-        counts[cause] = counts.get(cause, 0) + 1
-    parts = ", ".join(f"{count} {cause}" for cause, count in counts.items())
-    return f"{parts} of {len(frames.seeds)} seeds"
-
-
-_CAUSES = {
-    states.PLANNED: "not run",
-    states.LEASED: "not finished",
-    states.RUNNING: "not finished",
-    states.INTERRUPTED: "not finished",
-    states.OOM: "out of memory",
-    states.TIMEOUT: "timed out",
-}
-
-
-def incomplete(frames: Frames) -> dict[str, str]:
-    """Return a text with the number of seeds without a result, by variant, where there are any."""
-    texts = {}
-    for slug in frames.by_slug:
-        missing = len(frames.seeds) - int(frames.rows(slug)["state"].isin(states.RESULTS).sum())
-        if missing > 0:
-            texts[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
-    return texts
-
-
-OTHER_DATA = "the variants use different data sets"
-
-
-def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why the scores of two variants cannot be compared, or None."""
-    if not same_data_set(frames, left, right):
-        return OTHER_DATA
-    return loss_mismatch(frames, left, right, metric)
-
-
-def same_data_set(frames: Frames, left: str, right: str) -> bool:
-    """Return whether two variants have the same value of the axis ``data``, the same dataset and the same languages.
-
-    Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
-    """
-    variants = frames.by_slug[left], frames.by_slug[right]
-    named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
-    runs = [*frames.rows(left).index, *frames.rows(right).index]
-    languages = {frames.details[run].languages for run in runs} - {()}
-    return len(named) == 1 and len(languages) < 2
-
-
-def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses."""
-    if not is_loss(metric):
-        return None
-    left_settings, right_settings = (_loss_settings(frames, slug, metric) for slug in (left, right))
-    differing = [name for name in left_settings if left_settings[name] != right_settings[name]]
-    if "vocabularies" not in differing and not frames.same_data((left, right)):
-        differing.insert(0, "vocabularies")
-    return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
-
-
-def _loss_settings(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
-    """Return the settings other than the model that a loss depends on.
-
-    Label smoothing affects training losses only; evaluation does not smooth labels.
-    """
-    config = frames.by_slug[slug].config
-    train, data = config.get("train", {}), config.get("data", {})
-    settings = {
-        "vocabularies": (data.get("tokens"), data.get("vocabulary")),
-        "labels": (config.get("quirks", {}).get("shift_targets"), data.get("target_boundaries")),
-    }
-    if metric.startswith("train/"):
-        settings["label smoothing values"] = train.get("label_smoothing")
-    return settings
 
 
 def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:

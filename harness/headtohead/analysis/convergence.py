@@ -8,15 +8,15 @@ over seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast, score_mismatch
-from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.scores import score_mismatch
 from headtohead.schema.run_config import DECAYS_TO_ZERO
 from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
@@ -126,15 +126,14 @@ class Convergence:
         return max(gaps, key=lambda gap: gap.steps, default=None)
 
 
-def convergence(analysis: Analysis) -> Convergence:
-    """Return whether the variants of an experiment trained far enough."""
-    frames = analysis.frames
+def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
+    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     by_run = _run_trends(frames)
     trends = {slug: _variant_trend(frames, slug, by_run) for slug in frames.by_slug if frames.trained(slug) == slug}
     schedules = dict.fromkeys(str(frames.by_slug[slug].config["train"]["schedule"]) for slug in trends)
     return Convergence(
         trends,
-        tuple(_gaps(analysis, trends)),
+        tuple(_gaps(frames, contrasts, trends)),
         tuple(schedules),
         int(frames.runs["step"].max()) if len(frames.runs) else 0,
     )
@@ -189,14 +188,13 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     return LossTrend(verdict, reason, n, loss, fall, steps, error)
 
 
-def _gaps(analysis: Analysis, trends: Mapping[str, LossTrend]) -> list[StepGap]:
+def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
-    frames = analysis.frames
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
         return []
     gaps = []
-    for contrast in main_contrasts(analysis):
+    for contrast in contrasts:
         pairs = contrast.pairs
         sides = {slug for pair in pairs for slug in pair}
         if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):

@@ -28,13 +28,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headtohead.analysis.contrasts import unranked
 from headtohead.analysis.pooling import pooled
+from headtohead.analysis.scores import unranked
 from headtohead.schema.config_input import SHORTHANDS
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
+from headtohead.storage.contrasts import ClaimRecord
 from headtohead.storage.frames import Frames
-from headtohead.storage.records import ClaimRecord
 
 ClaimVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
 OPPOSITE = "opposite in this set-up"
@@ -152,7 +152,7 @@ def setup_value(frames: Frames, name: str) -> Any:
         "test": f"{counts.get('test')} pairs",
         "pairs": counts.get("train"),
         "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
-        "parameters": variant.parameters.total,
+        "parameters": variant.counts.total,
         "steps": max(frames.trained_steps, default=None),
         "seeds": len(frames.seeds),
         "decoding": _decoding(variant.config.get("evaluate", {})),

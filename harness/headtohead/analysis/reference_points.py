@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.scores import Scores
 from headtohead.storage.frames import Frames
 
 NAMES = {
@@ -61,13 +61,13 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     return ReferencePoints(sum(entry.sentences for entry in entries), scores)
 
 
-def reference_comparisons(analysis: Analysis, name: str) -> list[ReferenceComparison]:
+def reference_comparisons(scores: Scores, name: str) -> list[ReferenceComparison]:
     """Compare every ranked variant with a reference point on its data, in the metric of the comparison."""
-    frames, metric = analysis.frames, reference_metric(analysis)
+    frames, metric = scores.frames, reference_metric(scores)
     if metric is None:
         return []
     found = []
-    for slug in analysis.ranked:
+    for slug in scores.ranked:
         points, summary = reference_points(frames, slug), frames.summary(slug, metric)
         if points and name in points.scores and not math.isnan(summary.mean) and frames.trained(slug) == slug:
             found.append(ReferenceComparison(slug, metric, summary.mean, points.scores[name][metric]))
@@ -79,15 +79,15 @@ def scoring_metrics(points: ReferencePoints) -> list[str]:
     return [metric for metric in METRICS if points.scores["vocabulary_bound"][metric] > 0]
 
 
-def reference_metric(analysis: Analysis) -> str | None:
+def reference_metric(scores: Scores) -> str | None:
     """Return the metric in which models and reference points are compared.
 
     It is the primary metric, else BLEU, chrF or exact match: the first in which a model can score. None if there is no
     such metric, or no reference point.
     """
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = reference_points(scores.frames, scores.frames.baseline)
     usable = scoring_metrics(points) if points else []
-    preferred = (analysis.metric, "test/bleu", "test/chrf", "test/exact_match")
+    preferred = (scores.metric, "test/bleu", "test/chrf", "test/exact_match")
     return next((metric for metric in preferred if metric in usable), None)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.scores import Scores
 from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
 from headtohead.storage.translations import Translation, median_seed, translations_of
 
@@ -40,17 +40,17 @@ class SentenceTest:
     p: float
 
 
-def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
+def sentence_tests(scores: Scores) -> list[SentenceTest]:
     """Return the test of each ranked variant's median seed against the baseline's.
 
     Empty if there are more than ``MOST_SENTENCES`` sentences.
     """
-    frames, metric = analysis.frames, analysis.metric
+    frames, metric = scores.frames, scores.metric
     baseline_seed = median_seed(frames, frames.baseline, metric)
     if baseline_seed is None:
         return []
     baseline = translations_of(frames, frames.baseline, baseline_seed)
-    slugs = [slug for slug in analysis.ranked if _differs_from_baseline(analysis, slug)]
+    slugs = [slug for slug in scores.ranked if _differs_from_baseline(scores, slug)]
     if not baseline or len(baseline) * (len(slugs) + 1) > MOST_SENTENCES:
         return []
     tests = []
@@ -62,11 +62,11 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     return tests
 
 
-def other_test_sentences(analysis: Analysis) -> list[str]:
+def other_test_sentences(scores: Scores) -> list[str]:
     """Return the ranked variants with other test sentences than the baseline, for example with another split."""
-    frames = analysis.frames
+    frames = scores.frames
     data = frames.by_slug[frames.baseline].config["data"]
-    others = [slug for slug in analysis.ranked if frames.by_slug[slug].config["data"] != data]
+    others = [slug for slug in scores.ranked if frames.by_slug[slug].config["data"] != data]
 
     def differs(slug: str) -> bool:
         for seed in frames.seeds:
@@ -105,6 +105,6 @@ def compare(rows: Sequence[Translation], baseline: Sequence[Translation]) -> tup
     return score, baseline_score, p
 
 
-def _differs_from_baseline(analysis: Analysis, slug: str) -> bool:
-    trained = analysis.frames.trained
-    return trained(slug) == slug and slug != trained(analysis.frames.baseline)
+def _differs_from_baseline(scores: Scores, slug: str) -> bool:
+    trained = scores.frames.trained
+    return trained(slug) == slug and slug != trained(scores.frames.baseline)

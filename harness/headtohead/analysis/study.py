@@ -1,123 +1,68 @@
-"""Analyse an experiment: ranking of the variants and all declared contrasts."""
+"""``Analysis``: every result of an experiment, computed once."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 
-from headtohead.analysis.contrasts import Contrast, Family, families, incomplete, unranked
-from headtohead.analysis.looks import LooksStatus, looks_status
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.analysis.best import BestVariants, best_variants
+from headtohead.analysis.contrasts import Contrast, Families, Family, families
+from headtohead.analysis.convergence import Convergence, convergence
+from headtohead.analysis.published import ClaimResult, claim_results
+from headtohead.analysis.reference_points import (
+    ReferenceComparison,
+    ReferencePoints,
+    reference_comparisons,
+    reference_metric,
+    reference_points,
+)
+from headtohead.analysis.scores import Scores
+from headtohead.analysis.sentences import SentenceTest, other_test_sentences, sentence_tests
+from headtohead.analysis.targets import Target, targets
+from headtohead.analysis.two_way import TwoWayResult, two_way
+from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.statistics.differences import pair_differences
-from headtohead.statistics.paired_tests import ALPHA, Paired, Summary, paired_differences
-from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, label, unpadded
-from headtohead.storage.records import InteractionContrast
+from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
+from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT
+from headtohead.storage import states
+from headtohead.storage.contrasts import InteractionContrast
+from headtohead.storage.metrics import label
 
 
 @dataclass(frozen=True)
-class Analysis:
-    """The analysis of an experiment's primary metric, which all parts of a report use.
+class LooksStatus:
+    """The looks of a study with sequential seeds.
 
-    ``order`` lists the variants, best first and unranked variants last, by value of the axis ``data``.
-    ``baseline_sd`` is the standard deviation of
-    the baseline over seeds. ``upper_bound`` is the bag-of-words upper bound: the highest exact match that an
-    order-invariant encoder can reach on the test set, None if the data states none or each seed has its own test set.
+    Attributes:
+        looks: The planned looks.
+        taken: The numbers of seeds at which the study was judged, without a look that has runs without a result.
+        seeds: Number of seeds of the current look.
+        complete: Whether every run of the current look has a result.
+        undecided: Names of the main contrasts that more seeds can decide.
+        unranked: Names of the main contrasts that have no test, for example because runs failed.
+        late: Whether the looks were set or changed after results existed.
     """
 
-    frames: Frames
-    metric: str
-    allow_partial: bool
-    summaries: Mapping[str, Summary]
-    unranked: Mapping[str, str]
-    incomplete: Mapping[str, str]
-    order: tuple[str, ...]
-    factors: Family
-    interactions: Family
-    declared: Family
-    variants: Family
-    added: Family
-    taken: Family
-    baseline_sd: float
-    upper_bound: float | None
-    looks: LooksStatus | None = None
+    looks: Looks
+    taken: tuple[int, ...]
+    seeds: int
+    complete: bool
+    undecided: tuple[str, ...]
+    unranked: tuple[str, ...]
+    late: bool
 
     @property
-    def families(self) -> dict[str, Family]:
-        """The families of contrasts by name."""
-        families = {"variants": self.variants, "factors": self.factors, "interactions": self.interactions}
-        return {**families, "declared": self.declared, "added": self.added, "taken": self.taken}
+    def level(self) -> float:
+        """The level of a single test at each look."""
+        return self.looks.level(ALPHA)
 
     @property
-    def ranked(self) -> tuple[str, ...]:
-        """The variants with a reported mean, best first."""
-        return tuple(slug for slug in self.order if slug not in self.withheld)
-
-    @property
-    def withheld(self) -> Mapping[str, str]:
-        """The variants without a reported mean, with the reason."""
-        if self.allow_partial:
-            return {slug: reason for slug, reason in self.unranked.items() if not self.summaries[slug].n}
-        return self.unranked
-
-
-def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
-    """Return the analysis of an experiment's primary metric.
-
-    ``allow_partial`` ranks variants on the seeds that are finished.
-    """
-    metric = frames.record.metrics.primary
-    summaries = {slug: frames.summary(slug, metric) for slug in frames.by_slug}
-    missing = {slug: reason for slug in frames.by_slug if (reason := unranked(frames, slug, metric))}
-    sign = -1.0 if higher_is_better(metric) else 1.0
-
-    data_sets = list(dict.fromkeys(variant.axes.get(DATA_AXIS) for variant in frames.by_slug.values()))
-
-    def sort_key(slug: str) -> tuple[int, bool, bool, float]:
-        mean = summaries[slug].mean
-        is_withheld = slug in missing and not allow_partial
-        data_set = data_sets.index(frames.by_slug[slug].axes.get(DATA_AXIS))
-        return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
-
-    tested = families(frames, metric, allow_partial=allow_partial)
-    analysis = Analysis(
-        frames=frames,
-        metric=metric,
-        allow_partial=allow_partial,
-        summaries=summaries,
-        unranked=missing,
-        incomplete=incomplete(frames),
-        order=tuple(sorted(frames.by_slug, key=sort_key)),
-        factors=tested.factors,
-        interactions=tested.interactions,
-        declared=tested.declared,
-        variants=tested.variants,
-        baseline_sd=summaries[frames.baseline].sd,
-        upper_bound=_upper_bound(frames, metric),
-        added=tested.added,
-        taken=tested.taken,
-    )
-    return replace(analysis, looks=looks_status(frames, main_contrasts(analysis)))
-
-
-def main_contrasts(analysis: Analysis) -> list[Contrast]:
-    """Return the contrasts of the report's answer.
-
-    Between two configurations, their difference, then the added and the taken changes. Otherwise the contrasts that
-    the file declares; without any, the tested factor contrasts and the variants that no factor contrast covers.
-    Without tested factor contrasts, every variant against the baseline.
-    """
-    if analysis.added.contrasts or analysis.taken.contrasts:
-        return [*analysis.variants.contrasts, *analysis.added.contrasts, *analysis.taken.contrasts]
-    if analysis.declared.contrasts:
-        return list(analysis.declared.contrasts)
-    factors = list(analysis.factors.contrasts)
-    if not any(contrast.paired is not None for contrast in factors):
-        return list(analysis.variants.contrasts)
-    covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
-    return [*factors, *(contrast for contrast in analysis.variants.contrasts if contrast.left not in covered)]
+    def next(self) -> int | None:
+        """The number of seeds of the next look, or None if the study ends at this look or the look has no end yet."""
+        return self.looks.next(self.seeds) if self.complete and self.undecided else None
 
 
 @dataclass(frozen=True)
@@ -129,97 +74,216 @@ class SeparateEffects:
     effects: Mapping[str, Paired]
 
 
-def separate_effects(analysis: Analysis, contrast: Contrast) -> SeparateEffects | None:
-    """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
+class Analysis(Scores):
+    """Every result of an experiment in one metric, computed on first use and kept.
 
-    An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
+    `Scores` has the results per variant. The contrasts are in families, each corrected by Holm: ``variants`` against
+    the baseline, ``factors`` (two values of an axis), ``interactions``, ``declared`` (those of the experiment file),
+    and between two configurations ``added`` and ``taken`` changes.
+
+    >>> analysis = Analysis(load_frames(folder))  # doctest: +SKIP
+    >>> [(contrast.name, contrast.verdict_text) for contrast in analysis.main_contrasts]  # doctest: +SKIP
     """
-    frames = analysis.frames
-    sides = {frozenset(pair) for pair in contrast.pairs}
-    declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
-    found = []
-    for record, interaction in zip(declared, analysis.interactions.contrasts, strict=True):
-        # The p of an untested interaction is NaN.
-        if not interaction.judgement.holm_p <= ALPHA or interaction.verdict == EQUIVALENT:
-            continue
-        for axis, value, other in (
-            (record.axis, record.value, record.other_axis),
-            (record.other_axis, record.other_value, record.axis),
-        ):
-            first, swapped = record.pairs[:2]
-            effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
-            is_in_block = any(frozenset(pair) in sides for pair in effects)
-            if contrast.axis == axis and contrast.left == label(value) and is_in_block:
-                found.append((interaction.judgement.holm_p, other))
-    if not found:
-        return None
-    p, other = min(found)
-    pairs: dict[str, list[tuple[str, str]]] = {}
-    for left, right in contrast.pairs:
-        pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))
-    scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
-    by_value = {
-        value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
-    }
-    return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
 
+    @cached_property
+    def families(self) -> Families:
+        """The tested contrasts by family; ``families._asdict()`` has them by name."""
+        return families(self)
 
-def detected_settings(analysis: Analysis, contrast: Contrast) -> list[Contrast]:
-    """Return the detected variant contrasts that are settings of a factor contrast."""
-    trained = analysis.frames.trained
-    pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
-    return [
-        setting
-        for setting in analysis.variants.contrasts
-        if setting.detected and frozenset((trained(setting.left), trained(setting.right))) in pairs
-    ]
+    @property
+    def variants(self) -> Family:
+        """Every variant against the baseline."""
+        return self.families.variants
 
+    @property
+    def factors(self) -> Family:
+        """Two values of an axis, averaged over the other axes within each seed."""
+        return self.families.factors
 
-def settings_contradict(analysis: Analysis, contrast: Contrast) -> bool:
-    """Return whether a factor contrast is inconclusive or identical although its settings differ.
+    @property
+    def interactions(self) -> Family:
+        """The effect of an axis, compared between two values of another axis."""
+        return self.families.interactions
 
-    This is the case if the test of a setting detects a difference, against the baseline or among the averaged
-    settings (Holm), or if the range over settings exceeds the baseline's standard deviation on both sides of
-    zero.
-    """
-    if contrast.kind != "factor" or contrast.verdict not in (INCONCLUSIVE, IDENTICAL):
-        return False
-    low, high = contrast.spread or (0.0, 0.0)
-    return (
-        contrast.settings_differ
-        or min(-low, high) > analysis.baseline_sd
-        or bool(detected_settings(analysis, contrast))
-    )
+    @property
+    def declared(self) -> Family:
+        """The contrasts that the experiment file declares."""
+        return self.families.declared
 
+    @property
+    def added(self) -> Family:
+        """The first of two configurations with and without every single change."""
+        return self.families.added
 
-def upper_bound_verdicts(analysis: Analysis) -> dict[str, str]:
-    """Return, by slug of order-invariant variants, whether the score respects the bag-of-words upper bound.
+    @property
+    def taken(self) -> Family:
+        """The second of two configurations with and without every single change."""
+        return self.families.taken
 
-    The score without padding is used where it was evaluated: padding that a mask does not hide reveals the
-    sentence length to the encoder, which a bag of words does not.
-    """
-    if analysis.upper_bound is None:
-        return {}
-    verdicts, frames = {}, analysis.frames
-    for slug, variant in frames.by_slug.items():
-        if not variant.order_invariant or not _has_bound(frames, slug):
-            continue
-        scores = frames.scores(slug, unpadded(analysis.metric)) or frames.scores(slug, analysis.metric)
-        if scores:
-            exceeds = max(scores.values()) > analysis.upper_bound + 1e-9
-            verdicts[slug] = "exceeds the upper bound: suspect" if exceeds else "within the upper bound"
-    return verdicts
+    @cached_property
+    def main_contrasts(self) -> tuple[Contrast, ...]:
+        """The contrasts of the report's answer.
 
+        Between two configurations, their difference, then the added and the taken changes. Otherwise the contrasts that
+        the file declares; without any, the tested factor contrasts and the variants that no factor contrast covers.
+        Without tested factor contrasts, every variant against the baseline.
+        """
+        variants, factors = self.variants.contrasts, self.factors.contrasts
+        if changes := self.added.contrasts + self.taken.contrasts:
+            return variants + changes
+        if self.declared.contrasts:
+            return self.declared.contrasts
+        if all(contrast.paired is None for contrast in factors):
+            return variants
+        covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
+        return factors + tuple(contrast for contrast in variants if contrast.left not in covered)
 
-def _has_bound(frames: Frames, slug: str) -> bool:
-    """Return whether the upper bound of the baseline's test data is that of a variant's scores."""
-    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
-    scores_all = limit is None or limit >= frames.record.data["counts"]["test"]
-    return scores_all and frames.same_data((slug, frames.baseline))
+    def in_metric(self, metric: str) -> Analysis:
+        """Return the analysis of another metric of the same runs."""
+        if metric not in self._by_metric:
+            self._by_metric[metric] = Analysis(self.frames, metric, allow_partial=self.allow_partial)
+        return self._by_metric[metric]
 
+    @cached_property
+    def _by_metric(self) -> dict[str, Analysis]:
+        return {self.metric: self}
 
-def _upper_bound(frames: Frames, metric: str) -> float | None:
-    bound = frames.record.data.get("bag_of_words_upper_bound")
-    if bound is None or float(bound) >= 1 or "exact_match" not in metric:
-        return None
-    return None if frames.has_draws or not _has_bound(frames, frames.baseline) else float(bound)
+    @cached_property
+    def claims(self) -> tuple[ClaimResult, ...]:
+        """The published claims with their verdicts."""
+        return claim_results(self.frames, allow_partial=self.allow_partial)
+
+    @cached_property
+    def best(self) -> BestVariants:
+        """The variants that the tests support as the best, or why there are none."""
+        return best_variants(self, self.variants)
+
+    @cached_property
+    def two_way(self) -> TwoWayResult | None:
+        """The combinations of two crossed axes: table, ranking and fractions of variance; None without such axes."""
+        return two_way(self)
+
+    @cached_property
+    def convergence(self) -> Convergence:
+        """Whether the variants trained far enough."""
+        return convergence(self.frames, self.main_contrasts)
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The steps and the time in which the variants reach the declared targets."""
+        return targets(self)
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty | None:
+        """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
+        return uncertainty(self, self.main_contrasts)
+
+    @cached_property
+    def reference_points(self) -> Mapping[str, ReferencePoints]:
+        """The scores of translations that need no training, by variant; without variants that have none."""
+        found = {slug: reference_points(self.frames, slug) for slug in self.frames.by_slug}
+        return {slug: points for slug, points in found.items() if points}
+
+    @cached_property
+    def reference_metric(self) -> str | None:
+        """The metric in which models and reference points are compared, or None."""
+        return reference_metric(self)
+
+    def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
+        """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
+        return reference_comparisons(self, name)
+
+    @cached_property
+    def sentence_tests(self) -> list[SentenceTest]:
+        """The translations of each ranked variant's median seed, compared with the baseline's."""
+        return sentence_tests(self)
+
+    @cached_property
+    def other_test_sentences(self) -> list[str]:
+        """The ranked variants with other test sentences than the baseline."""
+        return other_test_sentences(self)
+
+    @cached_property
+    def late_looks(self) -> bool:
+        """Whether the number of seeds, or the looks, were set or changed after a result of the experiment existed."""
+        record, runs = self.frames.record.looks, self.frames.runs
+        if record is None:
+            return False
+        since = datetime.fromisoformat(record.since)
+        ended = runs[runs["state"].isin(states.RESULTS)]["ended"].dropna()
+        return any(datetime.fromisoformat(str(time)) < since for time in ended)
+
+    @cached_property
+    def looks(self) -> LooksStatus | None:
+        """The status of a study with sequential seeds, or None; only main contrasts are waited for."""
+        record, looks = self.frames.record.looks, self.frames.looks
+        if record is None or looks is None:
+            return None
+        contrasts, complete = self.main_contrasts, not self.incomplete
+        untested = [found for found in contrasts if found.difference is None and found.verdict == NO_VERDICT]
+        return LooksStatus(
+            looks=looks,
+            taken=record.taken if complete else record.taken[:-1],
+            seeds=len(self.frames.seeds),
+            complete=complete,
+            undecided=tuple(contrast.name for contrast in contrasts if contrast.is_undecided),
+            unranked=tuple(contrast.name for contrast in untested),
+            late=self.late_looks,
+        )
+
+    def separate_effects(self, contrast: Contrast) -> SeparateEffects | None:
+        """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
+
+        An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
+        """
+        frames = self.frames
+        sides = {frozenset(pair) for pair in contrast.pairs}
+        declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
+        found = []
+        for record, interaction in zip(declared, self.interactions.contrasts, strict=True):
+            # The p of an untested interaction is NaN.
+            if not interaction.judgement.holm_p <= ALPHA or interaction.verdict == EQUIVALENT:
+                continue
+            for axis, value, other in (
+                (record.axis, record.value, record.other_axis),
+                (record.other_axis, record.other_value, record.axis),
+            ):
+                first, swapped = record.pairs[:2]
+                effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
+                is_in_block = any(frozenset(pair) in sides for pair in effects)
+                if contrast.axis == axis and contrast.left == label(value) and is_in_block:
+                    found.append((interaction.judgement.holm_p, other))
+        if not found:
+            return None
+        p, other = min(found)
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for left, right in contrast.pairs:
+            pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))
+        scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
+        by_value = {
+            value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
+        }
+        return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
+
+    def detected_settings(self, contrast: Contrast) -> list[Contrast]:
+        """Return the detected variant contrasts that are settings of a factor contrast."""
+        trained = self.frames.trained
+        pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
+        return [
+            setting
+            for setting in self.variants.contrasts
+            if setting.detected and frozenset((trained(setting.left), trained(setting.right))) in pairs
+        ]
+
+    def settings_contradict(self, contrast: Contrast) -> bool:
+        """Return whether a factor contrast is inconclusive or identical although its settings differ.
+
+        This is the case if the test of a setting detects a difference, against the baseline or among the averaged
+        settings (Holm), or if the range over settings exceeds the baseline's standard deviation on both sides of
+        zero.
+        """
+        if contrast.kind != "factor" or contrast.verdict not in (INCONCLUSIVE, IDENTICAL):
+            return False
+        low, high = contrast.spread or (0.0, 0.0)
+        is_wide = min(-low, high) > self.baseline_sd
+        return contrast.settings_differ or is_wide or bool(self.detected_settings(contrast))

@@ -15,8 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from headtohead.analysis.contrasts import OTHER_DATA, score_mismatch
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.scores import OTHER_DATA, Scores, score_mismatch
 from headtohead.statistics.paired_tests import ALPHA, holm, sign_test_p
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -80,19 +79,19 @@ class Target:
     variants: Mapping[str, VariantTarget]
 
 
-def targets(analysis: Analysis) -> tuple[Target, ...]:
+def targets(scores: Scores) -> tuple[Target, ...]:
     """Return the declared targets with the results of all variants."""
     return tuple(
-        _target(analysis, metric, None if value == "baseline" else float(value))
-        for metric, value in analysis.frames.record.metrics.target.items()
+        _target(scores, metric, None if value == "baseline" else float(value))
+        for metric, value in scores.frames.record.metrics.target.items()
     )
 
 
-def _target(analysis: Analysis, metric: str, value: float | None) -> Target:
-    frames = analysis.frames
+def _target(scores: Scores, metric: str, value: float | None) -> Target:
+    frames = scores.frames
     final = frames.scores(frames.baseline, metric)
     curves = _curves(frames, metric)
-    found = {slug: _variant(analysis, slug, metric, value, final, curves) for slug in frames.by_slug}
+    found = {slug: _variant(scores, slug, metric, value, final, curves) for slug in frames.by_slug}
     baseline = found[frames.baseline]
     looks = len(frames.looks.seeds) if frames.looks else 1
     compared: dict[str, VariantTarget] = {}
@@ -115,14 +114,14 @@ def _target(analysis: Analysis, metric: str, value: float | None) -> Target:
 
 
 def _variant(
-    analysis: Analysis,
+    scores: Scores,
     slug: str,
     metric: str,
     value: float | None,
     final: Mapping[int, float],
     curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> VariantTarget:
-    frames = analysis.frames
+    frames = scores.frames
     mismatch = score_mismatch(frames, slug, frames.baseline, metric)
     if mismatch and (value is None or mismatch != OTHER_DATA):
         return VariantTarget({}, {}, mismatch)
@@ -136,7 +135,7 @@ def _variant(
         if target is not None and str(run) in curves:
             steps[seed] = first_step(*curves[str(run)], target, higher_is_better(metric))
             seconds[seed] = steps[seed] * milliseconds / 1000
-    incomplete = None if analysis.allow_partial else analysis.incomplete.get(slug)
+    incomplete = None if scores.allow_partial else scores.incomplete.get(slug)
     return VariantTarget(steps, seconds, mismatch or incomplete)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.scores import Scores
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
+from headtohead.storage.experiment import ExcludedRecord, VariantRecord
 from headtohead.storage.metrics import higher_is_better, label, span
-from headtohead.storage.records import ExcludedRecord, VariantRecord
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""
@@ -83,6 +83,7 @@ class TwoWayResult:
     """The answer to the question of a two-way table.
 
     Attributes:
+        table: The cells and the excluded pairs.
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
         late_margin: Whether the margin was set or changed after results existed.
@@ -94,6 +95,7 @@ class TwoWayResult:
         working_shares: Fractions of variance over the combinations that work; None if their scores have no variance.
     """
 
+    table: TwoWayTable
     ranking: tuple[Combination, ...]
     margin: float | None
     late_margin: bool
@@ -104,13 +106,13 @@ class TwoWayResult:
     working_shares: VarianceShares | None
 
 
-def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
+def _table(scores: Scores) -> TwoWayTable | None:
     """Return the table of an experiment in which exactly two axes vary, or None.
 
     Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
     not compared.
     """
-    record = analysis.frames.record
+    record = scores.frames.record
     values: dict[str, dict[str, None]] = {}
     for axes in [*(variant.axes for variant in record.variants), *(excluded.axes for excluded in record.excluded)]:
         for axis, value in axes.items():
@@ -127,13 +129,12 @@ def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
     if len(cells) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product
         return None
     reasons = {pair(excluded): excluded.reason for excluded in record.excluded}
-    summaries = {slug: analysis.summaries[slug] for slug in analysis.ranked}
-    sign = -1.0 if higher_is_better(analysis.metric) else 1.0
+    summaries = {slug: scores.summaries[slug] for slug in scores.ranked}
 
     def ordered(names: Sequence[str], side: int) -> tuple[str, ...]:
         def sort_key(name: str) -> float:
             means = [summaries[slug].mean for key, slug in cells.items() if key[side] == name and slug in summaries]
-            return sign * median(means) if means else float("inf")
+            return -scores.sign * median(means) if means else math.inf
 
         return tuple(sorted(names, key=sort_key))
 
@@ -142,41 +143,44 @@ def find_two_way_table(analysis: Analysis) -> TwoWayTable | None:
     )
 
 
-def two_way_result(analysis: Analysis, table: TwoWayTable) -> TwoWayResult | None:
-    """Return the ranking, the comparisons with the best and the fractions of variance; None without scores."""
-    metric, frames = analysis.metric, analysis.frames
+def two_way(scores: Scores) -> TwoWayResult | None:
+    """Return the result of a two-way table; None for an experiment without such a table, or without scores."""
+    table = _table(scores)
+    if table is None:
+        return None
+    metric, frames = scores.metric, scores.frames
     scored = {cell: slug for cell, slug in table.cells.items() if slug in table.summaries}
     if not scored:
         return None
-    sign = 1.0 if higher_is_better(metric) else -1.0
     means = {cell: table.summaries[slug].mean for cell, slug in scored.items()}
     margin = frames.record.margins.get(metric)
-    compared = compare_variants(analysis, scored.values())
-    order = sorted(scored, key=lambda cell: -sign * means[cell])
+    compared = compare_variants(scores, scored.values())
+    order = sorted(scored, key=lambda cell: -scores.sign * means[cell])
     ranking = [
         Combination(*cell, table.summaries[scored[cell]], compared.get(frames.trained(scored[cell]))) for cell in order
     ]
-    chance = _chance(analysis)
+    chance = _chance(scores)
     threshold = math.nan if chance is None else (chance + means[order[0]]) / 2
     working = {cell for cell in scored if means[cell] > threshold} if means[order[0]] > threshold else set()
-    scores = {cell: frames.scores(slug, metric) for cell, slug in scored.items()}
+    by_seed = {cell: frames.scores(slug, metric) for cell, slug in scored.items()}
     return TwoWayResult(
+        table=table,
         ranking=tuple(ranking),
         margin=margin.value if margin else None,
         late_margin=margin.late if margin else False,
         chance=chance,
         threshold=threshold,
         working=len(working),
-        shares=_shares(scores, working),
-        working_shares=variance_shares({cell: scores[cell] for cell in scores if cell in working}),
+        shares=_shares(by_seed, working),
+        working_shares=variance_shares({cell: by_seed[cell] for cell in by_seed if cell in working}),
     )
 
 
-def _chance(analysis: Analysis) -> float | None:
+def _chance(scores: Scores) -> float | None:
     """Return the bag-of-words upper bound, or 0 for other scores with that minimum; None for losses."""
-    if not higher_is_better(analysis.metric) or span(analysis.metric)[0] != 0:
+    if not higher_is_better(scores.metric) or span(scores.metric)[0] != 0:
         return None
-    return analysis.upper_bound or 0.0
+    return scores.upper_bound or 0.0
 
 
 def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast, score_mismatch
-from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
 from headtohead.statistics.variance import (
     CrossedEstimate,
@@ -68,38 +68,35 @@ class Uncertainty:
         return not self.correlation < LOW_CORRELATION
 
 
-def uncertainty(analysis: Analysis) -> Uncertainty | None:
-    """Return the sources of uncertainty, or None with fewer than two seeds.
+def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | None:
+    """Return the sources of uncertainty, or None with fewer than two seeds; ``contrasts`` are the main contrasts.
 
     Variants that are not ranked, or not comparable with the baseline, are omitted.
     """
-    calculator = _Samples(analysis)
-    scores = calculator.scores
-    if min(scores.shape, default=0) < 1 or scores.shape[1] < 2:
+    calculator = _Samples(scores)
+    table = calculator.scores
+    if min(table.shape, default=0) < 1 or table.shape[1] < 2:
         return None
-    seed_variance = float(scores.var(axis=1, ddof=1).mean())
-    correlation = intraclass_correlation(scores)
-    contrasts = main_contrasts(analysis)
     sentence_variances = [crossed(values).sentence_variance for values in calculator.values.values()]
     return Uncertainty(
-        variant_sd=math.sqrt(variant_variance(scores)),
-        seed_sd=math.sqrt(seed_variance),
+        variant_sd=math.sqrt(variant_variance(table)),
+        seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
         sentence_sd=math.sqrt(max(0.0, float(np.mean(sentence_variances)))) if sentence_variances else math.nan,
         num_sentences=next((values.shape[1] for values in calculator.values.values()), 0),
-        correlation=correlation,
+        correlation=intraclass_correlation(table),
         contrasts=tuple(
             ContrastUncertainty(contrast, calculator.with_sentences(weights), calculator.unpaired(weights))
             for contrast in contrasts
             if contrast.paired and (weights := calculator.weights(contrast)).keys() <= {*calculator.slugs}
         ),
         reason=calculator.reason,
-        has_draws=analysis.frames.has_draws,
+        has_draws=scores.frames.has_draws,
     )
 
 
 @dataclass(frozen=True)
 class _Samples:
-    analysis: Analysis
+    analysis: Scores
 
     @cached_property
     def slugs(self) -> list[str]:

@@ -22,8 +22,8 @@ def command(runs_root: Path, form: str) -> None:
     from headtohead.cli.tables import print_table
     from headtohead.errors import HeadToHeadError
     from headtohead.storage.disk_usage import disk_usage, show_size
+    from headtohead.storage.experiment import EXPERIMENT
     from headtohead.storage.progress import read_progress
-    from headtohead.storage.records import EXPERIMENT
 
     found, damaged = [], []
     for folder in sorted(path.parent for path in runs_root.glob(f"*/{EXPERIMENT}")):

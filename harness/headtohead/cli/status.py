@@ -55,7 +55,7 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
 
 
 def _cell(run: RunProgress) -> str:
-    from headtohead.planning.duration import duration
+    from headtohead.storage.progress import duration
 
     state = "reused" if run.reused_from else run.state
     if run.state != states.RUNNING:

@@ -80,9 +80,9 @@ def _send_to_loggers(folders: list[Path], loggers: tuple[str, ...], plugin_files
 def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     """Return the folders of experiments given by file, name or folder; without any, those of the runs folder."""
     from headtohead.errors import HeadToHeadError
+    from headtohead.storage.experiment import EXPERIMENT
     from headtohead.storage.paths import inside
     from headtohead.storage.progress import find_experiment
-    from headtohead.storage.records import EXPERIMENT
 
     if experiments:
         return [find_experiment(Path(name), runs_root) for name in experiments]

@@ -21,7 +21,8 @@ from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
-from headtohead.storage.records import Count, Record, RunRecord, Sha256, read_record
+from headtohead.storage.record import Count, Record, Sha256, read_record
+from headtohead.storage.run import RunRecord
 
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
 TOKENIZERS: dict[Side, str] = {"source": "tokenizer.source.json", "target": "tokenizer.target.json"}

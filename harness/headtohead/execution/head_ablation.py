@@ -9,7 +9,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.attention_maps import read_probes
 from headtohead.storage.leases import Busy
-from headtohead.storage.records import HEADS
+from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects

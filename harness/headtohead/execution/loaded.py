@@ -26,7 +26,8 @@ from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
-from headtohead.storage.records import CHECKPOINT, RUN, VOCABULARY, RunRecord, VocabularyRecord
+from headtohead.storage.results import VocabularyRecord
+from headtohead.storage.run import CHECKPOINT, RUN, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps

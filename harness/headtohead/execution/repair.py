@@ -12,7 +12,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
-from headtohead.storage.records import HEADS, STATUS
+from headtohead.storage.run import HEADS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter
 from headtohead.storage.stack import stack_folders
 

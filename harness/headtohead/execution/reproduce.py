@@ -20,7 +20,7 @@ from headtohead.execution.scheduler import Machine, Watcher, run_stacks
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import CHECKPOINT, RESULTS
+from headtohead.storage.run import CHECKPOINT, RESULTS
 from headtohead.storage.run_directory import RunDirectory, find_run, leased
 from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import STACKS, StackFolder, stack_folders

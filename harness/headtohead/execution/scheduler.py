@@ -26,10 +26,11 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.existing import run_directories
+from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
-from headtohead.storage.records import EXPERIMENT, RUN, ProbeSentence
+from headtohead.storage.run import RUN
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders

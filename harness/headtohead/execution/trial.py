@@ -22,9 +22,9 @@ from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.run_files import delete_run_files
 from headtohead.training.loop import Evaluation

@@ -29,7 +29,7 @@ from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.records import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
@@ -335,7 +335,7 @@ class Worker:
     @cached_property
     def _costs(self) -> dict[str, float]:
         """The costs of the finished training, computed once: reading a run's record takes milliseconds."""
-        return cost_metrics(self.training, [run.record.flops_per_token for run in self.runs])
+        return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the last metrics of the saved weights, without test metrics."""

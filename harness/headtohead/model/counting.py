@@ -1,21 +1,13 @@
-"""Parameters, FLOPs and memory of a variant, counted without training."""
+"""Parameters and FLOPs of a variant, counted without training."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
-from torch import Tensor, UntypedStorage
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from headtohead.config.versions import entries_of
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.loss import backward_loss
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component, require_members
@@ -23,29 +15,7 @@ from headtohead.plugins.entry import Entry
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-
-
-@dataclass(frozen=True)
-class ModelCounts:
-    """Counted costs of a run.
-
-    Args:
-        total: Number of weights.
-        non_embedding: Number of weights that do not grow with the vocabulary, hence without
-            embedding tables and ``lm_head``.
-        attention: Number of weights of all attentions.
-        flops_per_token: FLOPs of a forward pass over a pair of mean lengths, per target token. A
-            training step needs about three times as many.
-        inner_width: Heads times key width of the decoder's self-attention.
-        path: ``"fused"`` or ``"explicit"`` per role.
-    """
-
-    total: int
-    non_embedding: int
-    attention: int
-    flops_per_token: float
-    inner_width: int
-    path: dict[str, str]
+from headtohead.storage.experiment import ModelCounts
 
 
 def count(
@@ -122,96 +92,3 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
         inner_width=geometry.heads * geometry.key_width,
         path=model.paths,
     )
-
-
-def estimate_parameters(config: RunConfig, source_words: int, target_words: int) -> int:
-    """Return the number of weights of a model without building all its layers.
-
-    The number is linear in the numbers of layers, so that three models of one or two layers determine it.
-    """
-
-    def built(encoder: int, decoder: int) -> int:
-        layers = {"encoder_layers": encoder, "decoder_layers": decoder}
-        small = config.model_copy(update={"model": config.model.model_copy(update=layers)})
-        model = Transformer(small, None, source_words, target_words)
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    model, least = config.model, built(1, 1)
-    encoder = (built(2, 1) - least) * (model.encoder_layers - 1) if model.encoder_layers > 1 else 0
-    decoder = (built(1, 2) - least) * (model.decoder_layers - 1) if model.decoder_layers > 1 else 0
-    return least + encoder + decoder
-
-
-def training_bytes(config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
-    """Return the peak memory of a member of a stack in a training step, in bytes.
-
-    A step is traced on the device ``meta``, which includes all that the variant's entries compute:
-    activations stored for the backward pass, the logits of a chunk, and gradients. Weights, two moments of the
-    optimizer, and with early stopping a copy of the best weights are added. Every target position
-    is counted as having a label, so the result is an upper bound.
-
-    Args:
-        config: The variant. With ``bfloat16`` the activations are counted as float32.
-        source_words: Size of the source vocabulary.
-        target_words: Size of the target vocabulary.
-        batch: Rows, source time and target time of the largest batch.
-    """
-    return _training_bytes(*_cache_key(config), source_words, target_words, batch)
-
-
-@cache
-def _training_bytes(
-    config_json: str, classes: Classes, source_words: int, target_words: int, batch: tuple[int, int, int]
-) -> int:
-    config = RunConfig.model_validate_json(config_json)
-    dtype = torch.float64 if config.train.precision == "float64" else torch.float32
-    model = Transformer(config, None, source_words, target_words).to(dtype).train()
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    rows, *times = batch
-    pieces = 1 if model.position_is_row else min(config.train.num_microbatches, rows)
-    rows = -(-rows // pieces)
-    source, target = (torch.zeros(1, rows, time, dtype=torch.long, device="meta") for time in times)
-    lengths = torch.ones(1, rows, dtype=torch.long, device="meta")
-    with Allocations() as memory:
-        for _ in range(min(2, pieces)):  # from the second piece on, gradients exist
-            hidden = model.hidden(source, lengths, target, lengths)
-            backward_loss(model, hidden, target, target.numel(), lengths.new_ones(1), config.train.label_smoothing)
-            del hidden
-    copies = 2 if config.train.early_stopping is None else 3
-    return int(memory.most + weights * (1 + copies))
-
-
-class Allocations(TorchDispatchMode):
-    """Tracks the memory of all tensors created in its context; ``most`` is the peak in bytes."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.most = 0
-        self._held: dict[int, int] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False, so that torch does not load its compiler, as in ``Operations``."""
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Iterable[type], args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Execute an operation and add the memory that it allocates."""
-        inputs = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor):
-                storage = leaf.untyped_storage()
-                if storage._cdata not in inputs and storage._cdata not in self._held:
-                    self._add(storage)
-        return out
-
-    def _add(self, storage: UntypedStorage) -> None:
-        self._held[storage._cdata] = storage.nbytes()
-        self.now += storage.nbytes()
-        self.most = max(self.most, self.now)
-        weakref.finalize(storage, self._drop, storage._cdata)
-
-    def _drop(self, address: int) -> None:
-        self.now -= self._held.pop(address)

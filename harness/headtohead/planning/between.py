@@ -22,7 +22,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.storage.records import ChangeContrast
+from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""

@@ -14,7 +14,7 @@ from headtohead.planning.variants import Variant
 from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import Claim, Published
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import DeclaredContrast, PublishedRecord
+from headtohead.storage.contrasts import DeclaredContrast, PublishedRecord
 
 SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")
 """Names of ``published.setup`` that are not configuration fields; the report computes our value of each."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.config.labels import Scalar, text
 from headtohead.planning.axes import DATA_AXIS
-from headtohead.storage.records import FactorContrast, InteractionContrast, Pairs
+from headtohead.storage.contrasts import FactorContrast, InteractionContrast, Pairs
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
-from headtohead.model.counting import ModelCounts
-from headtohead.planning.duration import duration
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import ExecutionRecord
+from headtohead.storage.experiment import ModelCounts
+from headtohead.storage.progress import duration
+from headtohead.storage.run import ExecutionRecord
 
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
@@ -111,11 +111,12 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
 def _interpolated(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
     (first, low), (second, high) = list(known.items())[:2]
     part = Fraction(d_ff - first, second - first)
-    return replace(
-        low,
-        total=int(low.total + part * (high.total - low.total)),
-        non_embedding=int(low.non_embedding + part * (high.non_embedding - low.non_embedding)),
-        flops_per_token=low.flops_per_token + float(part) * (high.flops_per_token - low.flops_per_token),
+    return low.model_copy(
+        update={
+            "total": int(low.total + part * (high.total - low.total)),
+            "non_embedding": int(low.non_embedding + part * (high.non_embedding - low.non_embedding)),
+            "flops_per_token": low.flops_per_token + float(part) * (high.flops_per_token - low.flops_per_token),
+        }
     )
 
 
@@ -137,15 +138,14 @@ class Estimate:
         return f"{duration(self.seconds)} ({self.basis})"
 
 
-class Remaining(NamedTuple):
+class Work(NamedTuple):
     """A run to train: its training FLOPs and its width."""
 
     flops: float
     d_model: int
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """A finished run: its training FLOPs, its share of its stack's wall time in seconds, and its CPU threads."""
 
     flops: float
@@ -153,30 +153,27 @@ class Finished:
     threads: int
 
 
-def estimate(
-    remaining: Sequence[Remaining], stacks: int, finished: Iterable[Finished], cores: int | None = None
-) -> Estimate:
+def estimate(remaining: Sequence[Work], finished: Iterable[Finished], cores: int | None = None) -> Estimate:
     """Estimate the time of the remaining runs.
 
     Args:
         remaining: The remaining runs.
-        stacks: Number of stacks that the runs form.
         finished: Finished runs of this experiment.
         cores: CPU cores; default: all cores that this process may use.
     """
     cores = cores or cpu_cores()
     measured = [run for run in finished if run.seconds > 0 and run.flops > 0]
     if not measured:
-        seconds = sum(run.flops / flops_per_core(run.d_model) for run in remaining)
+        seconds = sum(work.flops / flops_per_core(work.d_model) for work in remaining)
         return Estimate(seconds / cores, f"rough: no finished run, {cores} cores")
     threads = round(statistics.median(run.threads for run in measured))
-    parallel = max(1, min(stacks, cores // max(1, threads)))
+    # Every process gets a stack if there are enough runs.
+    parallel = max(1, min(len(remaining), cores // max(1, threads)))
     rate = parallel * statistics.median(run.flops / run.seconds for run in measured)
     basis = f"from {len(measured)} finished runs, {parallel} in parallel"
-    return Estimate(sum(run.flops for run in remaining) / rate, basis)
+    return Estimate(sum(work.flops for work in remaining) / rate, basis)
 
 
-def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord | None) -> float:
+def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord) -> float:
     """Return a finished run's share of its stack's wall time."""
-    wall = metrics.get("system/wall_seconds") or 0.0
-    return float(wall) / max(1, len(execution.stack) if execution else 1)
+    return float(metrics.get("system/wall_seconds") or 0.0) / max(1, len(execution.stack))

@@ -37,14 +37,14 @@ from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import BetweenDesign
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.records import (
+from headtohead.storage.contrasts import (
     ChangeContrast,
     ContrastRecord,
     DeclaredContrast,
-    ExcludedRecord,
     PublishedRecord,
     VariantContrast,
 )
+from headtohead.storage.experiment import ExcludedRecord
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
 """Metrics of translations, undefined where ``evaluate.decode`` is none."""

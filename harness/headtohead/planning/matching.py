@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headtohead.model.counting import ModelCounts
 from headtohead.planning.axes import Match
 from headtohead.planning.variants import Variant
 from headtohead.schema.run_config import MAX_D_FF, RunConfig
+from headtohead.storage.experiment import ModelCounts
 
 TOLERANCE = 0.01
 """Maximum relative difference of a matched count."""

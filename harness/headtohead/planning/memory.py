@@ -10,23 +10,6 @@ from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.schema.run_config import RunConfig
 
 
-def largest_memory() -> int:
-    """Return the memory of this machine or of its GPU in bytes, the larger of the two."""
-    import torch
-
-    return max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
-
-
-def state_bytes(config: RunConfig, parameters: int) -> int:
-    """Return the bytes that a run needs at least: weights, and in training gradients and two moments.
-
-    Activations are left out: a run that is out of memory divides its batch.
-    """
-    train = config.train
-    copies = 1 if train.epochs == 0 or config.quirks.trainable is not None else 4
-    return parameters * (8 if train.precision == "float64" else 4) * copies
-
-
 def least_parameters(config: RunConfig) -> int:
     """Return the weights of the feed-forward networks, without building a module."""
     model, quirks = config.model, config.quirks
@@ -36,22 +19,28 @@ def least_parameters(config: RunConfig) -> int:
 
 
 def refuse_oversized(
-    loaded: LoadedExperiment, variants: Sequence[Variant], parameters: Callable[[RunConfig], int], available: int
+    loaded: LoadedExperiment, variants: Sequence[Variant], parameters: Callable[[RunConfig], int]
 ) -> None:
-    """Raise if a run of a variant cannot fit into the available bytes.
+    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU.
+
+    A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
+    is out of memory divides its batch.
 
     Args:
         loaded: The experiment file.
         variants: The variants.
         parameters: Returns the number of weights of a variant, or a lower bound.
-        available: Memory of a run in bytes.
 
     Raises:
         HeadToHeadError: With the size of the first such variant and the available memory.
     """
+    import torch
+
+    available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
     for variant in variants:
-        number = parameters(variant.config)
-        needed = state_bytes(variant.config, number)
+        train, number = variant.config.train, parameters(variant.config)
+        copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
+        needed = number * (8 if train.precision == "float64" else 4) * copies
         if needed > available:
             raise loaded.location("base", "model").error(
                 f"variant '{variant.slug}' has at least {number:,} parameters, which need {needed / 2**30:,.1f} GiB in "

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from headtohead.config.labels import listed, shortened, text
 from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.between import END, START
-from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.planning.schedule import mean_rate, warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
+from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
@@ -101,7 +101,7 @@ def _looks_lines(plan: Plan) -> list[str]:
         return []
     first, last = plan.looks.seeds[0], plan.looks.seeds[-1]
     seeds = listed([*map(str, plan.looks.seeds)])
-    trained = sum(variant.equal is None for variant in plan.variants)
+    trained = sum(variant.record.equal_to is None for variant in plan.variants)
     level = 100 * plan.looks.level(ALPHA)
     return [
         f"seeds: {first}, then up to {last} until every main contrast is decided; judged at {seeds} seeds, "
@@ -115,11 +115,13 @@ def _tuned(plan: Plan) -> tuple[str, ...]:
     if tuning is None or not tuning.is_done:
         return ()
     lines = []
-    for slug, tried in tuning.tried.items():
-        chosen = tuning.chosen(slug)
-        means = ", ".join(f"{losses.setting.name}: {losses.mean:.4g}" for losses in tried)
-        edge = "; the best value is at the edge of the sweep" if tuning.at_the_edge(slug) else ""
-        lines.append(f"{slug}: {chosen.name} ({means}{edge})")
+    for slug, tuned in tuning.variants.items():
+        means = ", ".join(
+            f"{setting.name}: {'diverged' if trial.mean is None else f'{trial.mean:.4g}'}"
+            for setting, trial in zip(tuning.settings, tuned.tried, strict=True)
+        )
+        edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
+        lines.append(f"{slug}: {tuning.chosen(slug).name} ({means}{edge})")
     return tuple(lines)
 
 
@@ -132,8 +134,9 @@ def _changes(plan: Plan) -> tuple[str, ...]:
 
 
 def _equal(plan: Plan) -> tuple[str, ...]:
+    variants = [variant.record for variant in plan.variants]
     lines = tuple(
-        f"{variant.slug} = {variant.equal.to}: {variant.equal.reason}" for variant in plan.variants if variant.equal
+        f"{variant.slug} = {variant.equal_to}: {variant.equal_reason}" for variant in variants if variant.equal_to
     )
     more = len(lines) - MOST_NAMES
     return lines if more <= 1 else (*lines[:MOST_NAMES], f"and {more} more")
@@ -143,7 +146,7 @@ def _pitfalls(plan: Plan) -> tuple[str, ...]:
     """Return each pitfall of the design once, with the variants that have it."""
     slugs_by_pitfall: dict[Pitfall, list[str]] = {}
     for variant in plan.variants:
-        for pitfall in variant.pitfalls:
+        for pitfall in variant.record.pitfalls:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
     return tuple(
         f"{pitfall.name} ({pitfall.field}) in "
@@ -164,7 +167,7 @@ def _data_line(plan: Plan) -> str:
 
 
 def _runs_line(plan: Plan) -> str:
-    trained = [variant for variant in plan.variants if variant.equal is None]
+    trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     counts = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.items())
     return (
@@ -175,9 +178,11 @@ def _runs_line(plan: Plan) -> str:
 
 def _steps_line(plan: Plan) -> str:
     """Return the steps of a run, of all variants if they differ, and the variants with a longer warm-up."""
-    steps = _ends([variant.steps for variant in plan.variants])
+    steps = _ends([variant.record.steps for variant in plan.variants])
     per_epoch = _ends([variant.steps_per_epoch for variant in plan.variants])
-    warmups = [(variant.steps, warmup_steps(variant.config.train, variant.steps)) for variant in plan.variants]
+    warmups = [
+        (variant.record.steps, warmup_steps(variant.config.train, variant.record.steps)) for variant in plan.variants
+    ]
     longer = [warmup for of_variant, warmup in warmups if 0 < of_variant < warmup]
     warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
     return f"steps: {steps} per run, {per_epoch} per epoch{warning}"
@@ -185,7 +190,11 @@ def _steps_line(plan: Plan) -> str:
 
 def _rate_lines(plan: Plan) -> list[str]:
     """Return a line if schedule and warm-up make the mean learning rate of a variant much lower than ``lr``."""
-    means = {variant.slug: mean_rate(variant.config.train, variant.steps) for variant in plan.variants if variant.steps}
+    means = {
+        variant.slug: mean_rate(variant.config.train, variant.record.steps)
+        for variant in plan.variants
+        if variant.record.steps
+    }
     low = sorted((mean, slug) for slug, mean in means.items() if mean < LOW_RATE)
     if not low:
         return []
@@ -212,9 +221,8 @@ def _remaining(plan: Plan) -> str:
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
-    config, counts = variant.config, variant.counts
+    record, counts = variant.record, variant.record.counts
     paths = sorted(set(counts.path.values()))
-    d_ff = config.model.d_ff
     return (
         variant.slug + (" (baseline)" if variant.slug == plan.design.baseline else ""),
         _progress(plan, variant),
@@ -222,18 +230,14 @@ def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
         f"{counts.non_embedding:,}",
         f"{counts.attention:,}",
         f"{counts.flops_per_token:,.0f}",
-        f"{d_ff:,}" if d_ff == variant.d_ff_asked else f"{variant.d_ff_asked:,} → {d_ff:,}",
+        f"{record.d_ff:,}" if record.d_ff == record.d_ff_asked else f"{record.d_ff_asked:,} → {record.d_ff:,}",
         f"{counts.inner_width:,}",
-        " and ".join(paths) if len(paths) == 1 else _by_role(counts.path),
+        paths[0] if len(paths) == 1 else ", ".join(f"{role} {kind}" for role, kind in counts.path.items()),
     )
 
 
-def _by_role(path: Mapping[str, str]) -> str:
-    return ", ".join(f"{role} {kind}" for role, kind in path.items())
-
-
 def _progress(plan: Plan, variant: PlannedVariant) -> str:
-    if variant.equal:
+    if variant.record.equal_to:
         return "equal"
     runs = plan.runs_of(variant.slug)
     diverged = sum(run.state == states.DIVERGED for run in runs)

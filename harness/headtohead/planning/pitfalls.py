@@ -8,25 +8,12 @@ of its data where it is measured; the effect of a pitfall on a model is measured
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from headtohead.config.versions import entries_of
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
-
-
-@dataclass(frozen=True)
-class Pitfall:
-    """A setting that makes a result less meaningful.
-
-    ``name`` is short enough for a table, ``field`` is the configuration field, and ``consequence`` explains the
-    effect in one sentence.
-    """
-
-    name: str
-    field: str
-    consequence: str
+from headtohead.storage.experiment import Pitfall
 
 
 def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = None) -> tuple[Pitfall, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,42 +16,31 @@ from headtohead.config.project import in_project
 from headtohead.config.versions import entries_of, plugins_of, versions
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design
-from headtohead.planning.equality import Equal
-from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
-from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.sources import source_name
 from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.existing import run_directories
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.records import (
-    RUN,
-    ContrastRecord,
+from headtohead.storage.experiment import (
     EntryRecord,
+    ExperimentDirectory,
     ExperimentRecord,
     LooksRecord,
     MarginRecord,
-    ParameterCounts,
-    PitfallRecord,
     PlannedRunRecord,
-    PluginRecord,
     ProbeSentence,
     ReportedMetrics,
-    ResolvedVariant,
-    RunRecord,
-    TrialRecord,
     TunedVariant,
     TuningRecord,
     VariantRecord,
-    read_record,
-    read_status,
 )
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"
@@ -62,22 +50,15 @@ TUNING_METRIC = "valid/loss"
 """Metric that chooses a setting; lower is better."""
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """A variant with a seed, and the state of its run directory.
+class PlannedRun(PlannedRunRecord):
+    """A run of the plan with the state of its directory.
 
-    ``directory`` is relative to the experiment's folder. ``reused_from`` is the run of another experiment,
-    ``<experiment>/<directory>``, that provides the result. ``stale`` lists the code and plugin versions that
-    changed after a finished run was recorded, ``changed_plugins`` only the plugins.
+    ``stale`` lists the code and plugin versions that changed after a finished run was recorded, ``changed_plugins``
+    only the plugins. ``experiment.json`` holds the fields of `PlannedRunRecord` only.
     """
 
-    variant: str
-    seed: int
-    run_hash: str
-    directory: str
     state: str = MISSING
     reason: str | None = None
-    reused_from: str | None = None
     stale: tuple[str, ...] = ()
     changed_plugins: tuple[str, ...] = ()
 
@@ -86,83 +67,33 @@ class PlannedRun:
         """Whether the run has a result; a diverged run has a result."""
         return self.state in states.RESULTS
 
-    @property
-    def record(self) -> PlannedRunRecord:
-        """The run's entry in ``experiment.json``."""
-        return PlannedRunRecord.model_validate(self, from_attributes=True)
-
 
 @dataclass(frozen=True, eq=False)
 class PlannedVariant:
-    """A variant with its costs; ``d_ff_asked`` is the configured ``d_ff`` before matching.
+    """A variant: its configuration with the matched ``d_ff``, and its entry in ``experiment.json``.
 
     With ``data.seed: per-run`` the costs are those on the data of the first seed.
     """
 
-    variant: Variant
-    counts: ModelCounts
-    steps: int
-    steps_per_epoch: int
-    evaluate_every: int
-    d_ff_asked: int
-    data_hash: str
-    leak: float
+    config: RunConfig
+    record: VariantRecord
     identity: Mapping[str, Any]
-    decoding_limit: int
-    order_invariant: bool
-    padding_hidden: bool
-    equal: Equal | None = None
+    steps_per_epoch: int
 
     @property
     def slug(self) -> str:
         """The variant's unique name, usable as a file name."""
-        return self.variant.slug
+        return self.record.slug
+
+    @property
+    def data_hash(self) -> str:
+        """The hash of the prepared data."""
+        return str(self.identity["data_hash"])
 
     def training_flops(self, sizes: DataSizes) -> float:
         """Return the FLOPs of training one run of the variant."""
-        return training_flops(self.counts.flops_per_token, self.steps / self.steps_per_epoch, sizes)
-
-    @property
-    def config(self) -> RunConfig:
-        """The configuration of the runs, with the matched ``d_ff``."""
-        return self.variant.config
-
-    @property
-    def pitfalls(self) -> tuple[Pitfall, ...]:
-        """The pitfalls of this configuration on its data."""
-        return find_pitfalls(self.config, current(), self.leak)
-
-    @property
-    def resolved(self) -> ResolvedVariant:
-        """The configuration and its costs, the part that ``experiment.json`` and ``run.json`` share."""
-        return ResolvedVariant(
-            title=self.variant.title,
-            axes=self.variant.axes,
-            parameters=parameter_counts(self.counts),
-            flops_per_token=self.counts.flops_per_token,
-            inner_width=self.counts.inner_width,
-            d_ff=self.config.model.d_ff,
-            d_ff_asked=self.d_ff_asked,
-            match=self.variant.match,
-            path=self.counts.path,
-            steps=self.steps,
-            evaluate_every=self.evaluate_every,
-            decoding_limit=self.decoding_limit,
-            order_invariant=self.order_invariant,
-            padding_hidden=self.padding_hidden,
-            pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
-            config=self.config.model_dump(mode="json"),
-        )
-
-    @property
-    def record(self) -> VariantRecord:
-        """The variant's entry in ``experiment.json``."""
-        return VariantRecord(
-            slug=self.slug,
-            equal_to=self.equal.to if self.equal else None,
-            equal_reason=self.equal.reason if self.equal else None,
-            **dict(self.resolved),
-        )
+        epochs = self.record.steps / self.steps_per_epoch
+        return training_flops(self.record.counts.flops_per_token, epochs, sizes)
 
 
 @dataclass(frozen=True)
@@ -192,40 +123,23 @@ class TuningSetting:
 
 
 @dataclass(frozen=True)
-class SettingLosses:
-    """Mean and standard deviation of a variant's loss at a setting, over the sweep's seeds.
-
-    The mean is infinite if a run diverged.
-    """
-
-    setting: TuningSetting
-    mean: float
-    sd: float | None
-
-
-@dataclass(frozen=True)
 class Tuning:
-    """The sweep of ``tune``: its settings, its plan, and the losses by variant once every run has a result."""
+    """The sweep of ``tune``: its settings, its plan, and its result by variant once every run has a result."""
 
     settings: tuple[TuningSetting, ...]
     plan: Plan
-    tried: Mapping[str, tuple[SettingLosses, ...]]
+    variants: Mapping[str, TunedVariant]
     epochs: float | None = None
     """Epochs of the sweep if ``tune_epochs`` sets them."""
 
     @property
     def is_done(self) -> bool:
         """Whether the settings of all variants are chosen."""
-        return bool(self.tried)
-
-    @property
-    def fields(self) -> list[str]:
-        """The fields of the sweep."""
-        return list(self.settings[0].values)
+        return bool(self.variants)
 
     def chosen(self, slug: str) -> TuningSetting:
-        """Return the best setting of a variant; of equal settings, the first."""
-        return min(self.tried[slug], key=lambda losses: losses.mean).setting
+        """Return the best setting of a variant."""
+        return next(setting for setting in self.settings if setting.values == self.variants[slug].chosen)
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
@@ -236,37 +150,16 @@ class Tuning:
         )
         return replace(design, variants=variants)
 
-    def at_the_edge(self, slug: str) -> list[str]:
-        """Return the fields at which the chosen value is the smallest or the largest of the sweep."""
-        chosen, edges = self.chosen(slug), []
-        for path in self.fields:
-            numbers = [value for setting in self.settings if isinstance(value := setting.values[path], int | float)]
-            if len(set(numbers)) > 1 and chosen.values[path] in (min(numbers), max(numbers)):
-                edges.append(path)
-        return edges
-
     @property
     def record(self) -> TuningRecord:
         """The sweep's entry in ``experiment.json``."""
         return TuningRecord(
             experiment=self.plan.name,
-            fields=tuple(self.fields),
+            fields=tuple(self.settings[0].values),
             metric=TUNING_METRIC,
             seeds=self.plan.design.seeds,
             epochs=self.epochs,
-            variants={slug: self._tuned(slug, tried) for slug, tried in self.tried.items()},
-        )
-
-    def _tuned(self, slug: str, tried: Sequence[SettingLosses]) -> TunedVariant:
-        return TunedVariant(
-            chosen=self.chosen(slug).values,
-            at_the_edge=tuple(self.at_the_edge(slug)),
-            tried=tuple(
-                TrialRecord(
-                    values=losses.setting.values, mean=losses.mean if math.isfinite(losses.mean) else None, sd=losses.sd
-                )
-                for losses in tried
-            ),
+            variants=self.variants,
         )
 
 
@@ -323,8 +216,7 @@ class Plan:
 
     def runs_of(self, slug: str) -> list[PlannedRun]:
         """Return the runs of a variant, or those of the variant that it is equal to."""
-        equal = self.by_slug[slug].equal
-        return self._by_variant[equal.to if equal else slug]
+        return self._by_variant[self.by_slug[slug].record.equal_to or slug]
 
     def limited_to(self, names: Sequence[str]) -> Plan:
         """Return the plan with only these variants to train, or unchanged without names.
@@ -391,7 +283,7 @@ class Plan:
             probes=self.probes,
             notes=self.notes,
             data=self.data.record,
-            runs=tuple(run.record for run in self.runs),
+            runs=self.runs,
             versions=versions(self.loaded.path),
         )
 
@@ -456,16 +348,11 @@ class Plan:
             data=self.data_of(run).record,
             versions=versions(self.loaded.path),
             created=now(),
-            **dict(variant.resolved),
+            **variant.record.resolved,
         )
 
     def __repr__(self) -> str:
         return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
-
-
-def parameter_counts(counts: ModelCounts) -> ParameterCounts:
-    """Return the parameter counts as a record."""
-    return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
 
 
 def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tuple[PluginRecord, ...]:
@@ -487,11 +374,6 @@ def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[
         EntryRecord(family=family, name=name, summary=registry.find(family, name).entry.summary())
         for family, name in names
     )
-
-
-def directory_name(slug: str, seed: int, run_hash: str) -> str:
-    """Return the name of a run's directory: slug, seed and the first 8 digits of the run hash."""
-    return f"{slug}-s{seed}-{run_hash[:8]}"
 
 
 def _last(path: str) -> str:

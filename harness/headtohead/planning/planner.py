@@ -9,11 +9,9 @@ import copy
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,22 +24,21 @@ from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.model.counting import ModelCounts, estimate_parameters
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, Remaining, estimate, seconds_of
+from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, Work, estimate, seconds_of
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
-from headtohead.planning.memory import largest_memory, least_parameters, refuse_oversized
+from headtohead.planning.memory import least_parameters, refuse_oversized
 from headtohead.planning.order import is_order_invariant
-from headtohead.planning.pitfalls import padding_has_no_effect
-from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, directory_name
+from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
+from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.planning.tuning import find_tried, settings_of, sweep, tuning_seeds
+from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
 from headtohead.planning.variants import Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
@@ -49,11 +46,11 @@ from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
+from headtohead.storage.contrasts import FactorContrast, Pairs
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
-from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
+from headtohead.storage.experiment import ModelCounts, VariantRecord
+from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunDirectory
-
-_FEW_LAYERS = 8
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +103,7 @@ def make_plan(
     if loaded.file.tune is not None:
         settings = settings_of(loaded, design, registry)
         tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
-        tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried), loaded.file.tune_epochs)
+        tuning = Tuning(tuple(settings), tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
         design = tuning.apply(design)
     plan = replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
     if tuning is None or not tuning.plan.remaining:
@@ -129,56 +126,60 @@ def _plan(
     _check_draws(loaded, design, prepared)
     configured_d_ff = {variant.slug: variant.config.model.d_ff for variant in design.variants}
     _refuse_matched_width(design, loaded)
-    available = largest_memory()
-    for parameters in (least_parameters, prepared.estimate_parameters):
-        refuse_oversized(loaded, design.variants, parameters, available)
+    refuse_oversized(loaded, design.variants, least_parameters)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=warm.apply(loaded, matched.variants))
-    refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total, available)
+    refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total)
     identities = {
         variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
         for variant in design.variants
     }
-    longest = prepared.longest(design.variants)
-    equal = equal_variants(design.variants, design.baseline, identities, longest, registry)
+    equal = equal_variants(design.variants, design.baseline, identities, prepared.longest(design.variants), registry)
     variants = tuple(
-        _planned(variant, configured_d_ff[variant.slug], equal.get(variant.slug), identities[variant.slug], prepared)
+        _planned(variant, configured_d_ff[variant.slug], prepared, equal.get(variant.slug))
         for variant in design.variants
     )
-    trained = [variant for variant in variants if variant.equal is None]
+    trained = [variant for variant in design.variants if variant.slug not in equal]
     draws = {
-        (variant.slug, seed): _drawn(variant, seed, prepared)
+        (variant.slug, seed): _planned(
+            replace(variant, config=variant.config.for_seed(seed)),
+            configured_d_ff[variant.slug],
+            prepared.for_seeds([seed]),
+        )
         for variant in trained
         if variant.config.data.seed == PER_RUN
         for seed in design.seeds
     }
-    planned = [
-        PlannedRun(variant.slug, seed, run_hash, directory_name(variant.slug, seed, run_hash))
-        for variant in trained
-        for seed, run_hash in zip(design.seeds, _run_hashes(variant, design.seeds, draws), strict=True)
-    ]
-    existing = {}
-    if all_existing is not None:
-        by_slug = {variant.slug: variant for variant in trained}
-        planned_identities = [
-            (run, (draws.get((run.variant, run.seed)) or by_slug[run.variant]).identity) for run in planned
-        ]
-        existing = _find_runs(planned_identities, all_existing, loaded.name)
-    runs = tuple(_with_states(planned, existing, variants, loaded.name, registry))
+    existing: dict[tuple[str, int], ExistingRun] = {}
+    runs: list[PlannedRun] = []
+    for variant in trained:
+        plugins = plugins_of(variant.config, registry)
+        shared_hashes = run_hashes(identities[variant.slug], design.seeds)
+        for seed, shared_hash in zip(design.seeds, shared_hashes, strict=True):
+            draw = draws.get((variant.slug, seed))
+            identity = draw.identity if draw else identities[variant.slug]
+            run_hash = run_hashes(identity, [seed])[0] if draw else shared_hash
+            directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
+            run = PlannedRun(variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory)
+            found = all_existing.find(run_hash, loaded.name, directory) if all_existing else None
+            if found is not None:
+                refuse_difference(found, identity)
+                existing[variant.slug, seed] = found.without_config()
+                run = _with_state(run, found, loaded.name, plugins)
+            runs.append(run)
     contrasts = tuple(design.contrasts())
-    results = _Results(runs, existing, variants, prepared)
-    baseline = next(variant for variant in variants if variant.slug == design.baseline)
+    baseline = prepared.of(design.variant(design.baseline).config)
     plan = Plan(
         loaded=loaded,
         design=design,
         variants=variants,
-        runs=runs,
+        runs=tuple(runs),
         runs_root=runs_root,
-        data=prepared.of(baseline.config),
+        data=baseline,
         estimate=Estimate(0.0, ""),
-        power=_power(contrasts, equal, len(design.seeds), results, loaded.file.metrics.primary, looks),
+        power=(),
         notes=(),
-        probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
+        probes=choose_probes(loaded.file.probes, baseline),
         contrasts=contrasts,
         prepared=prepared.by_hash,
         draws=draws,
@@ -186,8 +187,18 @@ def _plan(
         initial_weights=warm.checkpoints,
     )
     log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
-    plan = replace(plan, estimate=results.estimate(plan.remaining))
-    return replace(plan, notes=_notes(plan, [*matched.notes, *warm.notes]))
+    finished = [
+        (run, found.record, results.metrics)
+        for run in runs
+        if run.state == states.DONE and (found := existing[run.variant, run.seed])
+        if (results := RunDirectory(found.path).results_of(found.status))
+    ]
+    return replace(
+        plan,
+        estimate=_estimate(plan, finished, prepared),
+        power=_power(plan, finished),
+        notes=_notes(plan, [*matched.notes, *warm.notes]),
+    )
 
 
 class _Data:
@@ -266,16 +277,6 @@ class _Data:
     def count(self, config: RunConfig) -> ModelCounts:
         return self._counter.count(config, self.sizes(config))
 
-    def estimate_parameters(self, config: RunConfig) -> int:
-        """Return the number of weights; it is 0 for a model of few layers, which is counted in no time."""
-        if config.model.encoder_layers + config.model.decoder_layers <= _FEW_LAYERS:
-            return 0
-        sizes = self.sizes(config)
-        return estimate_parameters(config, sizes.source_words, sizes.target_words)
-
-    def decoding_limit(self, config: RunConfig) -> int:
-        return decoding_limit(config, self.of(config).longest_target)
-
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the maximum sequence length of training and decoding in tokens, by side."""
         longest = {"source": 1, "target": 1}
@@ -314,182 +315,96 @@ def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
         )
 
 
-def _planned(
-    variant: Variant, d_ff_asked: int, equal: Equal | None, identity: Mapping[str, Any], prepared: _Data
-) -> PlannedVariant:
-    steps_per_epoch = prepared.steps_per_epoch(variant.config)
-    steps = planned_steps(variant.config.train, steps_per_epoch)
-    return PlannedVariant(
-        variant=variant,
-        counts=prepared.count(variant.config),
-        steps=steps,
-        steps_per_epoch=steps_per_epoch,
-        evaluate_every=evaluation_interval(variant.config.train, steps),
+def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | None = None) -> PlannedVariant:
+    config, registry, data = variant.config, prepared.registry, prepared.of(variant.config)
+    steps_per_epoch = prepared.steps_per_epoch(config)
+    steps = planned_steps(config.train, steps_per_epoch)
+    record = VariantRecord(
+        slug=variant.slug,
+        title=variant.title,
+        axes=variant.axes,
+        counts=prepared.count(config),
+        d_ff=config.model.d_ff,
         d_ff_asked=d_ff_asked,
-        data_hash=identity["data_hash"],
-        leak=prepared.of(variant.config).record["leak"],
-        identity=identity,
-        decoding_limit=prepared.decoding_limit(variant.config),
-        order_invariant=is_order_invariant(variant.config, prepared.registry),
-        padding_hidden=padding_has_no_effect(variant.config, prepared.registry),
-        equal=equal,
+        match=variant.match,
+        steps=steps,
+        evaluate_every=evaluation_interval(config.train, steps),
+        decoding_limit=decoding_limit(config, data.longest_target),
+        order_invariant=is_order_invariant(config, registry),
+        padding_hidden=padding_has_no_effect(config, registry),
+        pitfalls=find_pitfalls(config, registry, data.record["leak"]),
+        config=config.model_dump(mode="json"),
+        equal_to=equal.to if equal else None,
+        equal_reason=equal.reason if equal else None,
     )
+    return PlannedVariant(config, record, run_identity(config, data.data_hash, registry), steps_per_epoch)
 
 
-def _drawn(variant: PlannedVariant, seed: int, prepared: _Data) -> PlannedVariant:
-    """Return a variant on the data of a seed."""
-    config, own = variant.config.for_seed(seed), prepared.for_seeds([seed])
-    return _planned(
-        replace(variant.variant, config=config),
-        variant.d_ff_asked,
-        None,
-        run_identity(config, own.of(config).data_hash, prepared.registry),
-        own,
-    )
-
-
-def _run_hashes(
-    variant: PlannedVariant, seeds: Sequence[int], draws: Mapping[tuple[str, int], PlannedVariant]
-) -> list[str]:
-    """Return the run hash of each seed."""
-    if variant.config.data.seed != PER_RUN:
-        return run_hashes(variant.identity, seeds)
-    return [run_hashes(draws[variant.slug, seed].identity, [seed])[0] for seed in seeds]
-
-
-def _find_runs(
-    runs: Iterable[tuple[PlannedRun, Mapping[str, Any]]], existing: ExistingRuns, experiment: str
-) -> dict[tuple[str, int], ExistingRun]:
-    """Return the existing runs of planned runs with their identities, by variant and seed."""
-    by_variant_and_seed = {}
-    compared_configs: dict[str, object] = {}
-    for run, identity in runs:
-        existing_run = existing.find(run.run_hash, experiment, run.directory)
-        if existing_run is not None:
-            refuse_difference(existing_run, identity, compared_configs.get(run.variant))
-            compared_configs[run.variant] = existing_run.record.config
-            by_variant_and_seed[run.variant, run.seed] = existing_run.without_config()
-    return by_variant_and_seed
-
-
-def _with_states(
-    runs: Iterable[PlannedRun],
-    existing: Mapping[tuple[str, int], ExistingRun],
-    variants: Iterable[PlannedVariant],
-    experiment: str,
-    registry: Registry,
-) -> Iterator[PlannedRun]:
-    """Yield the planned runs with the states of their existing runs."""
-    plugins = {variant.slug: plugins_of(variant.config, registry) for variant in variants}
-    for run in runs:
-        existing_run = existing.get((run.variant, run.seed))
-        yield run if existing_run is None else _run(run, existing_run, experiment, plugins[run.variant])
-
-
-def _run(planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]) -> PlannedRun:
+def _with_state(
+    planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]
+) -> PlannedRun:
     """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
-    state, own, record = existing.state, existing.experiment == experiment, existing.record
-    changed = changed_plugins(record.sources, plugins) if state in states.RESULTS else ()
+    own, record, has_result = existing.experiment == experiment, existing.record, existing.state in states.RESULTS
+    changed = changed_plugins(record.sources, plugins) if has_result else ()
     if changed and not own:
         return planned
-    return replace(
-        planned,
-        state=state,
-        reason=existing.status.reason,
-        stale=drift(record.versions, record.sources, plugins) if state in states.RESULTS else (),
-        changed_plugins=changed,
-        directory=existing.directory if own else planned.directory,
-        reused_from=None if own else existing.reference,
+    return planned.model_copy(
+        update={
+            "state": existing.state,
+            "reason": existing.status.reason,
+            "stale": drift(record.versions, record.sources, plugins) if has_result else (),
+            "changed_plugins": changed,
+            "directory": existing.directory if own else planned.directory,
+            "reused_from": None if own else existing.reference,
+        }
     )
 
 
-class _Results:
-    """Scores and times of the finished runs."""
-
-    def __init__(
-        self,
-        runs: Sequence[PlannedRun],
-        existing: Mapping[tuple[str, int], ExistingRun],
-        variants: Sequence[PlannedVariant],
-        prepared: _Data,
-    ) -> None:
-        self.variants = {variant.slug: variant for variant in variants}
-        self.prepared = prepared
-        done = [run for run in runs if run.state == states.DONE]
-        self.finished = [(run, existing[run.variant, run.seed]) for run in done]
-
-    @cached_property
-    def _results(self) -> list[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]:
-        finished = (
-            (run, existing.record, RunDirectory(existing.path).results_of(existing.status))
-            for run, existing in self.finished
-        )
-        return [(run, record, results.metrics) for run, record, results in finished if results]
-
-    def scores(self, metric: str) -> dict[str, dict[int, float]]:
-        """Return the finite scores by variant and seed."""
-        table: dict[str, dict[int, float]] = {}
-        for run, _, metrics in self._results:
-            value = metrics.get(metric)
-            if value is not None and math.isfinite(value):
-                table.setdefault(run.variant, {})[run.seed] = value
-        return table
-
-    def estimate(self, remaining: Sequence[PlannedRun]) -> Estimate:
-        finished = [
-            Finished(
-                self._work(run.variant),
-                seconds_of(metrics, record.execution),
-                record.execution.threads if record.execution else 1,
-            )
-            for run, record, metrics in self._results
-        ]
-        # Every process gets a stack if there are enough runs.
-        work = [
-            Remaining(self._work(run.variant), self.variants[run.variant].config.model.d_model) for run in remaining
-        ]
-        return estimate(work, len(remaining), finished)
-
-    def _work(self, slug: str) -> float:
-        variant = self.variants[slug]
-        return variant.training_flops(self.prepared.sizes(variant.config))
+_Finished = Sequence[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]
+"""The finished runs of a plan with their records and final metrics."""
 
 
-def _power(
-    contrasts: Sequence[ContrastRecord],
-    equal: Mapping[str, Equal],
-    seeds: int,
-    results: _Results,
-    metric: str,
-    looks: Looks | None,
-) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts, without the choices of a Shapley path.
+def _estimate(plan: Plan, finished: _Finished, prepared: _Data) -> Estimate:
+    work = {
+        variant.slug: Work(variant.training_flops(prepared.sizes(variant.config)), variant.config.model.d_model)
+        for variant in plan.variants
+    }
+    measured = [
+        Finished(work[run.variant].flops, seconds_of(metrics, record.execution), record.execution.threads)
+        for run, record, metrics in finished
+        if record.execution
+    ]
+    return estimate([work[run.variant] for run in plan.remaining], measured)
 
-    The effect of a choice also varies over permutations, of which the power of a paired t-test takes no account.
+
+def _power(plan: Plan, finished: _Finished) -> tuple[Power, ...]:
+    """Return the power of each family of contrasts.
+
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
-    scores = defaultdict(dict, results.scores(metric))
-
-    def trained(slug: str) -> str:
-        return equal[slug].to if slug in equal else slug
-
+    metric = plan.loaded.file.metrics.primary
+    scores: dict[str, dict[int, float]] = defaultdict(dict)
+    for run, _, metrics in finished:
+        value = metrics.get(metric)
+        if value is not None and math.isfinite(value):
+            scores[run.variant][run.seed] = value
+    trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
+    families: dict[str, dict[Pairs, None]] = {}
+    for contrast in plan.contrasts:
+        sides = tuple((trained[left], trained[right]) for left, right in contrast.pairs)
+        if any(left != right for left, right in sides):
+            families.setdefault(contrast.kind, {})[sides] = None
     powers = []
-    for family in ("variant", "factor", "interaction", "declared", "added", "taken"):
-        tested = []
-        of_family = [contrast.pairs for contrast in contrasts if contrast.kind == family]
-        for sides in dict.fromkeys(
-            tuple((trained(left), trained(right)) for left, right in pairs) for pairs in of_family
-        ):
-            distinct = [(left, right) for left, right in sides if left != right]
-            if distinct:
-                # Pairs of equal variants enter an interaction as zeros.
-                averaged = sides if family == "interaction" else distinct
-                _, differences = pair_differences(scores, averaged)
-                if family == "interaction":
-                    differences = interaction_differences(differences)
-                tested.append(differences.mean(axis=0))
-        if tested:
-            powers.append(power_of(family, len(tested), seeds, metric, typical_sd(tested), looks))
+    for family, tested in families.items():
+        means = []
+        for sides in tested:
+            # Pairs of equal variants enter an interaction as zeros.
+            averaged = sides if family == "interaction" else [(left, right) for left, right in sides if left != right]
+            differences = pair_differences(scores, averaged)[1]
+            means.append(
+                (interaction_differences(differences) if family == "interaction" else differences).mean(axis=0)
+            )
+        powers.append(power_of(family, len(means), len(plan.design.seeds), metric, typical_sd(means), plan.looks))
     return tuple(powers)
 
 
@@ -498,10 +413,11 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     if plan.loaded.file.design and len(plan.variants) == 1:
         notes.append("the design has only the baseline, so nothing is compared")
     for variant in plan.variants:
-        d_ff = variant.config.model.d_ff
-        if d_ff != variant.d_ff_asked:
-            match = variant.variant.match
-            notes.append(f"match: {match} widened d_ff of {variant.slug} from {variant.d_ff_asked} to {d_ff}")
+        record = variant.record
+        if record.d_ff != record.d_ff_asked:
+            notes.append(
+                f"match: {record.match} widened d_ff of {variant.slug} from {record.d_ff_asked} to {record.d_ff}"
+            )
     for contrast in plan.contrasts:
         if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headtohead.data import PreparedData
 from headtohead.schema.experiment_file import Probe
-from headtohead.storage.records import ProbeSentence
+from headtohead.storage.experiment import ProbeSentence
 
 QUANTILES = (0.5, 0.9)
 """Quantiles of the source length in the test set at which the default probes are taken."""

@@ -17,9 +17,8 @@ from headtohead.planning.design import expand
 from headtohead.planning.plan import Plan
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
 from headtohead.storage.leases import observe
-from headtohead.storage.records import EXPERIMENT
 
 PROTECTED = states.RESULTS | states.ACTIVE
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from headtohead.model.counting import training_bytes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
@@ -36,8 +35,16 @@ PROCESS_BYTES = 2**29
 MEMORY_FRACTION = 0.8
 """Fraction of the memory that stacks may use; the rest is lost to fragmentation or needed by kernels."""
 
-ACTIVATION_COPIES = 16
-"""Upper bound of a step's memory in copies of ``activations``: steps that fit by it are not traced."""
+ACTIVATION_COPIES = 2.5
+SCORE_COPIES = 7
+"""Numbers that a training step stores per activation and per attention score, gradients included.
+
+With these numbers, the formula of `_fitting` is an upper bound for every registered positional encoding and attention
+style; a traced step needs 0.4 to 0.9 of it.
+"""
+
+LOGIT_COPIES = 4
+"""Logits of a chunk, their logarithms and their gradients."""
 
 CAPTURED_COPIES = 2
 """A captured step has separate memory, in addition to that of the eager steps that verify it."""
@@ -63,11 +70,6 @@ StackKey = tuple[str, str]
 """Shape of the runs of a stack, and their variant if it has a stack of its own, else an empty string."""
 
 
-def activations(config: RunConfig, source_words: int, target_words: int) -> int:
-    """Return the approximate number of activations of a member in a training step."""
-    return _tokens(config) * (_inside(config) + vocab_sizes(config, source_words, target_words).target)
-
-
 def _tokens(config: RunConfig) -> int:
     train = config.train
     return train.batch_tokens if train.batch_size is None else train.batch_size * 16
@@ -75,13 +77,8 @@ def _tokens(config: RunConfig) -> int:
 
 def _inside(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
-    return sum(_layers(config)) * (10 * config.model.d_model + config.model.d_ff)
-
-
-def _layers(config: RunConfig) -> tuple[int, int]:
-    """Return the number of encoder and decoder layers."""
     model = config.model
-    return model.encoder_layers, model.decoder_layers
+    return (model.encoder_layers + model.decoder_layers) * (10 * model.d_model + model.d_ff)
 
 
 def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
@@ -112,7 +109,7 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     counts = {}
     for key, members in groups.items():
         variant = plan.variant_of(members[0])
-        fastest = fastest_members(variant.config, variant.counts.total, device)
+        fastest = fastest_members(variant.config, variant.record.counts.total, device)
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
@@ -149,39 +146,34 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
-    """Return the number of members, 1 to ``wanted``, that fit into memory."""
+    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
+
+    A stack that is out of memory nevertheless is halved.
+    """
     variant, data = plan.variant_of(run), plan.data_of(run)
-    words = len(data.source_vocabulary), len(data.target_vocabulary)
-    evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
-    logits = wanted * evaluate.batch_size * longest * vocab_sizes(variant.config, *words).target
-    # Evaluation holds logits, their logarithms and a copy for the losses.
-    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - 12 * min(LOGITS_AT_ONCE, logits))
-    if device == "cuda" and variant.config.train.backend != "eager":
+    config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
+    length = config.quirks.pad_to if isinstance(config.quirks.pad_to, int) else max(longest.values())
+    rows = config.train.batch_size or max(1, config.train.batch_tokens // length)
+    model = config.model
+    width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
+    activations = (model.encoder_layers + model.decoder_layers) * width * rows * length
+    scores = (model.encoder_layers + 2 * model.decoder_layers) * model.heads * rows * length**2
+    numbers = 4 * counts.total + ACTIVATION_COPIES * activations + SCORE_COPIES * scores
+    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
+    tokens = max(rows * length, config.evaluate.batch_size * longest["target"])
+    logits = LOGIT_COPIES * min(LOGITS_AT_ONCE, wanted * tokens * target_words)
+    number_bytes = 8 if config.train.precision == "float64" else 4
+    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - number_bytes * logits)
+    if device == "cuda" and config.train.backend != "eager":
         available /= CAPTURED_COPIES
-    batch = largest_batch(variant.config, data.record["longest"])
-    rows, *times = batch
-    encoder, decoder = _layers(variant.config)
-    scores = (encoder + 2 * decoder) * variant.config.model.heads * rows * max(times) ** 2
-    upper_bound = 4 * (4 * variant.counts.total + ACTIVATION_COPIES * (_numbers(plan, run) + scores))
-    if wanted * upper_bound <= available:
-        return wanted
-    return max(1, min(wanted, int(available // training_bytes(variant.config, *words, batch))))
-
-
-def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return the rows, source length and target length of the largest batch."""
-    train, times = config.train, (longest["source"], longest["target"])
-    if train.batch_size is None:
-        return max(1, train.batch_tokens // max(times)), *times
-    if isinstance(config.quirks.pad_to, int):
-        return train.batch_size, config.quirks.pad_to, config.quirks.pad_to
-    return train.batch_size, *(times if config.quirks.pad_to == "batch" else (max(times),) * 2)
+    return max(1, min(wanted, int(available // (number_bytes * numbers))))
 
 
 def _numbers(plan: Plan, run: PlannedRun) -> int:
-    data = plan.data_of(run)
-    words = len(data.source_vocabulary), len(data.target_vocabulary)
-    return activations(plan.variant_of(run).config, *words)
+    """Return the approximate number of activations of a member in a training step."""
+    config, data = plan.variant_of(run).config, plan.data_of(run)
+    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
+    return _tokens(config) * (_inside(config) + target_words)
 
 
 def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], workers: int) -> None:

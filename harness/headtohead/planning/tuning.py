@@ -19,13 +19,14 @@ from headtohead.config.validation_errors import find_field
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Design, expand
-from headtohead.planning.plan import TUNING_METRIC, Plan, SettingLosses, TuningSetting
+from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config_input import SHORTHANDS
 from headtohead.schema.experiment_file import MAX_SEED, DesignBlock, Metrics
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.paths import run_folder
 from headtohead.storage.run_directory import RunDirectory
 
@@ -150,8 +151,11 @@ def _shortened(config: RunConfig, epochs: float | None) -> RunConfig:
     return config.model_copy(update={"train": train})
 
 
-def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, tuple[SettingLosses, ...]]:
-    """Return the losses of all settings by variant; empty while a run of the sweep has no result."""
+def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, TunedVariant]:
+    """Return the best and all tried settings by variant; empty while a run of the sweep has no result.
+
+    Of equal settings, the first is the best. A setting with a diverged run has no mean and is chosen last.
+    """
     if any(run.state not in states.RESULTS for run in plan.runs):
         return {}
     losses: dict[str, list[float]] = {}
@@ -160,13 +164,23 @@ def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) ->
         results = RunDirectory(path).results if run.state == states.DONE else None
         loss = results.metrics.get(TUNING_METRIC) if results else None
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
-    losses_by_variant = {}
+    tuned = {}
     for variant in design.variants:
         tried = []
         for setting in settings:
-            planned = plan.by_slug[f"{variant.slug}-{setting.slug}"]
-            values = losses[planned.equal.to if planned.equal else planned.slug]
-            finite = len(values) > 1 and all(map(math.isfinite, values))
-            tried.append(SettingLosses(setting, statistics.fmean(values), statistics.stdev(values) if finite else None))
-        losses_by_variant[variant.slug] = tuple(tried)
-    return losses_by_variant
+            planned = plan.by_slug[f"{variant.slug}-{setting.slug}"].record
+            values = losses[planned.equal_to or planned.slug]
+            finite = all(map(math.isfinite, values))
+            mean = statistics.fmean(values) if finite else None
+            sd = statistics.stdev(values) if finite and len(values) > 1 else None
+            tried.append(TrialRecord(values=setting.values, mean=mean, sd=sd))
+        best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
+        edges = tuple(path for path in best.values if _is_at_the_edge(path, best.values[path], settings))
+        tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=edges, tried=tuple(tried))
+    return tuned
+
+
+def _is_at_the_edge(path: str, chosen: Any, settings: Sequence[TuningSetting]) -> bool:
+    """Return whether the chosen value of a field is the smallest or the largest number of the sweep."""
+    numbers = {value for setting in settings if isinstance(value := setting.values[path], int | float)}
+    return len(numbers) > 1 and chosen in (min(numbers), max(numbers))

@@ -18,7 +18,8 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.variants import Variant
 from headtohead.schema.config_input import INIT_FROM
 from headtohead.schema.run_config import InitFrom, RunConfig
-from headtohead.storage.records import CHECKPOINT, VOCABULARY, VocabularyRecord
+from headtohead.storage.results import VocabularyRecord
+from headtohead.storage.run import CHECKPOINT, VOCABULARY
 from headtohead.storage.run_directory import RunDirectory, find_run
 
 Shape = tuple[int, ...]

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from headtohead.analysis.contrasts import OTHER_DATA, Contrast
-from headtohead.analysis.published import OPPOSITE, ClaimResult, claim_results
-from headtohead.analysis.study import Analysis, main_contrasts, separate_effects, settings_contradict
-from headtohead.analysis.two_way import Combination, find_two_way_table, two_way_result
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.published import OPPOSITE, ClaimResult
+from headtohead.analysis.scores import OTHER_DATA
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.two_way import Combination
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, with_ends
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
@@ -26,8 +27,8 @@ MOST_VALUES = 4
 
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none; published claims come first."""
-    contrasts = main_contrasts(analysis)
-    claims = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    contrasts = analysis.main_contrasts
+    claims = analysis.claims
     opening = f"{claim_counts(claims)} " if claims else ""
     if all(contrast.paired is None for contrast in contrasts):
         return opening + _no_answer(analysis, contrasts, is_judged=bool(claims))
@@ -73,7 +74,7 @@ def deciding_interval(contrast: Contrast) -> Interval | None:
 def _settings(analysis: Analysis, contrast: Contrast) -> str:
     """Return how an average differs between its settings: by value of another axis, or its range; else empty."""
     metric = contrast.metric
-    if separate := separate_effects(analysis, contrast):
+    if separate := analysis.separate_effects(contrast):
         effects = sorted(separate.effects.items(), key=lambda effect: effect[1].mean)
         chosen = effects if len(effects) <= MOST_VALUES else [effects[0], effects[-1]]
         texts = (f"{show(effect.mean, metric, signed=True)} with {value}" for value, effect in chosen)
@@ -85,22 +86,21 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     exceeds = contrast.verdict == EQUIVALENT and test is not None and max(abs(low), abs(high)) > test.margin
     opposite = -low if contrast.paired.mean > 0 else high
     reverses = contrast.detected and opposite > analysis.baseline_sd
-    if exceeds or reverses or settings_contradict(analysis, contrast):
+    if exceeds or reverses or analysis.settings_contradict(contrast):
         return f", but single settings range from {ends(low, high, metric, signed=True)}"
     return ""
 
 
 def two_way_answer(analysis: Analysis) -> str:
     """Return the best of all pairs of two crossed axes and the verdicts on the others; empty without such a table."""
-    found = find_two_way_table(analysis)
-    result = two_way_result(analysis, found) if found else None
-    if found is None or result is None:
+    result = analysis.two_way
+    if result is None:
         return ""
     metric, (best, *others) = analysis.metric, result.ranking
     level = "highest" if higher_is_better(metric) else "lowest"
     first = (
-        f"Of {len(result.ranking)} ranked combinations of {' and '.join(found.axes)}, {best.name} has the {level} "
-        f"{readable(metric)}, {with_ends(best.summary, metric)}."
+        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.table.axes)}, {best.name} has the "
+        f"{level} {readable(metric)}, {with_ends(best.summary, metric)}."
     )
     if best.comparison is None or not others:
         return first

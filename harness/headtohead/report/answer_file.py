@@ -17,22 +17,18 @@ from headtohead.statistics.verdicts import Judgement
 
 if TYPE_CHECKING:
     from headtohead.analysis.judge import Judged
-    from headtohead.analysis.looks import LooksStatus
+    from headtohead.analysis.study import LooksStatus
     from headtohead.report.content import Report
 
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
-    from headtohead.analysis.convergence import convergence
-    from headtohead.analysis.published import claim_results
-    from headtohead.analysis.reference_points import reference_comparisons, reference_points
-    from headtohead.analysis.targets import targets
     from headtohead.report.setup import setup_line
 
     analysis, record = report.analysis, report.record
-    margin, found = record.margins.get(analysis.metric), convergence(analysis)
-    points = reference_points(analysis.frames, analysis.frames.baseline)
-    compared = reference_comparisons(analysis, "nearest_neighbour")
+    margin, found = record.margins.get(analysis.metric), analysis.convergence
+    points = analysis.reference_points.get(analysis.frames.baseline)
+    compared = analysis.reference_comparisons("nearest_neighbour")
     answer = {
         "format": "headtohead-answer/1",
         "experiment": record.name,
@@ -55,7 +51,7 @@ def answer_file(report: Report) -> str:
                 "reason": contrast.reason,
                 "seeds": list(contrast.seeds),
             }
-            for name, family in analysis.families.items()
+            for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
         ],
         "targets": [
@@ -77,7 +73,7 @@ def answer_file(report: Report) -> str:
                     for slug, own in target.variants.items()
                 },
             }
-            for target in targets(analysis)
+            for target in analysis.targets
         ],
         "training": {
             "still_learning": bool(found.still_learning),
@@ -105,7 +101,7 @@ def answer_file(report: Report) -> str:
                 "published_difference": result.published_difference,
                 "includes_published": result.includes_published,
             }
-            for result in claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+            for result in analysis.claims
         ],
     }
     return json_text(_plain(answer), indent=2) + "\n"

@@ -13,9 +13,8 @@ from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
 from headtohead.report.remarks import Remark, remarks
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.metrics import counted, readable
-from headtohead.storage.records import ExperimentRecord
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200

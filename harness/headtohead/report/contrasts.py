@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headtohead.analysis.contrasts import Contrast, families
-from headtohead.analysis.published import ClaimResult, claim_results, setup_value, shared_runs
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.published import ClaimResult, setup_value, shared_runs
 from headtohead.config.labels import listed, text
 from headtohead.report.content import Report
 from headtohead.report.section import Section, contrast_rows, difference, ends, table, with_interval
@@ -73,7 +73,7 @@ def factor_section(report: Report) -> Section | None:
         return None
     without: dict[str, Contrast] = {}
     if unpadded(metric) in analysis.frames.runs:
-        found = families(analysis.frames, unpadded(metric), allow_partial=analysis.allow_partial).factors.contrasts
+        found = analysis.in_metric(unpadded(metric)).factors.contrasts
         without = {contrast.name: contrast for contrast in found}
     names, more = [], []
     for contrast in ordered:
@@ -121,7 +121,7 @@ def claim_section(report: Report) -> Section | None:
     frames, record = report.analysis.frames, report.record.published
     if record is None:
         return None
-    results = claim_results(frames, allow_partial=report.analysis.allow_partial)
+    results = report.analysis.claims
     level = next((f"{100 * result.confidence:.4g} %" for result in results if result.difference), "")
     far = next((f"; the set-ups are far apart (other {', '.join(result.far)})" for result in results if result.far), "")
     sharing: dict[tuple[int, ...], list[str]] = {}

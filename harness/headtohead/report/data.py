@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headtohead.analysis.reference_points import (
-    NAMES,
-    ReferencePoints,
-    decodes,
-    reference_metric,
-    reference_points,
-    scoring_metrics,
-)
-from headtohead.analysis.sentences import sentence_tests
+from headtohead.analysis.reference_points import NAMES, ReferencePoints, decodes, scoring_metrics
 from headtohead.config.labels import listed
 from headtohead.report.content import Report
 from headtohead.report.gallery import MOST_VARIANTS, shown_run
@@ -69,16 +61,16 @@ def reference_section(report: Report) -> Section | None:
     analysis, frames = report.analysis, report.analysis.frames
     if not decodes(frames):
         return None
-    points = reference_points(frames, frames.baseline)
+    points = analysis.reference_points.get(frames.baseline)
     if points is None:
         return Section(
             "Reference points",
             "Not computed. h2h run with the experiment file computes them; it does not retrain finished runs.",
         )
-    others = [slug for slug in analysis.ranked if reference_points(frames, slug) not in (points, None)]
+    others = [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
     best = [slug for slug in analysis.ranked if slug not in others][:1]
     parts = []
-    if others and (own := reference_points(frames, others[0])):
+    if others and (own := analysis.reference_points.get(others[0])):
         title = f"On the {own.sentences:,} test sentences of {report.title(others[0])}"
         parts.append(Section(title, frame=table(_points(report, own, others[:1]))))
     return Section(
@@ -98,7 +90,7 @@ def translation_section(report: Report) -> Section | None:
     if not by_slug:
         return None
     rows = [row for index in sample(by_slug) for row in _outputs(report, by_slug, index)]
-    tests = sentence_tests(report.analysis)
+    tests = report.analysis.sentence_tests
     tested = (
         {
             "variant": report.title(test.slug),
@@ -181,7 +173,7 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
     Metrics in which no model can score have no column.
     """
     analysis, frames, metrics = report.analysis, report.analysis.frames, scoring_metrics(points)
-    preferred = reference_metric(analysis)
+    preferred = analysis.reference_metric
     first = preferred if preferred in metrics else next(iter(metrics), "")
     rows = [
         (scores.get(first, 0.0), {"": NAMES[key], **{readable(name): show(scores[name], name) for name in metrics}})

@@ -12,7 +12,8 @@ from headtohead.report.render import environment, markdown_table, tidy_markdown
 from headtohead.report.section import ends, table
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ResultsRecord, RunRecord
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import RunRecord
 
 TEST = "test/"
 OWN = "headtohead"
@@ -63,7 +64,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         signatures={readable(name): text for name, text in sorted(results.signatures.items())},
         properties=data_properties(record.data),
         plugins=", ".join(f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others),
-        parameters=show_count(record.parameters.total),
+        parameters=show_count(record.counts.total),
         origin={name: markdown_code(value) for name, value in origin.items()},
     )
     front = yaml.safe_dump(

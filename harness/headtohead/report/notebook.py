@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headtohead.report.content import Report
     from headtohead.report.section import Section
     from headtohead.report.writing import ReportPaths
-    from headtohead.storage.records import RunRecord
+    from headtohead.storage.run import RunRecord
     from headtohead.training.maps import SentenceMaps
 
 HEADINGS = {
@@ -58,13 +58,13 @@ def results_html(runs: RunsTable) -> str:
     """Return the answer, the table of variants and the notes of a study, then the main columns of its runs."""
     import pandas as pd
 
-    from headtohead.analysis.study import analyse
+    from headtohead.analysis.study import Analysis
     from headtohead.escaping import visible
     from headtohead.report.content import Report
     from headtohead.report.render import fragment
     from headtohead.report.section import Section
 
-    report = Report(analyse(runs.frames))
+    report = Report(Analysis(runs.frames))
     columns = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     note = f"{len(runs)} runs; .columns lists {len(runs.columns) - len(columns)} more columns: axes, sizes, costs"
@@ -86,11 +86,11 @@ def result_html(folder: Path, states: Mapping[str, int], paths: ReportPaths | No
     if paths is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         return fragment(Section("", f"incomplete: {counts or 'no run'} in {folder}"))
-    from headtohead.analysis.study import analyse
+    from headtohead.analysis.study import Analysis
     from headtohead.report.content import Report
     from headtohead.storage.frames import load_frames
 
-    report = Report(analyse(load_frames(folder)))
+    report = Report(Analysis(load_frames(folder)))
     return str(paths._repr_html_()) + fragment(*study_sections(report))
 
 

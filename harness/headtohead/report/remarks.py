@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from headtohead.analysis.contrasts import is_late, same_data_set
-from headtohead.analysis.convergence import LOSS, NO_LOSS, NOT_JUDGED, Convergence, StepGap, convergence
-from headtohead.analysis.looks import LooksStatus
-from headtohead.analysis.reference_points import reference_comparisons, reference_metric, reference_points
-from headtohead.analysis.sentences import other_test_sentences
-from headtohead.analysis.study import Analysis, upper_bound_verdicts
+from headtohead.analysis.convergence import LOSS, NO_LOSS, NOT_JUDGED, Convergence, StepGap
+from headtohead.analysis.scores import same_data_set
+from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name
 from headtohead.storage import states
@@ -84,7 +81,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             f"possible {readable(metric)} (best mean {show(best(means), metric)}), so equivalence shows nothing. "
             f"{_remedy(analysis, worst)}"
         )
-    suspect = [slug for slug, verdict in upper_bound_verdicts(analysis).items() if "suspect" in verdict]
+    suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
         yield f"Suspect: above {_bound(analysis)}: {_titles(frames, suspect)}."
     leaky: dict[float, list[str]] = {}
@@ -108,7 +105,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
     frames = analysis.frames
-    others = [slug for slug in other_test_sentences(analysis) if same_data_set(frames, slug, frames.baseline)]
+    others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
         leaks = {slug: f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug))}
         note = f" (source also in training: {listed([*leaks.values()], most=MOST_NAMED)})" if leaks else ""
@@ -117,7 +114,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             "difference can come from the sentences."
         )
     for key, name in POINTS.items():
-        compared = reference_comparisons(analysis, key)
+        compared = analysis.reference_comparisons(key)
         below = [found for found in compared if not found.beaten]
         if below:
             best = max(below, key=lambda found: found.score)
@@ -130,7 +127,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     if text := _still_learning(analysis):
         yield text
     record = frames.record.looks
-    if record is not None and is_late(frames, record):
+    if record is not None and analysis.late_looks:
         yield (
             f"The planned number of seeds was changed after results existed, on {record.since[:10]}: wrong verdicts "
             "can be more frequent than 5 %."
@@ -142,7 +139,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
 
 
 def _still_learning(analysis: Analysis) -> str:
-    found = convergence(analysis)
+    found = analysis.convergence
     if not found.still_learning:
         return ""
     falls = [f"{fall:.1f}" for fall in sorted(100 * found.trends[slug].fraction for slug in found.still_learning)]
@@ -172,7 +169,7 @@ def _equal(analysis: Analysis) -> Iterator[Remark]:
 
 def _notes(analysis: Analysis) -> Iterator[str]:
     frames, metric = analysis.frames, analysis.metric
-    verdicts = upper_bound_verdicts(analysis)
+    verdicts = analysis.upper_bound_verdicts
     informative = analysis.upper_bound is not None and analysis.upper_bound <= INFORMATIVE_BOUND
     if verdicts and informative and not any("suspect" in verdict for verdict in verdicts.values()):
         yield f"Within {_bound(analysis)}: {_titles(frames, list(verdicts))}."
@@ -200,7 +197,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         yield f"The baseline's standard deviation over {seeds} is {show(sd, metric)} {readable(metric)}."
-    points, scoring = reference_points(frames, frames.baseline), reference_metric(analysis)
+    points, scoring = analysis.reference_points.get(frames.baseline), analysis.reference_metric
     if points is not None and scoring is not None:
         scores = {name: show(values[scoring], scoring) for name, values in points.scores.items()}
         majority = f", the most frequent target {scores['majority']}" if "majority" in scores else ""
@@ -208,7 +205,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"Reference points on the baseline's test sentences, {readable(scoring)}: nearest-neighbour translation "
             f"{scores['nearest_neighbour']}, vocabulary upper bound {scores['vocabulary_bound']}{majority}."
         )
-    found = convergence(analysis)
+    found = analysis.convergence
     if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
         reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
         yield from [f"Whether the runs trained far enough cannot be judged: {reasons[0]}."] if reasons else []
@@ -242,7 +239,7 @@ def _provenance(frames: Frames) -> Iterator[str]:
 
 def _remedy(analysis: Analysis, worst: float) -> str:
     """Return what to do about the worst possible scores: longer training helps only if the vocabulary permits more."""
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = analysis.reference_points.get(analysis.frames.baseline)
     if points and points.scores["vocabulary_bound"].get(analysis.metric) == worst:
         return (
             f"The vocabulary upper bound is {show(worst, analysis.metric)}, so no model can score: use "

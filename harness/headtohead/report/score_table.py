@@ -6,7 +6,6 @@ import math
 
 import pandas as pd
 
-from headtohead.analysis.best import best_variants
 from headtohead.escaping import markdown_escape, spreadsheet_text
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table, markdown_table
@@ -26,7 +25,7 @@ def score_table(report: Report, form: str) -> str:
         texts = exact.select_dtypes(exclude="number").columns
         exact[texts] = exact[texts].map(spreadsheet_text)
         return str(exact.to_csv(index=False))
-    analysis, best, notes = report.analysis, best_variants(report.analysis, report.analysis.order), _notes(report)
+    analysis, best, notes = report.analysis, report.analysis.best, _notes(report)
     contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
     rows = []
     for slug in analysis.order:
@@ -39,7 +38,7 @@ def score_table(report: Report, form: str) -> str:
                 "difference": difference(contrast.paired if contrast else None, analysis.metric),
                 "p (Holm)": show_p(contrast.judgement.holm_p if contrast else None),
                 "verdict": "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else "–",
-                "parameters": show_count(analysis.frames.by_slug[slug].parameters.total),
+                "parameters": show_count(analysis.frames.by_slug[slug].counts.total),
             }
         )
     frame = pd.DataFrame(rows, dtype=object)
@@ -51,7 +50,7 @@ def score_table(report: Report, form: str) -> str:
 
 def exact_scores(report: Report) -> pd.DataFrame:
     """Return the table with exact numbers; missing numbers are NaN."""
-    analysis, best = report.analysis, best_variants(report.analysis, report.analysis.order).slugs
+    analysis, best = report.analysis, report.analysis.best.slugs
     contrasts, rows = {contrast.left: contrast for contrast in analysis.variants.contrasts}, []
     for slug in analysis.order:
         variant, summary, contrast = analysis.frames.by_slug[slug], analysis.summaries[slug], contrasts.get(slug)
@@ -75,7 +74,7 @@ def exact_scores(report: Report) -> pd.DataFrame:
                 "holm_p": getattr(judgement, "holm_p", math.nan),
                 "verdict": "baseline" if is_baseline else contrast.verdict if contrast else "",
                 "best": str(slug in best).lower(),
-                "parameters": variant.parameters.total,
+                "parameters": variant.counts.total,
             }
         )
     return pd.DataFrame(rows)
@@ -87,7 +86,7 @@ def _notes(report: Report) -> list[str]:
     direction = "higher" if higher_is_better(analysis.metric) else "lower"
     varied = "training seeds, draws of the data and test sentences" if frames.has_draws else "training seeds"
     margin, looks = frames.record.margins.get(analysis.metric), analysis.looks
-    best = best_variants(analysis, analysis.order)
+    best = analysis.best
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
         f"t-intervals that include the variation of {varied}.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from headtohead.analysis.study import main_contrasts
 from headtohead.report.attention import attention_section, heads_section
 from headtohead.report.content import Report
 from headtohead.report.contrasts import change_section, claim_section, declared_section, factor_section
@@ -27,7 +26,7 @@ from headtohead.report.variants import padding_section, pitfall_section, variant
 
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
-    contrasts, drawn = main_contrasts(report.analysis), len(drawn_contrasts(report.analysis))
+    contrasts, drawn = report.analysis.main_contrasts, len(drawn_contrasts(report.analysis))
     averaged = ", averaged over the settings of the other axes" * bool(report.analysis.factors.contrasts)
     return Section(
         "",

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from headtohead.analysis.convergence import LOSS, LossTrend, convergence
+from headtohead.analysis.convergence import LOSS, LossTrend
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.targets import Target, VariantTarget, targets
-from headtohead.planning.duration import duration
+from headtohead.analysis.targets import Target, VariantTarget
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.remarks import gap_steps
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.progress import duration
 
 
 def training_section(report: Report) -> Section:
     """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
-    analysis, found = report.analysis, convergence(report.analysis)
+    analysis, found = report.analysis, report.analysis.convergence
     rows = [
         {"variant": report.title(slug), **_trend(found.trends[slug])} for slug in report.listed if slug in found.trends
     ]
@@ -58,7 +58,7 @@ def _trend(trend: LossTrend) -> dict[str, str]:
 
 def target_section(report: Report) -> Section | None:
     """Return a table per target, or None without targets."""
-    found = targets(report.analysis)
+    found = report.analysis.targets
     if not found:
         return None
     return Section(
@@ -82,7 +82,7 @@ def target_columns(analysis: Analysis) -> dict[str, list[float]]:
     """Return the steps and seconds to each target in the order of the runs; NaN for runs without a result."""
     runs, columns = analysis.frames.runs, dict[str, list[float]]()
     keys = [(str(variant), int(seed)) for variant, seed in zip(runs["variant"], runs["seed"], strict=True)]
-    for target in targets(analysis):
+    for target in analysis.targets:
         found = target.variants
         columns[f"steps_to_target/{target.metric}"] = [found[slug].steps.get(seed, math.nan) for slug, seed in keys]
         columns[f"seconds_to_target/{target.metric}"] = [found[slug].seconds.get(seed, math.nan) for slug, seed in keys]

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import (
-    Combination,
-    Scope,
-    TwoWayResult,
-    TwoWayTable,
-    find_two_way_table,
-    two_way_result,
-)
+from headtohead.analysis.two_way import Combination, Scope, TwoWayResult, TwoWayTable
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import Section, score, table
@@ -30,10 +23,10 @@ SCOPES: dict[Scope, str] = {
 def two_way_section(report: Report) -> Section | None:
     """Return the table of all pairs with the ranking and the fractions of variance, or None without two such axes."""
     analysis = report.analysis
-    found = find_two_way_table(analysis)
-    result = two_way_result(analysis, found) if found else None
-    if found is None or result is None:
+    result = analysis.two_way
+    if result is None:
         return None
+    found = result.table
     metric, (rows, columns) = analysis.metric, found.axes
     means = [summary.mean for summary in found.summaries.values()]
     low, high = min(means), max(means)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headtohead.analysis.uncertainty import uncertainty
 from headtohead.report.content import Report
 from headtohead.report.section import Section, contrast_name, difference, table, with_interval
 from headtohead.statistics.variance import CrossedEstimate, MeanEstimate
@@ -12,7 +11,7 @@ from headtohead.storage.metrics import show
 def uncertainty_section(report: Report) -> Section | None:
     """Return the standard deviation by source, and the contrasts with other intervals; None with a single seed."""
     analysis, metric = report.analysis, report.analysis.metric
-    found = uncertainty(analysis)
+    found = analysis.uncertainty
     if found is None:
         return None
     sds = {"variant": found.variant_sd}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import loss_mismatch
-from headtohead.analysis.study import upper_bound_verdicts
+from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import shortened
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import drawn_variants
 from headtohead.report.section import Section, contrast_rows, difference, score, table
 from headtohead.statistics.paired_tests import paired
+from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import show, show_count, unpadded
-from headtohead.storage.records import PitfallRecord
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -60,7 +59,7 @@ def variant_section(report: Report) -> Section:
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
     analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
-    verdicts = upper_bound_verdicts(analysis)
+    verdicts = analysis.upper_bound_verdicts
     rows = []
     for slug in report.listed if name in frames.runs else ():
         own, padded = frames.scores(slug, name), frames.scores(slug, analysis.metric)
@@ -93,7 +92,7 @@ def padding_section(report: Report) -> Section | None:
 
 def pitfall_section(report: Report) -> Section | None:
     """Return the pitfalls of all variants with their consequences, or None without pitfalls."""
-    titles: dict[PitfallRecord, list[str]] = {}
+    titles: dict[Pitfall, list[str]] = {}
     variants = report.analysis.frames.by_slug
     for variant in variants.values():
         for pitfall in variant.pitfalls:
@@ -143,7 +142,7 @@ def costs(report: Report, slug: str) -> dict[str, str]:
     def mean(name: str) -> float:
         return frames.summary(slug, f"system/{name}").mean
 
-    width = str(variant.inner_width)
+    width = str(variant.counts.inner_width)
     if variant.d_ff != variant.d_ff_asked:
         width += f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}"
     speed = show_count(mean("tokens_per_second"))
@@ -153,8 +152,8 @@ def costs(report: Report, slug: str) -> dict[str, str]:
         speed += f"\nMFU {100 * utilisation:.0f} %"
     seconds = mean("wall_seconds")
     return {
-        "parameters": show_count(variant.parameters.total),
-        "FLOPs per token": show_count(variant.flops_per_token),
+        "parameters": show_count(variant.counts.total),
+        "FLOPs per token": show_count(variant.counts.flops_per_token),
         "attention width": width,
         "tokens/s": speed,
         "memory, MB": _whole(mean("peak_memory_mb")),

@@ -11,7 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
-from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.study import Analysis
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
@@ -115,7 +115,7 @@ def read_report(
     experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
 ) -> Report:
     """Return an experiment's report before it is written; arguments as for `write_report`."""
-    return Report(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
+    return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 
 def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:

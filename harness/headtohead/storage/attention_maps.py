@@ -14,7 +14,8 @@ from typing_extensions import TypedDict
 
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.roles import ROLES, Role
-from headtohead.storage.records import MAPS, PROBES, NonNegative
+from headtohead.storage.record import NonNegative
+from headtohead.storage.run import MAPS, PROBES
 from headtohead.storage.run_directory import RunDirectory
 
 Floats = NDArray[np.float64]

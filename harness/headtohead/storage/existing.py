@@ -14,8 +14,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.records import RUN, RunRecord, StatusRecord, read_record
-from headtohead.storage.shared_text import SharedText
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, RunRecord, StatusRecord
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
 
@@ -52,7 +52,6 @@ class ExistingRuns:
 
     def __init__(self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None) -> None:
         self.root = root
-        self._text = SharedText()
         self._names: dict[str, list[tuple[str, str]]] = {}
         for experiment in _folders(root) if experiments is None else experiments:
             for name, short_hash in _run_directories(root / experiment):
@@ -75,7 +74,7 @@ class ExistingRuns:
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
-        record = read_record(RunRecord, path / RUN, self._text.parse)
+        record = read_record(RunRecord, path / RUN)
         return None if record is None else ExistingRun(*name, path, record, *observe(path))
 
 
@@ -91,20 +90,13 @@ def _run_directories(experiment: Path) -> Iterator[tuple[str, str]]:
             yield name, match.group(2)
 
 
-def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any], verified: object = None) -> None:
-    """Compare the stored configuration of a run with that of the planned run with the same run hash.
-
-    Args:
-        existing: The stored run.
-        identity: The identity of the planned variant.
-        verified: A stored configuration that was already compared with ``identity``.
+def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:
+    """Compare the stored configuration of a run with the identity of the planned run with the same run hash.
 
     Raises:
         HeadToHeadError: If they differ; names the first different field.
     """
-    stored, field = existing.record.config, None
-    if stored is not verified:
-        field = _difference(identity["config"], stored, ())
+    field = _difference(identity["config"], existing.record.config, ())
     if field is None and existing.record.data.get("data_hash") != identity["data_hash"]:
         field = ("data", "data_hash")
     if field is not None:

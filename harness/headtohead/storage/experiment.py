@@ -1,15 +1,304 @@
-"""The folder of an experiment: its record and its run directories."""
+"""The folder of an experiment: ``experiment.json`` and its run directories."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Literal, NotRequired, Self
 
+from pydantic import ConfigDict, Field, JsonValue, StrictBool, model_validator
+from typing_extensions import TypedDict
+
+from headtohead.config.source_location import shown
 from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
+from headtohead.schema.experiment_file import Metric, TargetMetric
+from headtohead.schema.roles import Role
+from headtohead.storage.contrasts import ContrastRecord, PublishedRecord
 from headtohead.storage.paths import checked_name, inside, run_folder
-from headtohead.storage.records import EXPERIMENT, ExperimentRecord, PlannedRunRecord, read_record
+from headtohead.storage.record import (
+    AxisValue,
+    Config,
+    Count,
+    Date,
+    Fraction,
+    NonNegative,
+    Number,
+    Record,
+    Seed,
+    Sides,
+    Versions,
+    read_record,
+)
+
+EXPERIMENT = "experiment.json"
+
+
+MAX_TOKENS = 100_000
+"""Maximum value of ``decoding_limit``."""
+
+
+class DataRecord(TypedDict):
+    """The description of a corpus; an imported checkpoint has only a part of it."""
+
+    dataset: str
+    data_hash: str
+    licence: str | None
+    citation: str | None
+    languages: list[str]
+    split: str
+    normalise: str
+    tokens: str
+    counts: dict[str, Count]
+    dropped: NotRequired[dict[str, Count]]
+    dropped_words: NotRequired[dict[str, Count]]
+    vocabulary: Sides
+    longest: NotRequired[Sides]
+    longest_in_train: NotRequired[Count]
+    leak: NotRequired[Fraction]
+    leaky: NotRequired[StrictBool]
+    bag_of_words_upper_bound: NotRequired[Fraction | None]
+    vocabulary_upper_bound: NotRequired[Fraction]
+    unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
+    notes: list[str]
+
+
+class ModelCounts(Record):
+    """Costs of a model, counted without training.
+
+    ``non_embedding`` leaves out the weights that grow with the vocabulary: embedding tables and ``lm_head``.
+    ``attention`` counts the weights of all attentions. ``flops_per_token`` are the FLOPs of a forward pass over a pair
+    of mean lengths, per target token; a training step needs about three times as many. ``inner_width`` is heads times
+    key width of the decoder's self-attention. ``path`` is the attention path, fused or explicit, by role.
+    """
+
+    total: Count
+    non_embedding: Count
+    attention: Count
+    flops_per_token: NonNegative
+    inner_width: Count
+    path: Mapping[Role, str]
+
+
+@dataclass(frozen=True)
+class Pitfall:
+    """A setting that makes a result less meaningful than it appears.
+
+    ``name`` is short enough for a table, ``field`` is the configuration field, and ``consequence`` explains the
+    effect in one sentence.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    name: str
+    field: str
+    consequence: str
+
+
+class ResolvedVariant(Record):
+    """Configuration and costs of a variant, part of both ``experiment.json`` and ``run.json``.
+
+    ``d_ff_asked`` is the d_ff of the experiment file, which differs from ``d_ff`` if matching has widened it.
+    """
+
+    title: str
+    axes: Mapping[str, AxisValue]
+    counts: ModelCounts
+    d_ff: Count
+    d_ff_asked: Count
+    match: str
+    steps: Count
+    evaluate_every: Count
+    decoding_limit: Annotated[int, Field(strict=True, ge=0, le=MAX_TOKENS)]
+    order_invariant: StrictBool
+    padding_hidden: StrictBool = False
+    pitfalls: tuple[Pitfall, ...]
+    config: Config
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The fields that ``experiment.json`` and ``run.json`` share."""
+        return {name: getattr(self, name) for name in ResolvedVariant.model_fields}
+
+
+class VariantRecord(ResolvedVariant):
+    """A variant of an experiment; ``equal_to`` is the slug of a variant that it equals by construction."""
+
+    slug: str
+    equal_to: str | None = None
+    equal_reason: str | None = None
+
+
+class ExcludedRecord(Record):
+    """An excluded combination of the design."""
+
+    slug: str
+    title: str
+    axes: Mapping[str, AxisValue]
+    reason: str
+    source: Literal["exclude", "incompatible"]
+
+
+class TrialRecord(Record):
+    """A setting of a sweep; ``mean`` is None if a run diverged."""
+
+    values: Mapping[str, JsonValue]
+    mean: Number | None
+    sd: Number | None
+
+
+class TunedVariant(Record):
+    """The setting that a sweep chose for a variant, and all tried settings."""
+
+    chosen: Mapping[str, JsonValue]
+    at_the_edge: tuple[str, ...]
+    tried: tuple[TrialRecord, ...]
+
+
+class TuningRecord(Record):
+    """The sweep of an experiment; ``variants`` is empty until every run of the sweep has a result."""
+
+    experiment: str
+    fields: tuple[str, ...]
+    metric: Metric
+    seeds: tuple[Seed, ...]
+    variants: Mapping[str, TunedVariant]
+    epochs: Number | None = None
+
+
+class ReportedMetrics(Record):
+    """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
+
+    primary: Metric
+    report: tuple[Metric, ...]
+    target: Mapping[TargetMetric, Number | Literal["baseline"]] = {}
+
+
+class MarginRecord(Record):
+    """The smallest difference that matters in a metric.
+
+    ``since`` is when the experiment first had this value. ``late``: a result of the experiment with the same seeds and
+    data existed then.
+    """
+
+    value: Annotated[Number, Field(gt=0)]
+    since: Date
+    late: bool = False
+
+
+LookSeeds = Annotated[int, Field(strict=True, ge=2, le=1000)]
+"""A number of seeds at which a study is judged."""
+
+
+class LooksRecord(Record):
+    """The numbers of seeds at which the study is judged; ``since`` is when it first had these looks.
+
+    ``seeds`` is empty if the number of seeds is fixed and was not fixed before. ``taken`` are the looks so far, the
+    current look last.
+    """
+
+    seeds: tuple[LookSeeds, ...]
+    taken: tuple[LookSeeds, ...]
+    since: Date
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if list(self.seeds) != sorted(set(self.seeds)):
+            raise ValueError(f"seeds: expected ascending numbers, got {shown(self.seeds)}")
+        return self
+
+
+class ProbeSentence(Record):
+    """A sentence for which attention maps are recorded."""
+
+    source: str
+    target: str | None
+
+
+class PlannedRunRecord(Record):
+    """A run of an experiment; ``reused_from`` is the path of another experiment's run with the same result."""
+
+    variant: str
+    seed: Seed
+    run_hash: str
+    directory: str
+    reused_from: str | None = None
+
+
+class EntryRecord(Record):
+    """A plugin entry of a role in which variants differ; ``summary`` is the first line of its docstring."""
+
+    family: str
+    name: str
+    summary: str
+
+
+class ExperimentRecord(Record):
+    """The plan of an experiment."""
+
+    format: Literal[1] = 1
+    name: str
+    question: str
+    description: str | None = None
+    file: str | None = None
+    text: str = ""
+    command: str
+    created: Date
+    axes: tuple[str, ...]
+    baseline: str
+    seeds: tuple[Seed, ...]
+    variants: tuple[VariantRecord, ...]
+    tuning: TuningRecord | None = None
+    excluded: tuple[ExcludedRecord, ...] = ()
+    contrasts: tuple[ContrastRecord, ...]
+    published: PublishedRecord | None = None
+    match: str
+    entries: tuple[EntryRecord, ...] = ()
+    metrics: ReportedMetrics
+    margins: Mapping[Metric, MarginRecord] = {}
+    looks: LooksRecord | None = None
+    probes: tuple[ProbeSentence, ...]
+    notes: tuple[str, ...]
+    data: DataRecord
+    runs: tuple[PlannedRunRecord, ...]
+    versions: Versions
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        """Check that every slug is that of a variant, and that no variant and no run is listed twice."""
+        known = Counter(variant.slug for variant in self.variants)
+        for field, slug in self._slugs():
+            if slug not in known:
+                raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
+        listed: dict[str, Counter[Any]] = {
+            "variants": known,
+            "runs": Counter((run.variant, run.seed) for run in self.runs),
+        }
+        for field, counts in listed.items():
+            twice = next((name for name, count in counts.items() if count > 1), None)
+            if twice is not None:
+                raise ValueError(f"{field}: {shown(twice)} is listed twice")
+        return self
+
+    def _slugs(self) -> Iterator[tuple[str, str]]:
+        """Yield the name of each field that refers to a variant, and the slug."""
+        yield "baseline", self.baseline
+        for variant in self.variants:
+            if variant.equal_to is not None:
+                yield "variants.equal_to", variant.equal_to
+        for run in self.runs:
+            yield "runs.variant", run.variant
+        for contrast in self.contrasts:
+            yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
+        for claim in self.published.claims if self.published else ():
+            yield from (("published.claims", slug) for slug in (claim.variant, claim.against) if slug is not None)
+
+    @property
+    def by_slug(self) -> dict[str, VariantRecord]:
+        """The variants by slug, in the order of the design."""
+        return {variant.slug: variant for variant in self.variants}
 
 
 @dataclass(frozen=True)

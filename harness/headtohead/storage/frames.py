@@ -16,25 +16,14 @@ from numpy.typing import NDArray
 from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord, PlannedRunRecord, VariantRecord
 from headtohead.storage.histories import MetricLine
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
-from headtohead.storage.records import (
-    RUN,
-    BackendRecord,
-    ExecutionRecord,
-    ExperimentRecord,
-    PlannedRunRecord,
-    PluginRecord,
-    ReferenceScores,
-    RunRecord,
-    StatusRecord,
-    VariantRecord,
-    Versions,
-    read_record,
-)
-from headtohead.storage.reference_points import read_reference_points
+from headtohead.storage.record import Versions, read_record
+from headtohead.storage.reference_points import ReferenceScores, read_reference_points
+from headtohead.storage.results import BackendRecord
+from headtohead.storage.run import RUN, ExecutionRecord, PluginRecord, RunRecord, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 RUN_COLUMNS = (
@@ -260,8 +249,8 @@ def _run(
         "data_hash": record.data["data_hash"] if record else None,
         "stopped_early": results.stopped_early if results else None,
         **variant.axes,
-        "flops_per_token": variant.flops_per_token,
-        **{f"parameters/{part}": n for part, n in variant.parameters},
+        "flops_per_token": variant.counts.flops_per_token,
+        **{f"parameters/{part}": getattr(variant.counts, part) for part in ("total", "non_embedding", "attention")},
         **(results.metrics if results else {}),
         **run.head_metrics_of(status),
     }

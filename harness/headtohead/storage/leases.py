@@ -26,7 +26,8 @@ from typing_extensions import TypedDict
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
-from headtohead.storage.records import Number, StatusRecord, read_status
+from headtohead.storage.record import Number
+from headtohead.storage.run import StatusRecord, read_status
 
 FOLDER = ".leases"
 HEARTBEAT_SECONDS = 5.0

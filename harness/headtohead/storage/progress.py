@@ -14,11 +14,11 @@ from headtohead import files
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, PlannedRunRecord
 from headtohead.storage.histories import parse_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
+from headtohead.storage.run import METRICS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.staleness import stale_changes
 
@@ -146,3 +146,13 @@ def _pace_from_start(status: StatusRecord, step: int) -> float | None:
         return None
     seconds = time.time() - datetime.fromisoformat(status.started).timestamp()
     return seconds / step if math.isfinite(seconds) and seconds > 0 else None
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    whole = max(1, round(seconds))
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from headtohead.files import write_json
 from headtohead.storage.paths import inside
-from headtohead.storage.records import REFERENCE_POINTS, ReferencePointsRecord, ReferenceScores, read_record
+from headtohead.storage.record import Count, Fraction, Percent, Record, read_record
+
+REFERENCE_POINTS = "reference_points.json"
+
+
+class TranslationScores(TypedDict):
+    """Scores of a set of translations."""
+
+    exact_match: Fraction
+    bleu: Percent
+    chrf: Percent
+
+
+class ReferenceScores(Record):
+    """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""
+
+    data_hash: str
+    test_limit: Count | None
+    sentences: Count
+    nearest_neighbour: TranslationScores
+    vocabulary_bound: TranslationScores
+    source_copy: TranslationScores
+    majority: TranslationScores | None = None
+
+
+class ReferencePointsRecord(Record):
+    """The reference points of an experiment, an entry per data set."""
+
+    format: Literal[1] = 1
+    data: tuple[ReferenceScores, ...]
 
 
 def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:

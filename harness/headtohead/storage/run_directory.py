@@ -22,12 +22,14 @@ from headtohead.config.loading import SWEEP_LABEL, experiment_name
 from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.histories import MetricLine, parse_metrics, read_metrics
 from headtohead.storage.leases import Lease, observe
 from headtohead.storage.paths import inside
-from headtohead.storage.records import (
+from headtohead.storage.record import parse_record, read_record
+from headtohead.storage.results import HeadsRecord, ResultsRecord
+from headtohead.storage.run import (
     EARLIER_ATTEMPT,
-    EXPERIMENT,
     HEADS,
     METRICS,
     RESULT_FILES,
@@ -35,13 +37,8 @@ from headtohead.storage.records import (
     RUN,
     RUN_FILES,
     STATUS,
-    ExperimentRecord,
-    HeadsRecord,
-    ResultsRecord,
     RunRecord,
     StatusRecord,
-    parse_record,
-    read_record,
     read_status,
     stored_status,
 )

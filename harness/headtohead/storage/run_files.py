@@ -8,7 +8,9 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.ownership import delete
-from headtohead.storage.records import EXPERIMENT, METRICS, REFERENCE_POINTS, RESULT_FILES, RUN, STATUS
+from headtohead.storage.experiment import EXPERIMENT
+from headtohead.storage.reference_points import REFERENCE_POINTS
+from headtohead.storage.run import METRICS, RESULT_FILES, RUN, STATUS
 
 RECORDS = (RUN, EXPERIMENT, "stack.json")
 

@@ -18,8 +18,9 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.records import RUN, Config, Count, ExecutionRecord, NonNegative, Number, Seed, read_record
+from headtohead.storage.record import Config, Count, NonNegative, Number, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
 
 STACKS = ".stacks"

@@ -16,8 +16,8 @@ from headtohead.plugins.sources import source_file
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import observe
-from headtohead.storage.records import RUN, PluginRecord, read_record
-from headtohead.storage.shared_text import SharedText
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord
 
 PROSE = ("question", "description")
 """Fields of an experiment file that no result depends on."""
@@ -81,7 +81,6 @@ class _Plugins(BaseModel):
 
 def _plugins(experiment: ExperimentDirectory) -> Iterator[PluginRecord]:
     """Yield the plugins of the first finished run of each variant, each once."""
-    text = SharedText()
     variants: set[str] = set()
     found: set[PluginRecord] = set()
     for run in experiment.record.runs:
@@ -89,7 +88,7 @@ def _plugins(experiment: ExperimentDirectory) -> Iterator[PluginRecord]:
         try:
             if run.variant in variants or observe(path)[1] not in states.RESULTS:
                 continue
-            record = read_record(_Plugins, path / RUN, text.parse)
+            record = read_record(_Plugins, path / RUN)
         except HeadToHeadError:  # a damaged run, which the reader of its results names
             continue
         if record is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.records import TRANSLATIONS
+from headtohead.storage.run import TRANSLATIONS
 from headtohead.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
-from headtohead.storage.records import RunRecord, StatusRecord
+from headtohead.storage.run import RunRecord, StatusRecord
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 PARAM_LIMIT = 6000
@@ -38,8 +38,8 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
     params: dict[str, Any] = dict(run.variant.axes)
     params["seed"] = run.seed
     params["variant"] = run.variant.slug
-    params["parameters"] = record.parameters.total
-    params["flops_per_token"] = record.flops_per_token
+    params["parameters"] = record.counts.total
+    params["flops_per_token"] = record.counts.flops_per_token
     config = dict(record.config)
     for family in FAMILIES:
         for name, value in _family(family, config.pop(family)).items():

@@ -22,7 +22,7 @@ from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import read_record
+from headtohead.storage.record import read_record
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 FOLDER = ".loggers"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headtohead.storage.records import CHECKPOINT
+from headtohead.storage.run import CHECKPOINT
 from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.rundirs import TrackedRun
 from headtohead.tracking.staging import stage_model

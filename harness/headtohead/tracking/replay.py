@@ -17,7 +17,8 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.records import RunRecord, StatusRecord, read_record
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RunRecord, StatusRecord
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, missing, thinned

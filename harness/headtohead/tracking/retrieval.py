@@ -15,7 +15,8 @@ from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import write_json
-from headtohead.storage.records import CHECKPOINT, EXPERIMENT, STATUS, stored_status
+from headtohead.storage.experiment import EXPERIMENT
+from headtohead.storage.run import CHECKPOINT, STATUS, stored_status
 from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.rundirs import TrackedStudy
 from headtohead.tracking.staging import RAW

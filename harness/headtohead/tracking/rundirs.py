@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
-from headtohead.storage.records import METRICS, RUN, STATUS, StatusRecord, VariantRecord
+from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 # Increase this if the same run directory is logged differently; all runs are then logged anew.

@@ -20,10 +20,10 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
 from headtohead.execution.shipper import DONE, log_file
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.leases import process_start
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking import environment
 from headtohead.tracking.loggers import LoggerShipper, locked
 from headtohead.tracking.replay import Destination

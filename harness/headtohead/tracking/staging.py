@@ -21,7 +21,7 @@ from PIL import Image
 from headtohead.escaping import visible
 from headtohead.schema.roles import Role
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
-from headtohead.storage.records import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS, VOCABULARY
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun

@@ -17,8 +17,8 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.paths import inside
-from headtohead.storage.records import EXPERIMENT, ExperimentRecord
 from headtohead.storage.staleness import stale_changes
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination

@@ -12,7 +12,7 @@ import zlib
 from typing import Any
 
 from headtohead.schema.roles import ROLES
-from headtohead.storage.records import ExperimentRecord
+from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.description import text
 from headtohead.tracking.rundirs import TrackedStudy, milliseconds
 

@@ -10,8 +10,7 @@ from headtohead.data import PreparedData, reference_points
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.records import ReferenceScores
-from headtohead.storage.reference_points import read_reference_points, write_reference_points
+from headtohead.storage.reference_points import ReferenceScores, read_reference_points, write_reference_points
 from headtohead.training.evaluate import Translations, distinct_sources
 
 Load = Callable[[DataConfig], PreparedData]

@@ -18,7 +18,7 @@ from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
-from headtohead.storage.records import BackendRecord, ResultsRecord
+from headtohead.storage.results import BackendRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (

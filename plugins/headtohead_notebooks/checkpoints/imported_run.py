@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock
@@ -23,27 +22,13 @@ from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.planning.plan import parameter_counts, plugin_records
+from headtohead.planning.plan import plugin_records
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord, PlannedRunRecord, ReportedMetrics, VariantRecord
 from headtohead.storage.paths import inside
-from headtohead.storage.records import (
-    CHECKPOINT,
-    EXPERIMENT,
-    METRICS,
-    RUN,
-    VOCABULARY,
-    ExecutionRecord,
-    ExperimentRecord,
-    ImportedRecord,
-    PitfallRecord,
-    PlannedRunRecord,
-    ReportedMetrics,
-    ResolvedVariant,
-    ResultsRecord,
-    RunRecord,
-    VariantRecord,
-)
+from headtohead.storage.results import ResultsRecord
+from headtohead.storage.run import CHECKPOINT, METRICS, RUN, VOCABULARY, ExecutionRecord, ImportedRecord, RunRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint
@@ -156,18 +141,15 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
             words=sizes,
             positions=imported.positions,
         ),
-        parameters=parameter_counts(costs),
-        flops_per_token=costs.flops_per_token,
-        inner_width=costs.inner_width,
+        counts=costs,
         d_ff=config.model.d_ff,
         d_ff_asked=config.model.d_ff,
         match="none",
-        path=costs.path,
         steps=0,
         evaluate_every=1,
         decoding_limit=decoding_limit(config, longest) if longest else 0,
         order_invariant=is_order_invariant(config, registry),
-        pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
+        pitfalls=find_pitfalls(config, registry),
         config=config.model_dump(mode="json"),
         plugins=plugin_records(config, registry, project),
         data=data,
@@ -189,7 +171,7 @@ def _list_runs(study: Path) -> None:
         axes=(),
         baseline=next(iter(records)),
         seeds=(SEED,),
-        variants=tuple(_variant(name, record) for name, record in records.items()),
+        variants=tuple(VariantRecord(slug=name, **record.resolved) for name, record in records.items()),
         contrasts=(),
         match="none",
         metrics=ReportedMetrics(primary="test/exact_match", report=()),
@@ -203,8 +185,3 @@ def _list_runs(study: Path) -> None:
         versions=versions(),
     )
     files.write_json(study / EXPERIMENT, experiment.to_json())
-
-
-def _variant(name: str, record: RunRecord) -> VariantRecord:
-    shared = {field: getattr(record, field) for field in ResolvedVariant.model_fields}
-    return VariantRecord(slug=name, equal_to=None, equal_reason=None, **shared)

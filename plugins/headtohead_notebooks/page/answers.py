@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import Contrast, distinct, score_mismatch, settings_p, spread
+from headtohead.analysis.contrasts import Contrast, distinct, settings_p, spread
+from headtohead.analysis.scores import score_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
@@ -173,7 +174,7 @@ def _pairs(frames: Frames, left: Mapping[str, Any], right: Mapping[str, Any]) ->
 
 def _parameter_ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
     """Return the mean ratio of parameters, or 1 if they are unknown."""
-    sizes = {slug: float(variant.parameters.total or math.nan) for slug, variant in frames.by_slug.items()}
+    sizes = {slug: float(variant.counts.total or math.nan) for slug, variant in frames.by_slug.items()}
     ratio = float(np.mean([sizes[left] / sizes[right] for left, right in pairs]))
     return ratio if math.isfinite(ratio) else 1.0
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headtohead.analysis.study import Analysis, analyse
+from headtohead.analysis.study import Analysis
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import read_progress
-from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
+from headtohead.storage.record import read_record
 from headtohead_notebooks.page import scores
 from headtohead_notebooks.page.answers import Answer, answer
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
@@ -238,7 +239,7 @@ def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
     if not (folder / EXPERIMENT).is_file():
         return ExperimentResult(edition, None)
     report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
-    return ExperimentResult(edition, analyse(load_frames(folder), allow_partial=True), report)
+    return ExperimentResult(edition, Analysis(load_frames(folder), allow_partial=True), report)
 
 
 def is_complete(edition: Edition, runs: Path, out: Path) -> bool:

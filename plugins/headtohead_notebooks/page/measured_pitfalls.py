@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.model.operations import one_thread
-from headtohead.planning.pitfalls import Pitfall, find_pitfalls
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.experiment import Pitfall
 from headtohead.testing.checks.entries import recipe_config
 from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page.descriptions import Notebook

@@ -13,6 +13,7 @@ import torch
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 SINGLE = 1e-5
 """Largest difference if the package computes in float32, for numbers near 1."""
@@ -58,8 +59,7 @@ def test_t5_relative_equals_transformers(role):
             assert torch.equal(step, theirs.compute_bias(1, 700, past_seen_tokens=699))
 
 
-@pytest.mark.default_cases(1)
-@pytest.mark.parametrize("role", ["encoder", "decoder"])
+@case_table("role", ["encoder", "decoder"], default=1)
 def test_t5_relative_equals_x_transformers_without_its_scale(role, lucidrains):
     """x-transformers multiplies biases by sqrt(d_k) to undo a later scale, which is 1 here."""
     own = part("t5-relative", role)
@@ -110,7 +110,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
             torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("heads", range(1, 17))
+@pytest.mark.parametrize("heads", [1, 3, 8])
 def test_alibi_equals_x_transformers(heads, lucidrains):
     """Slopes are equal for any number of heads; biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)
@@ -119,7 +119,7 @@ def test_alibi_equals_x_transformers(heads, lucidrains):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12])
+@pytest.mark.parametrize("heads", [1, 3, 8])
 def test_alibi_equals_transformers_up_to_a_constant_per_row(heads):
     """Bloom adds slope · j instead of -slope · (i - j), which gives the same softmax over earlier keys.
 

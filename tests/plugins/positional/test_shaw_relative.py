@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.testing.invariants.stacking import trained_weights
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 WIDTH, CLIP = 4, 2
 
@@ -27,10 +27,9 @@ def clip(apart):
     return max(-CLIP, min(CLIP, apart))
 
 
-@pytest.mark.default_cases(6)
-@pytest.mark.parametrize("heads", ["shared", "own"])
-@pytest.mark.parametrize("on", ["both", "keys", "values"])
-@pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
+@case_table("heads", ["shared", "own"], default=6)
+@case_table("on", ["both", "keys", "values"], default=6)
+@case_table("role", ["encoder", "decoder", "cross"], default=6)
 @torch.no_grad()
 def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
     subject = shaw(on=on, heads=heads)
@@ -69,20 +68,6 @@ def test_each_layer_has_separate_tables():
     q = torch.ones(2, 1, 4, 4, WIDTH, dtype=torch.float64)
     first, second = (part.score(q, positions, positions, "decoder", layer) for layer in (0, 1))
     assert not torch.isclose(first, second).any()
-
-
-def test_vectors_on_values_do_not_change_scores_and_vectors_on_keys_do_not_change_outputs():
-    keys, values = shaw(on="keys").positional("encoder"), shaw(on="values").positional("encoder")
-    assert [name for name, _ in keys.named_parameters()] == ["on_keys"]
-    assert [name for name, _ in values.named_parameters()] == ["on_values"]
-    positions, q = torch.arange(3)[None], torch.ones(2, 1, 4, 3, WIDTH)
-    assert values.score(q, positions, positions, "encoder", 0) is None
-    assert keys.values(q[..., :3], positions, positions, "encoder", 0) is None
-
-
-def test_plan_records_the_explicit_path_for_training():
-    costs = count(tiny_config("shaw-relative"), 20, 20, 6, 5)
-    assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
 
 
 def test_training_changes_only_vectors_of_distances_that_occur():

@@ -9,6 +9,7 @@ import torch
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.t5_relative import find_buckets, first_distances
+from made import case_table
 
 EVERYWHERE = dict.fromkeys(("encoder", "decoder", "cross"), "t5-relative")
 
@@ -30,9 +31,8 @@ def bucket(apart, buckets, most, both):
         return start + min(buckets - 1, half + int(half * share + Decimal("1e-30")))
 
 
-@pytest.mark.default_cases(3)
-@pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
-@pytest.mark.parametrize(("buckets", "most"), [(32, 128), (16, 40), (8, 9), (64, 1000), (4, 3)])
+@case_table("both", [True, False], ids=["encoder", "decoder"], default=3)
+@case_table(("buckets", "most"), [(32, 128), (16, 40), (8, 9), (64, 1000), (4, 3)], default=3)
 def test_every_distance_has_the_bucket_of_the_definition(buckets, most, both):
     queries, keys = torch.arange(0, 300, 7), torch.arange(300)
     found = find_buckets(queries[None], keys[None], buckets, most, both)
@@ -72,14 +72,6 @@ def test_encoder_buckets_distinguish_directions_and_decoder_buckets_cover_earlie
     later = torch.ones(6, 6).triu(1).bool()
     here = decoder.table[:, None, :, :1].expand(-1, -1, -1, int(later.sum()))
     assert torch.equal(back[..., later], here), "what is ahead is at distance 0"
-
-
-def test_all_layers_share_a_table():
-    subject = Subject(tiny_config("t5-relative", encoder_layers=3))
-    part, positions = subject.positional("encoder"), torch.arange(4)[None]
-    first, last = (part.bias(positions, positions, "encoder", layer) for layer in (0, 2))
-    assert torch.equal(first, last)
-    assert [tuple(parameter.shape) for parameter in part.parameters()] == [(2, 4, 32)]
 
 
 def test_initial_values_have_the_variance_of_the_authors_code():

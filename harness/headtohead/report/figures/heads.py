@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import ROLES, show
-from headtohead.storage.records import HeadRecord
+from headtohead.storage.results import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
 
 

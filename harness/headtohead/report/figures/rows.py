@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.reference_points import METRICS, NAMES, reference_points
-from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.analysis.reference_points import METRICS, NAMES
+from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.forest import ForestRow, forest
 from headtohead.report.figures.palette import Palette
@@ -58,7 +58,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     def mean(contrast: Contrast) -> float:
         return contrast.paired.mean if contrast.paired else 0.0
 
-    judged = [contrast for contrast in main_contrasts(analysis) if contrast.paired is not None]
+    judged = [contrast for contrast in analysis.main_contrasts if contrast.paired is not None]
     largest = sorted(judged, key=lambda contrast: -abs(mean(contrast)))[:MOST_ROWS]
     if analysis.added.contrasts or analysis.taken.contrasts:
         sizes: dict[str | None, float] = {}
@@ -146,7 +146,7 @@ def _draw_reference_points(axes: Axes, analysis: Analysis) -> None:
     Reference points outside the range of the scores are named at the edge that they lie beyond. A reference point with
     the smallest or largest possible score is not drawn.
     """
-    points = reference_points(analysis.frames, analysis.frames.baseline)
+    points = analysis.reference_points.get(analysis.frames.baseline)
     if points is None or analysis.metric not in METRICS:
         return
     low, high = axes.get_xlim()

@@ -12,10 +12,11 @@ from headtohead.data import PreparedData, prepare
 from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
-from headtohead.planning.pitfalls import Pitfall, find_pitfalls
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
 from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
 from headtohead.testing.checks.entries import dataset_config, entry_label, recipe_config

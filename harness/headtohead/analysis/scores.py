@@ -1,0 +1,189 @@
+"""The scores of an experiment in one metric: means, order, and which variants can be ranked and compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from headtohead.planning.axes import DATA_AXIS
+from headtohead.statistics.paired_tests import Summary
+from headtohead.storage import states
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import higher_is_better, is_loss, unpadded
+
+OTHER_DATA = "the variants use different data sets"
+
+_CAUSES = {
+    states.PLANNED: "not run",
+    states.LEASED: "not finished",
+    states.RUNNING: "not finished",
+    states.INTERRUPTED: "not finished",
+    states.OOM: "out of memory",
+    states.TIMEOUT: "timed out",
+}
+
+
+class Scores:
+    """The scores of all variants in ``metric``, by default the primary metric of the experiment.
+
+    ``allow_partial`` ranks variants on the seeds that are finished.
+    """
+
+    def __init__(self, frames: Frames, metric: str | None = None, *, allow_partial: bool = False) -> None:
+        self.frames = frames
+        self.metric = metric or frames.record.metrics.primary
+        self.allow_partial = allow_partial
+
+    @property
+    def sign(self) -> float:
+        """1 if larger values of the metric are better, else -1."""
+        return 1.0 if higher_is_better(self.metric) else -1.0
+
+    @cached_property
+    def summaries(self) -> Mapping[str, Summary]:
+        """Mean and interval over seeds by variant."""
+        return {slug: self.frames.summary(slug, self.metric) for slug in self.frames.by_slug}
+
+    @property
+    def baseline_sd(self) -> float:
+        """The standard deviation of the baseline over seeds."""
+        return self.summaries[self.frames.baseline].sd
+
+    @cached_property
+    def unranked(self) -> Mapping[str, str]:
+        """The variants with missing seeds, with the reason."""
+        return {slug: reason for slug in self.frames.by_slug if (reason := unranked(self.frames, slug, self.metric))}
+
+    @cached_property
+    def withheld(self) -> Mapping[str, str]:
+        """The variants without a reported mean, with the reason."""
+        if self.allow_partial:
+            return {slug: reason for slug, reason in self.unranked.items() if not self.summaries[slug].n}
+        return self.unranked
+
+    @cached_property
+    def incomplete(self) -> Mapping[str, str]:
+        """The variants with runs that have no result yet, with the number of their seeds."""
+        frames, texts = self.frames, {}
+        for slug in frames.by_slug:
+            missing = len(frames.seeds) - int(frames.rows(slug)["state"].isin(states.RESULTS).sum())
+            if missing > 0:
+                texts[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
+        return texts
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The variants, best first and unranked variants last, by value of the axis ``data``."""
+        variants = self.frames.by_slug
+        data_sets = list(dict.fromkeys(variant.axes.get(DATA_AXIS) for variant in variants.values()))
+
+        def sort_key(slug: str) -> tuple[int, bool, bool, float]:
+            mean = self.summaries[slug].mean
+            data_set = data_sets.index(variants[slug].axes.get(DATA_AXIS))
+            is_withheld = slug in self.unranked and not self.allow_partial
+            return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else -self.sign * mean
+
+        return tuple(sorted(variants, key=sort_key))
+
+    @cached_property
+    def ranked(self) -> tuple[str, ...]:
+        """The variants with a reported mean, best first."""
+        return tuple(slug for slug in self.order if slug not in self.withheld)
+
+    @cached_property
+    def upper_bound(self) -> float | None:
+        """The bag-of-words upper bound: the highest exact match that an order-invariant encoder can reach.
+
+        None if the data states none, or each seed has its own test set.
+        """
+        bound = self.frames.record.data.get("bag_of_words_upper_bound")
+        if bound is None or float(bound) >= 1 or "exact_match" not in self.metric:
+            return None
+        return None if self.frames.has_draws or not self._has_bound(self.frames.baseline) else float(bound)
+
+    @cached_property
+    def upper_bound_verdicts(self) -> Mapping[str, str]:
+        """Whether the scores of each order-invariant variant respect the bag-of-words upper bound.
+
+        Scores without padding are used where they were evaluated: padding that a mask does not hide reveals the
+        sentence length to the encoder, which a bag of words does not.
+        """
+        if self.upper_bound is None:
+            return {}
+        verdicts, frames = {}, self.frames
+        for slug, variant in frames.by_slug.items():
+            scores = frames.scores(slug, unpadded(self.metric)) or frames.scores(slug, self.metric)
+            if variant.order_invariant and self._has_bound(slug) and scores:
+                exceeds = max(scores.values()) > self.upper_bound + 1e-9
+                verdicts[slug] = "exceeds the upper bound: suspect" if exceeds else "within the upper bound"
+        return verdicts
+
+    def _has_bound(self, slug: str) -> bool:
+        """Return whether the upper bound of the baseline's test data is that of a variant's scores."""
+        limit = self.frames.by_slug[slug].config["evaluate"]["test_limit"]
+        scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
+        return scores_all and self.frames.same_data((slug, self.frames.baseline))
+
+
+def unranked(frames: Frames, slug: str, metric: str) -> str | None:
+    """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
+    scores = frames.scores(slug, metric)
+    missing = [seed for seed in frames.seeds if seed not in scores]
+    if not missing:
+        return None
+    rows = frames.rows(slug)
+    state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
+    counts: dict[str, int] = {}
+    for seed in missing:
+        state = state_of.get(seed, states.PLANNED)
+        cause = f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower())
+        counts[cause] = counts.get(cause, 0) + 1
+    parts = ", ".join(f"{count} {cause}" for cause, count in counts.items())
+    return f"{parts} of {len(frames.seeds)} seeds"
+
+
+def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
+    """Return why the scores of two variants cannot be compared, or None."""
+    if not same_data_set(frames, left, right):
+        return OTHER_DATA
+    return loss_mismatch(frames, left, right, metric)
+
+
+def same_data_set(frames: Frames, left: str, right: str) -> bool:
+    """Return whether two variants have the same value of the axis ``data``, the same dataset and the same languages.
+
+    Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
+    """
+    variants = frames.by_slug[left], frames.by_slug[right]
+    named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
+    runs = [*frames.rows(left).index, *frames.rows(right).index]
+    languages = {frames.details[run].languages for run in runs} - {()}
+    return len(named) == 1 and len(languages) < 2
+
+
+def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
+    """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
+
+    Label smoothing affects training losses only; evaluation does not smooth labels.
+    """
+    if not is_loss(metric):
+        return None
+
+    def settings(slug: str) -> dict[str, Any]:
+        config = frames.by_slug[slug].config
+        train, data = config.get("train", {}), config.get("data", {})
+        found: dict[str, Any] = {
+            "vocabularies": (data.get("tokens"), data.get("vocabulary")),
+            "labels": (config.get("quirks", {}).get("shift_targets"), data.get("target_boundaries")),
+        }
+        if metric.startswith("train/"):
+            found["label smoothing values"] = train.get("label_smoothing")
+        return found
+
+    own, other = settings(left), settings(right)
+    differing = [name for name in own if own[name] != other[name]]
+    if "vocabularies" not in differing and not frames.same_data((left, right)):
+        differing.insert(0, "vocabularies")
+    return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None

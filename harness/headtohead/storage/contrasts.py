@@ -1,0 +1,139 @@
+"""The contrasts of an experiment, as planned, stored and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, StrictBool
+
+from headtohead.schema.experiment_file import ClaimMetric
+from headtohead.storage.record import AxisValue, Count, Number, Record
+
+Pairs = tuple[tuple[str, str], ...]
+"""Pairs of slugs; a difference is left minus right."""
+
+
+class VariantContrast(Record):
+    """A contrast of a variant with the baseline."""
+
+    kind: Literal["variant"] = "variant"
+    name: str
+    variant: str
+    baseline: str
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pair of variant and baseline."""
+        return ((self.variant, self.baseline),)
+
+
+class FactorContrast(Record):
+    """A contrast of two values of an axis, averaged over the other axes.
+
+    ``given`` holds the axes that the design block fixes at a value other than the baseline's. ``pairs_missing`` is
+    the number of pairs that are omitted because a side is excluded.
+    """
+
+    kind: Literal["factor"] = "factor"
+    name: str
+    axis: str
+    value: AxisValue
+    against: AxisValue
+    given: Mapping[str, AxisValue]
+    pairs: Pairs
+    pairs_missing: Count
+
+
+class InteractionContrast(Record):
+    """Whether the effect of an axis depends on another axis: a difference of differences.
+
+    The effect of ``value`` against ``against`` where ``other_axis`` is ``other_value``, minus that where it is
+    ``other_against``, averaged over the remaining axes. ``pairs`` holds two pairs per setting of the remaining axes:
+    the first difference, and the second with its sides swapped, so that the contrast is their sum.
+    """
+
+    kind: Literal["interaction"] = "interaction"
+    name: str
+    axis: str
+    value: AxisValue
+    against: AxisValue
+    other_axis: str
+    other_value: AxisValue
+    other_against: AxisValue
+    pairs: Pairs
+
+
+class DeclaredContrast(Record):
+    """A contrast of two variants that the experiment file declares."""
+
+    kind: Literal["declared"] = "declared"
+    name: str
+    variant: str
+    against: str
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pair of variants."""
+        return ((self.variant, self.against),)
+
+
+class ChangeContrast(Record):
+    """A single change between two configurations, added to the first or taken from the second.
+
+    ``variant`` has the change and ``against`` does not; they are equal in everything else.
+    """
+
+    kind: Literal["added", "taken"]
+    name: str
+    change: str
+    variant: str
+    against: str
+
+    @property
+    def pairs(self) -> Pairs:
+        """The pair of variants."""
+        return ((self.variant, self.against),)
+
+
+ContrastRecord = Annotated[
+    VariantContrast | FactorContrast | InteractionContrast | DeclaredContrast | ChangeContrast,
+    Field(discriminator="kind"),
+]
+"""A difference that is tested."""
+
+
+class PublishedNumbers(Record):
+    """The numbers that a publication reports for a claim."""
+
+    variant: Number | None
+    against: Number | None
+    where: str
+    comparable: StrictBool = True
+
+
+class ClaimRecord(Record):
+    """A published claim with the slugs of its variants; ``against`` is None with ``expect: at-most``."""
+
+    statement: str
+    variant: str
+    against: str | None
+    metric: ClaimMetric
+    against_metric: ClaimMetric | None
+    lengths: tuple[Count, Count] | None
+    against_lengths: tuple[Count, Count] | None
+    published: PublishedNumbers
+    expect: Literal["higher", "lower", "equal", "at-most"]
+    by: Number
+    margin: Number | None
+    limit: Number | None
+    justification: str | None = None
+
+
+class PublishedRecord(Record):
+    """The published results that an experiment tests."""
+
+    source: str
+    setup: Mapping[str, JsonValue]
+    differences: tuple[str, ...]
+    claims: tuple[ClaimRecord, ...]

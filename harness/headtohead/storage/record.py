@@ -1,0 +1,148 @@
+"""The base of all records: their field types, and reading of a record with a one-line error.
+
+A record is a JSON file of the run-directory format. Each file has one type, which planning creates, storage writes and
+reports read: ``experiment.json`` an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord`,
+``results.json`` a `ResultsRecord`, ``stack.json`` a `StackRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from headtohead import files
+from headtohead.config.labels import Scalar
+from headtohead.config.source_location import dotted
+from headtohead.config.validation_errors import format_validation_error
+from headtohead.errors import HeadToHeadError
+from headtohead.schema.run_config import RunConfig
+
+R = TypeVar("R")
+
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+"""A whole number that a float represents exactly."""
+
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A finite number."""
+
+
+NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
+
+
+Percent = Annotated[float, Field(strict=True, ge=0, le=100.001, allow_inf_nan=False)]
+"""A score from 0 to 100; sacreBLEU returns 100.00000000000004 for equal texts."""
+
+
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
+
+
+def _date(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None or not 1971 <= moment.year <= 9998:
+        raise ValueError("expected a date from 1971 to 9998 with a time zone")
+    return text
+
+
+Date = Annotated[str, AfterValidator(_date)]
+"""A date in ISO 8601 format with a time zone."""
+
+
+def _config(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration with the defaults of the fields that the file lacks."""
+    try:
+        return RunConfig.model_validate(value).model_dump(mode="json")
+    except ValidationError as error:
+        field, message = format_validation_error(error, RunConfig, value)
+        raise ValueError(f"{dotted(field)}: {message}" if field else message) from error
+
+
+Config = Annotated[SkipValidation[Mapping[str, Any]], AfterValidator(_config)]
+"""A complete configuration without its seed, as plain data."""
+
+
+def _axis_value(value: Scalar) -> Scalar:
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        raise ValueError("expected text, true, false, null or a finite number below 2**63")
+    return value
+
+
+AxisValue = Annotated[Scalar, AfterValidator(_axis_value)]
+"""The value of an axis."""
+
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+Size = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+
+
+class Sides(TypedDict):
+    """A size per side."""
+
+    source: Size
+    target: Size
+
+
+Versions = Mapping[str, str | None]
+"""Versions of headtohead, Python and torch, commit and platform."""
+
+
+class Record(BaseModel):
+    """A JSON object of the format; unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return self.model_dump(mode="json")
+
+
+def read_record(kind: type[R], path: Path, max_bytes: int = files.MAX_BYTES) -> R | None:
+    """Read a record from a JSON file; return None if there is no such file.
+
+    Args:
+        kind: The type of the record.
+        path: The file.
+        max_bytes: Maximum size of the file.
+
+    Raises:
+        HeadToHeadError: If the content is invalid; names the file and the first invalid field.
+    """
+    try:
+        content = files.read_bytes(path, max_bytes)
+    except FileNotFoundError:
+        return None
+    return parse_record(kind, content, path)
+
+
+def parse_record(kind: type[R], content: bytes, path: Path) -> R:
+    """Return the record of JSON text that was read from ``path``; raises as `read_record`."""
+    value = files.parse_json(content, path)
+    try:
+        record: R = _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
+        raise HeadToHeadError(files.unreadable(path, problem)) from error
+    return record
+
+
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]

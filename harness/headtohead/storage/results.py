@@ -1,0 +1,136 @@
+"""The results of a run: ``results.json``, ``heads.json`` and ``vocabulary.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired, Self
+
+from pydantic import AfterValidator, Field, SkipValidation, StrictBool, model_validator
+from typing_extensions import TypedDict
+
+from headtohead.schema.roles import Role
+from headtohead.storage.metrics import in_range, span
+from headtohead.storage.record import Count, Fraction, NonNegative, Number, Percent, Record
+
+MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
+
+
+HeadMetricName = Annotated[str, Field(pattern="^heads/")]
+
+
+class BackendRecord(Record):
+    """How training steps were executed."""
+
+    name: str
+    why: str
+
+
+def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metrics; raise ValueError if a value is not a number in the range of its metric."""
+    for name, value in metrics.items():
+        if not in_range(name, value):
+            low, high = span(name)
+            expected = "a number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
+            raise ValueError(f"{name} is {str(value)[:40]!r}, expected {expected}")
+    return metrics
+
+
+Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
+"""Metrics by name, each within its range."""
+
+
+class DecodingRecord(TypedDict):
+    """How translations were generated; ``size`` and ``length_penalty`` belong to beam search."""
+
+    decode: str
+    max_length: NotRequired[Count]
+    size: NotRequired[Count]
+    length_penalty: NotRequired[NonNegative]
+
+
+class BucketRecord(TypedDict):
+    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None."""
+
+    bucket: str
+    low: Count
+    high: Count | None
+    n: Count
+    target_tokens: NotRequired[Count]
+    loss: NotRequired[NonNegative | None]
+    exact_match: NotRequired[Fraction | None]
+    bleu: NotRequired[Percent | None]
+    chrf: NotRequired[Percent | None]
+    bleu_counts: NotRequired[Annotated[list[Count], Field(min_length=10, max_length=10)]]
+
+
+class ResultsRecord(Record):
+    """The final scores of a run."""
+
+    metrics: Metrics
+    buckets: tuple[BucketRecord, ...]
+    signatures: Mapping[str, str]
+    decoding: DecodingRecord | None = None
+    padding: Mapping[str, Fraction] | None = None
+    best_step: Count | None
+    stopped_early: StrictBool
+    backend: BackendRecord | None = None
+    notes: tuple[str, ...]
+
+
+class HeadScores(TypedDict):
+    """Scores of a model, or their changes."""
+
+    loss: Number
+    bleu: NotRequired[Number]
+    exact_match: NotRequired[Number]
+
+
+HeadRecord = TypedDict(
+    "HeadRecord",
+    {
+        "role": Role,
+        "layer": Count,
+        "head": Count,
+        "without-one": HeadScores,
+        "only-one": HeadScores,
+        "entropy": NotRequired[Number],
+        "distance": NotRequired[Number],
+    },
+)
+"""The changes of the scores if a head, or every other head of its layer, is masked."""
+
+
+class _Heads(TypedDict):
+    """The content of ``heads.json``."""
+
+    format: Literal[1]
+    split: str
+    whole: HeadScores
+    heads: list[HeadRecord]
+    metrics: dict[HeadMetricName, Number | None]
+
+
+def _equal_names(record: _Heads) -> _Heads:
+    names = record["whole"].keys()
+    for number, head in enumerate(record["heads"]):
+        if not head["without-one"].keys() == head["only-one"].keys() == names:
+            raise ValueError(f"heads.{number}: expected {', '.join(names)} in without-one and only-one")
+    return record
+
+
+HeadsRecord = Annotated[_Heads, AfterValidator(_equal_names)]
+"""The content of ``heads.json``."""
+
+
+class VocabularyRecord(Record):
+    """The words of each side by id; None for a checkpoint that was imported without them."""
+
+    source: tuple[str, ...] | None
+    target: tuple[str, ...] | None
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            raise ValueError("expected the words of both sides, or null for both")
+        return self

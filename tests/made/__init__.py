@@ -1,0 +1,18 @@
+"""What tests of several folders make: tables of cases, studies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+
+def case_table(
+    names: str | Sequence[str], rows: Iterable[Any], *, default: int, ids: Any = None
+) -> pytest.MarkDecorator:
+    """Parametrize a test; all rows but the first ``default`` belong to the slow tier."""
+    one_name = isinstance(names, str) and "," not in names
+    cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
+    slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
+    return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +20,8 @@ from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.repair import move_damaged_runs, move_stale_runs
-from headtohead.execution.scheduler import (
-    Machine,
-    Outcome,
-    Watcher,
-    archive_runs,
-    execute,
-    final_states,
-    pending,
-    reset_failed,
-)
+from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
+from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
@@ -432,14 +423,6 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, for
     card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
     weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
     return write_exported(target, loaded.record, weights, loaded.words, card)
-
-
-def with_failed_reset(planned: Plan) -> Plan:
-    """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
-    chosen = [run for run in planned.selected if run.state in states.RETRYABLE and not run.reused_from]
-    reset_failed(planned, chosen)
-    runs = tuple(run.model_copy(update={"state": states.PLANNED}) if run in chosen else run for run in planned.runs)
-    return replace(planned, runs=runs)
 
 
 def find_device(requested: str, launcher: Launcher) -> str:

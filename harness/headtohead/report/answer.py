@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.published import OPPOSITE, ClaimResult
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, with_ends
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
-from headtohead.statistics.verdicts import EQUIVALENT, INCONCLUSIVE, NO_VERDICT, SAME, WORSE, Verdict
-from headtohead.storage.metrics import counted, higher_is_better, readable, show
+from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME, WORSE, Verdict
+from headtohead.storage.metrics import higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
 MOST_CLAUSES = 6
@@ -26,26 +25,25 @@ MOST_VALUES = 4
 
 
 def answer(analysis: Analysis) -> str:
-    """Return the answer to the experiment's question, or why there is none; published claims come first."""
+    """Return the answer to the experiment's question, or why there is none; expected results come first."""
     contrasts = analysis.main_contrasts
-    claims = analysis.claims
-    opening = f"{claim_counts(claims)} " if claims else ""
+    agreements = Counter[str](contrast.agreement.verdict for contrast in contrasts if contrast.agreement)
+    opening = f"Expected results: {_counts(agreements)}. " if agreements else ""
     if all(contrast.paired is None for contrast in contrasts):
-        return opening + _no_answer(analysis, contrasts, is_judged=bool(claims))
+        return opening + _no_answer(analysis, contrasts)
     if analysis.allow_partial and analysis.unranked:
         opening = f"On the finished seeds: {opening}"
     if contrasts[-1].kind not in ("declared", "added", "taken") and (best := two_way_answer(analysis)):
         return opening + best
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
-    counts = Counter(contrast.verdict_name for contrast in by_size)
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    counts = Counter[str](contrast.verdict_name for contrast in by_size)
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
     if more := len(by_size) - MOST_CLAUSES:
         clauses += [f"{more} more in the table"] * (more > 0)
     start = (
         f"Difference in {readable(analysis.metric)}, "
         if len(by_size) == 1
-        else (f"Differences in {readable(analysis.metric)}: {summary}. ")
+        else (f"Differences in {readable(analysis.metric)}: {_counts(counts)}. ")
     )
     return f"{opening}{start}{'; '.join(clauses)}."
 
@@ -53,6 +51,8 @@ def answer(analysis: Analysis) -> str:
 def clause(analysis: Analysis, contrast: Contrast) -> str:
     """Return sides, difference, deciding interval and verdict; an average over unlike settings has a note."""
     name, paired, metric = contrast_name(analysis, contrast), contrast.paired, contrast.metric
+    if metric != analysis.metric:
+        name += f" ({readable(metric)})"
     if paired is None:
         return f"{name}: {contrast.reason or contrast.verdict}"
     shown = show(paired.mean, metric, signed=True)
@@ -64,9 +64,11 @@ def clause(analysis: Analysis, contrast: Contrast) -> str:
 def deciding_interval(contrast: Contrast) -> Interval | None:
     """Return the interval that the verdict rests on: that of the test of equivalence, or that of the Holm step."""
     judgement, paired = contrast.judgement, contrast.paired
+    if paired is None or contrast.verdict == IDENTICAL:
+        return None
     if contrast.verdict == EQUIVALENT and judgement.equivalence:
         return judgement.equivalence.interval
-    if judgement.interval or paired is None or not math.isfinite(paired.low):
+    if judgement.interval or not math.isfinite(paired.low):
         return judgement.interval
     return Interval(CONFIDENCE, paired.low, paired.high) if paired.kind == "varied" else None
 
@@ -120,15 +122,11 @@ def verdict_of(combination: Combination) -> Verdict:
     return EQUIVALENT if comparison.is_equivalent else WORSE if comparison.is_worse else INCONCLUSIVE
 
 
-def claim_counts(results: Iterable[ClaimResult]) -> str:
-    """Return a sentence with the number of published claims by verdict."""
-    counts = Counter(result.label for result in results)
-    order = ("agrees", "different", "disagrees", OPPOSITE, "inconclusive")
-    parts = ", ".join(f"{counts[label]} {label}" for label in order if counts[label])
-    return f"{counted(counts.total(), 'published claim').capitalize()}: {parts}."
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def _no_answer(analysis: Analysis, contrasts: list[Contrast], *, is_judged: bool) -> str:
+def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
     states, metric = analysis.frames.runs["state"], analysis.metric
     final = int(states.isin(RESULTS).sum())
     if final < len(states):
@@ -140,11 +138,7 @@ def _no_answer(analysis: Analysis, contrasts: list[Contrast], *, is_judged: bool
     )
     reasons = {contrast.reason for contrast in contrasts}
     if len(analysis.frames.by_slug) == 1:
-        return (
-            ""
-            if is_judged
-            else f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
-        )
+        return f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
     if {contrast.verdict for contrast in contrasts} == {SAME}:
         return "All variants are the same by construction."
     if reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes):

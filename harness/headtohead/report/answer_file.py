@@ -50,6 +50,8 @@ def answer_file(report: Report) -> str:
                 "verdict": contrast.verdict_name,
                 "reason": contrast.reason,
                 "seeds": list(contrast.seeds),
+                "expected": contrast.expected or None,
+                "agreement": contrast.agreement and contrast.agreement.verdict,
             }
             for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
@@ -90,19 +92,6 @@ def answer_file(report: Report) -> str:
             "scores": points.scores,
             "not_better_than_nearest_neighbour": [entry.slug for entry in compared if not entry.beaten],
         },
-        "published_claims": [
-            {
-                "statement": result.claim.statement,
-                "verdict": result.label,
-                "reason": result.reason,
-                "difference": result.difference and result.difference.mean,
-                "interval": result.difference
-                and _interval(Interval(result.confidence, result.difference.low, result.difference.high)),
-                "published_difference": result.published_difference,
-                "includes_published": result.includes_published,
-            }
-            for result in analysis.claims
-        ],
     }
     return json_text(_plain(answer), indent=2) + "\n"
 

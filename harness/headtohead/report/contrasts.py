@@ -1,16 +1,14 @@
-"""The sections on contrasts: declared by the file, between two configurations, axis by axis, published claims."""
+"""The sections on contrasts: declared by the file, between two configurations, and axis by axis."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.published import ClaimResult, setup_value, shared_runs
-from headtohead.config.labels import listed, text
+from headtohead.config.labels import text
 from headtohead.report.content import Report
-from headtohead.report.section import Section, contrast_rows, difference, ends, table, with_interval
-from headtohead.storage.metrics import readable, show, show_count, unpadded
+from headtohead.report.section import Section, contrast_rows, difference, ends, leveled, table
+from headtohead.storage.metrics import readable, unpadded
 
 MOST_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
@@ -21,13 +19,27 @@ def declared_section(report: Report) -> Section | None:
     contrasts = report.analysis.declared.contrasts
     if not contrasts:
         return None
-    rows = contrast_rows(contrasts, [{"contrast": contrast.name} for contrast in contrasts])
+    names = [{"contrast": contrast.name, "metric": readable(contrast.metric)} for contrast in contrasts]
+    expected = [_expected(contrast) for contrast in contrasts] if any(found.expect for found in contrasts) else []
+    rows = contrast_rows(contrasts, names, expected)
     return Section(
         "Declared contrasts",
         f"Differences in {report.metric} that the experiment file declares, paired by seed. They are a family of their "
         "own for Holm's correction.",
         frame=table(rows),
     )
+
+
+def _expected(contrast: Contrast) -> dict[str, str]:
+    """Return the expected result with its source, and whether the difference agrees with it."""
+    if contrast.expect is None or contrast.agreement is None:
+        return {"expected": "", "as expected": ""}
+    found = contrast.agreement
+    interval = [leveled(found.interval, contrast.metric)] if found.interval else []
+    return {
+        "expected": f"{contrast.expected}\n{contrast.expect.source}",
+        "as expected": "\n".join([found.verdict, found.reason, *interval]),
+    }
 
 
 def change_section(report: Report) -> Section | None:
@@ -114,90 +126,3 @@ def _interactions(report: Report) -> list[Section]:
             frame=table(contrast_rows(shown, names, more)),
         )
     ]
-
-
-def claim_section(report: Report) -> Section | None:
-    """Return published and measured values of the claims with their verdicts, or None without claims."""
-    frames, record = report.analysis.frames, report.record.published
-    if record is None:
-        return None
-    results = report.analysis.claims
-    level = next((f"{100 * result.confidence:.4g} %" for result in results if result.difference), "")
-    far = next((f"; the set-ups are far apart (other {', '.join(result.far)})" for result in results if result.far), "")
-    sharing: dict[tuple[int, ...], list[str]] = {}
-    for title, numbers in shared_runs(frames, results).items():
-        sharing.setdefault(numbers, []).append(title)
-    lines = [
-        f"Claims {listed([*map(str, numbers)])} share the runs of {listed(names)}: their verdicts are not independent."
-        for numbers, names in sharing.items()
-    ]
-    pairs = {name: (published, setup_value(frames, name)) for name, published in record.setup.items()}
-    different = [
-        {"field": name, "published": _plain(published), "this experiment": _plain(measured)}
-        for name, (published, measured) in pairs.items()
-        if not _same(published, measured)
-    ]
-    equal = [name for name, pair in pairs.items() if _same(*pair)]
-    lines += [*record.differences, *([f"As published: {', '.join(equal)}."] if equal else [])]
-    return Section(
-        "Published and measured",
-        f"Source: {record.source}. The interval is the {level} interval of the difference, paired by seed{far}. "
-        "Agrees: the whole interval is as claimed. Different: it excludes 0, without a decision on the claimed size. "
-        "Disagrees: it contradicts the claim.",
-        frame=table(_claim(report, number, result) for number, result in enumerate(results, start=1)),
-        lines=lines,
-        parts=[Section("Differences in set-up", frame=table(different))] if different else [],
-    )
-
-
-def _claim(report: Report, number: int, result: ClaimResult) -> dict[str, str]:
-    claim, published, metric = result.claim, result.claim.published, result.claim.metric
-    values = [f"{value:g}".replace("-", "−") for value in (published.variant, published.against) if value is not None]
-    measured = [show(summary.mean, metric) for summary in (result.variant, result.against) if summary]
-    names = [_side(report, result, side) for side in ("variant", "against")[: len(measured)]]
-    change = with_interval(math.nan, result.variant.low, result.variant.high, metric)
-    if result.difference is not None:
-        change = difference(result.difference, metric)
-        if result.includes_published is not None:
-            change += f"\n{'includes' if result.includes_published else 'excludes'} the published difference"
-    by = f" by more than {claim.by:g}" if claim.by else ""
-    expected = {
-        "higher": f"higher{by}",
-        "lower": f"lower{by}",
-        "equal": f"equal to within {claim.margin}",
-        "at-most": f"at most {claim.limit}",
-    }[claim.expect]
-    gap = result.published_difference
-    return {
-        "claim": f"{number}. {claim.statement}\n{' against '.join(names)}",
-        "metric": f"{readable(metric)}\npublished: {published.where}",
-        "published": " against ".join(values) or "no value",
-        "measured": " against ".join(measured),
-        "published difference": "–" if gap is None else f"{gap:+g}".replace("-", "−"),
-        "measured difference": change,
-        "expected": expected + (f"\n{claim.justification}" if claim.justification else ""),
-        "verdict": f"{result.label}\n{result.reason}",
-    }
-
-
-def _side(report: Report, result: ClaimResult, side: str) -> str:
-    claim = result.claim
-    slug = claim.against if side == "against" and claim.against else claim.variant
-    lengths, metric = claim.lengths, ""
-    if side == "against":
-        lengths = claim.against_lengths or lengths
-        metric = f", {readable(claim.against_metric)}" if claim.against_metric else ""
-    return report.title(slug) + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
-
-
-def _same(published: Any, measured: Any) -> bool:
-    numbers = all(isinstance(value, int | float) for value in (measured, published))
-    return bool(abs(measured - published) <= 1e-9 * abs(published)) if numbers else measured == published
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return show_count(value) if abs(value) >= 100_000 else f"{value:,}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_plain, value))
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else text(value)

@@ -52,6 +52,11 @@ class Section:
         return re.sub(r"\W+", "-", self.title.lower()).strip("-")
 
     @property
+    def columns(self) -> list[str]:
+        """The headings of the table."""
+        return [] if self.frame is None else [*map(str, self.frame.columns)]
+
+    @property
     def rows(self) -> list[list[str]]:
         """The cells of the table."""
         return [] if self.frame is None else self.frame.to_numpy().tolist()

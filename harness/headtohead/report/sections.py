@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from headtohead.report.attention import attention_section, heads_section
 from headtohead.report.content import Report
-from headtohead.report.contrasts import change_section, claim_section, declared_section, factor_section
+from headtohead.report.contrasts import change_section, declared_section, factor_section
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.figures.rows import drawn_contrasts, drawn_variants
@@ -58,7 +58,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     change_section,
     declared_section,
     two_way_section,
-    claim_section,
     factor_section,
     variant_section,
     padding_section,

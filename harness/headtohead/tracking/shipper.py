@@ -16,12 +16,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headtohead.children import process_start
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
 from headtohead.execution.shipper import DONE, log_file
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
-from headtohead.storage.leases import process_start
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking import environment

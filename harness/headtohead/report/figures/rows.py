@@ -15,7 +15,6 @@ from headtohead.figures import style
 from headtohead.figures.forest import ForestRow, forest
 from headtohead.report.figures.palette import Palette
 from headtohead.report.section import contrast_name, ends
-from headtohead.statistics.differences import pair_differences
 from headtohead.storage.metrics import higher_is_better, readable, show, span
 
 MOST_ROWS = 48
@@ -37,11 +36,9 @@ def forest_rows(analysis: Analysis) -> list[ForestRow]:
     for contrast in drawn_contrasts(analysis):
         paired, metric = contrast.paired, contrast.metric
         assert paired is not None
-        scores = {slug: analysis.frames.scores(slug, metric) for pair in contrast.pairs for slug in pair}
-        seeds, differences = pair_differences(scores, contrast.pairs)
         points = tuple(
-            (float(value), f"{contrast.name}, seed {seed}: {show(float(value), metric, signed=True)}")
-            for seed, value in zip(seeds, differences.mean(axis=0), strict=True)
+            (value, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
+            for seed, value in contrast.by_seed.items()
         )
         note = f"{show(paired.mean, metric, signed=True)}  {contrast.verdict}"
         name = contrast_name(analysis, contrast)
@@ -58,7 +55,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     def mean(contrast: Contrast) -> float:
         return contrast.paired.mean if contrast.paired else 0.0
 
-    judged = [contrast for contrast in analysis.main_contrasts if contrast.paired is not None]
+    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
     largest = sorted(judged, key=lambda contrast: -abs(mean(contrast)))[:MOST_ROWS]
     if analysis.added.contrasts or analysis.taken.contrasts:
         sizes: dict[str | None, float] = {}

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, load_file
-from headtohead.config.project import next_command, readable, reports_folder, runs_folder
-from headtohead.config.versions import plugins_of
+from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
@@ -22,7 +22,6 @@ from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
-from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -33,6 +32,8 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
+from headtohead.tracking import shipper
+from headtohead.tracking.shipping import MLFLOW, require
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -163,9 +164,11 @@ def run(
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
-        registry.logger(logger).require()
-    seconds_to_ship = shipping_seconds()
+        if logger != MLFLOW:
+            require(logger)
+    seconds_to_ship = shipper.shipping_seconds()
     chosen_launcher = make_launcher(launcher, launcher_options or {})
     kind = find_device(device, chosen_launcher)
     for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
@@ -205,7 +208,7 @@ def run(
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
         watcher=watcher or Watcher(),
         command=command or "",
-        trackers=(*([None] if tracking else []), *dict.fromkeys(loggers)),
+        loggers=loggers,
         seconds_to_ship=seconds_to_ship,
         # The same command with --fresh would train anew.
         same_command="the same command without --fresh" if fresh else "the same command",
@@ -263,8 +266,8 @@ def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
 class _Session:
     """Trains the plans of one command, logs their runs to trackers and prints how to continue.
 
-    ``target`` names the experiment in printed commands. ``trackers`` are names of loggers; None is MLflow,
-    for which the command waits at most about ``seconds_to_ship`` after the report.
+    ``target`` names the experiment in printed commands. After the report, the command waits for the loggers at most
+    about ``seconds_to_ship``.
     """
 
     root: Path
@@ -273,31 +276,28 @@ class _Session:
     machine: Machine
     watcher: Watcher
     command: str
-    trackers: Sequence[str | None]
+    loggers: Sequence[str]
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
-    shippers: dict[str, list[ShipperProcess]] = field(default_factory=dict)
+    shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
 
     def train(self, plan: Plan) -> Outcome:
         return execute(plan, self.machine, cache_root(), self.watcher, self.command)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
-        """Log the runs of an experiment to the trackers while they train."""
-        started = [
-            start_shipper(plan.directory, self.reports) if name is None else start_logger(plan.directory, name)
-            for name in self.trackers
-        ]
-        self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]
+        """Log the runs of an experiment to the loggers while they train."""
+        started = [shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers]
+        self.shippers[plan.name] = [process for process in started if process is not None]
         try:
             yield
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
             raise Interrupted from None
         finally:
-            for shipper in self.shippers[plan.name]:
-                shipper.close()
+            for process in self.shippers[plan.name]:
+                process.close()
 
     def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Print why runs of a plan have no result, and how to continue."""
@@ -314,19 +314,19 @@ class _Session:
 
     def finish_shipping(self, name: str) -> None:
         """Wait a limited time for the shippers, and print where the runs are or how to ship the rest."""
-        until = time.monotonic() + QUIET_SECONDS + self.seconds_to_ship
-        for shipped_name, shipper in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
+        until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
+        for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
-            if shipper.logger is not None:
-                sync += f" --logger {shipper.logger}"
-            missing = shipper.finish(sync, until, self.log)
+            if process.logger != MLFLOW:
+                sync += f" --logger {process.logger}"
+            missing = process.finish(sync, until, self.log)
             if missing is not None:
                 self.log(missing)
-            elif shipped_name == name and shipper.logger is None:
+            elif shipped_name == name and process.logger == MLFLOW:
                 ui = next_command("ui", None, self.root)
-                self.log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
+                self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
             elif shipped_name == name:
-                self.log(f"{shipper.logger}: all runs are logged")
+                self.log(f"{process.logger}: all runs are logged")
 
 
 def trial(

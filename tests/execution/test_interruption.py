@@ -81,7 +81,9 @@ def test_a_killed_parent_and_the_same_command_again(
             "where tags.key = 'h2h.run_hash' and runs.lifecycle_stage = 'active'"
         ).fetchall()
     expected = sorted(files.read_json(path / "run.json")["run_hash"] for path in study.directories())
-    assert sorted(value for (value,) in rows) == expected, done.stdout + (study.experiment / "shipper.log").read_text()
+    assert sorted(value for (value,) in rows) == expected, (
+        done.stdout + (study.experiment / "shipper-mlflow.log").read_text()
+    )
 
 
 @pytest.mark.slow

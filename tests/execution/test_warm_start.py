@@ -15,8 +15,8 @@ import yaml
 from safetensors.torch import load_file, save, save_file
 
 from headtohead.storage.stack import stack_folders
-from headtohead.tracking.description import parameters
-from headtohead.tracking.rundirs import TrackedStudy
+from headtohead.tracking.run_page import parameters
+from headtohead.tracking.runs import TrackedStudy
 from made.study import Study
 
 KILL = """

@@ -13,7 +13,7 @@ from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run import StatusRecord
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.tracking.rundirs import TrackedStudy
+from headtohead.tracking.runs import TrackedStudy
 
 HOLDERS = {
     "no process": (None, 0, False),

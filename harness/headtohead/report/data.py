@@ -10,7 +10,7 @@ from headtohead.config.labels import listed
 from headtohead.report.content import Report
 from headtohead.report.gallery import MOST_VARIANTS, shown_run
 from headtohead.report.section import Section, score, table
-from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.metrics import readable, show
 from headtohead.storage.translations import Translation, translations_of
 
 SAMPLES = 8
@@ -90,30 +90,11 @@ def translation_section(report: Report) -> Section | None:
     if not by_slug:
         return None
     rows = [row for index in sample(by_slug) for row in _outputs(report, by_slug, index)]
-    tests = report.analysis.sentence_tests
-    tested = (
-        {
-            "variant": report.title(test.slug),
-            "seed": str(test.seed),
-            "BLEU": f"{test.bleu:.1f}",
-            "difference": show(test.bleu - test.baseline_bleu, "test/bleu", signed=True),
-            "p": show_p(test.p),
-        }
-        for test in tests
-    )
-    note = (
-        f"A single model of each variant (the median seed, or with new draws the same seed) against the baseline's "
-        f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}) by approximate randomisation over the "
-        "test sentences, not corrected. A small p means that these two models differ; it does not cover other seeds."
-        if tests
-        else ""
-    )
     return Section(
         "Translations side by side",
         "The sentences on which the variants differ most, translated by the first finished seed of each variant"
         f"{f' (the first {MOST_VARIANTS} of the design)' if len(by_slug) == MOST_VARIANTS else ''}.",
         frame=table(rows),
-        parts=[Section("Single trained models", note, frame=table(tested))] if tests else [],
     )
 
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from headtohead.escaping import (
-    MOST_MARKDOWN,
+    MAX_MARKDOWN,
     content_policy,
     is_safe_link,
     latex_escape,
@@ -142,7 +142,7 @@ def _prose(text: str) -> Markup:
 
     parser = MarkdownIt("commonmark", {"html": False}).disable("image")
     parser.validateLink = is_safe_link  # type: ignore[assignment, method-assign]
-    return Markup(parser.render(text[:MOST_MARKDOWN]))
+    return Markup(parser.render(text[:MAX_MARKDOWN]))
 
 
 def _json(value: Any) -> Markup:

@@ -143,7 +143,7 @@ def contrast_rows(
             "verdict": "\n".join(filter(None, [contrast.verdict_name, contrast.reason])),
             "Holm p": show_p(judgement.holm_p),
             "sign-flip p": show_p(paired.sign_flip_p if paired else None),
-            "effect": show(paired.effect if paired else None, "system/effect", signed=True),
+            "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
         }
         if has_margin:
             late = "\nmargin set after results existed" * contrast.late_margin

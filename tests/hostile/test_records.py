@@ -200,7 +200,7 @@ CASES = [
     ),
     Case("experiment", "unknown-baseline", "experiment", field("baseline", value="x"), ("baseline: 'x'", "no variant")),
     Case("experiment", "variant-twice", "experiment", lambda path: twice(path, "variants"), ("listed twice",)),
-    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="test/x"), ("metrics.primary",)),
+    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="x"), ("metrics.primary",)),
     Case(
         "experiment", "infinite-axis", "experiment", field("variants", 0, "axes", "positional", value=1e999), ("axes",)
     ),
@@ -224,7 +224,7 @@ CASES = [
     Case("status", "state", "status", field("state", value="FINE"), ("state",)),
     Case("status", "no-zone", "status", field("started", value="2026-01-01T00:00:00"), ("time zone",)),
     Case("results", "metric-name", "results", field("metrics", "seed", value=3), ("metrics.seed",)),
-    Case("results", "bucket-score", "results", field("buckets", 0, "exact_match", value=7), ("buckets.0.exact_match",)),
+    Case("results", "bucket-score", "results", field("buckets", 0, "scores", "loss", value=-7), ("buckets.0.scores",)),
     Case("heads", "effect", "heads", field("heads", 0, "only-one", "loss", value="x"), ("heads.0.only-one.loss",)),
     Case("probes", "null", "probes", field(0, value=None), ("0: Input should be",)),
     Case("probes", "other-length", "probes", field(0, "source_tokens", value=["a"]), ("expected F32",), REPORT),

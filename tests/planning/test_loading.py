@@ -33,7 +33,6 @@ def failure(load, text, *overrides, seeds=None):
         ("seeds: {until: decided, at_most: 9, step: 3}", "x.yaml:2: seeds.step:", "unknown field"),
         ("seeds: true", "x.yaml:2: seeds:", "got True"),
         ("seeds: [1, 2, 1]", "x.yaml:2: seeds[2]:", "duplicate seed 1"),
-        ("metrics: {target: {test/bleu: 1}}", "x.yaml:2: metrics.target.test/bleu:", "valid/loss"),
         ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "baseline"),
         ("base: {", "x.yaml:3:", "not valid YAML"),
         ("base:\n\tmodel: {}", "x.yaml:3:", "indent with spaces"),

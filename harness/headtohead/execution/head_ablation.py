@@ -21,7 +21,7 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
 
     Args:
         path: The run directory.
-        decode: Whether to translate too, for BLEU and exact match.
+        decode: Whether to translate too, for the metrics of the dataset.
         fresh: Whether to measure a run that already has the file.
 
     Raises:
@@ -29,7 +29,7 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
             process writes the run.
     """
     stored = None if fresh else RunDirectory(path).heads
-    if stored is not None and (not decode or "bleu" in stored["whole"]):
+    if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
     try:
         with leased(path) as run_writer:

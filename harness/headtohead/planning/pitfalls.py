@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
 from headtohead.storage.experiment import Pitfall
 
@@ -94,7 +94,7 @@ def _position_is_row(chosen: EntryConfig, registry: Registry) -> bool:
 
 
 def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    for role in ROLES:
+    for role in roles_of(config):
         for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items():
             yield Pitfall(name, f"attention.{role}", consequence)
 
@@ -134,7 +134,7 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
         return False
     source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
     # In self-attention, padding follows every token.
-    targets = [role for role in ROLES if role not in source]
+    targets = [role for role in roles_of(config) if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
         _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
         for role in targets

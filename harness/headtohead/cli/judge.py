@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from headtohead.cli.options import format_option
-from headtohead.cli.output import echo, echo_json, echo_text, output_file
+from headtohead.cli.output import echo, echo_json, echo_text, output_file, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +121,6 @@ def command(
 
         echo_text(markdown_page(judged_blocks(judged)))
         sys.exit(code)
-    from headtohead.cli.tables import print_table
-
     table = judged_table(judged)
     right = [number for number, column in enumerate(table.columns) if column.align == "right"]
     echo(heading(judged), "")

@@ -331,7 +331,7 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
     folder = make_experiment(axes=AXES)
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines"]
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines", str(folder / "reports")]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None

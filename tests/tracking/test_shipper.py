@@ -133,7 +133,14 @@ def _poll(shipper: Shipper) -> None:
 
 
 def _start(folder: Path, uri: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "mlflow"]
+    command = [
+        sys.executable,
+        "-m",
+        "headtohead.tracking.shipper",
+        str(folder),
+        "mlflow",
+        str(folder.parents[1] / "reports"),
+    ]
     started = subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"MLFLOW_TRACKING_URI": uri})
     assert started.stdin is not None
     pickle.dump(None, started.stdin)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -18,8 +19,7 @@ LITTLE_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """The result of a check, printed as a line; ``level`` is OK, WARN or FAIL."""
 
     level: str
@@ -32,27 +32,15 @@ class Diagnosis:
 @plugin_option
 def command(runs: Path) -> None:
     """Check Python, packages, devices, disk, plugins, data cache and MLflow store."""
-    failed = False
-    for check in _checks(runs):
-        for diagnosis in check():
-            failed |= diagnosis.level == FAIL
-            echo(f"{diagnosis.level:4}  {diagnosis.subject}: {diagnosis.text}")
-    if failed:
-        sys.exit(1)
-
-
-def _checks(runs: Path) -> list[Callable[[], Iterator[Diagnosis]]]:
     from headtohead.data import cache_root
 
-    return [
-        _python,
-        _packages,
-        _device,
-        _plugins,
-        lambda: _folder("runs folder", runs),
-        lambda: _folder("data cache", cache_root()),
-        lambda: _store(runs),
-    ]
+    folders = [_folder("runs folder", runs), _folder("data cache", cache_root())]
+    failed = False
+    for level, subject, text in chain(_python(), _packages(), _device(), _plugins(), *folders, _store(runs)):
+        failed |= level == FAIL
+        echo(f"{level:4}  {subject}: {text}")
+    if failed:
+        sys.exit(1)
 
 
 def _python() -> Iterator[Diagnosis]:

@@ -18,9 +18,9 @@ from typing import cast
 
 import click
 
+from experiment_file import experiment_schema_text, filled
 from headtohead.config.builder import FAMILIES
-from headtohead.config.json_schema import experiment_schema_text
-from headtohead.config.reference import filled, option_rows, recipe_rows
+from headtohead.config.reference import option_rows, recipe_rows
 from headtohead.report.answer_schema import AnswerFile, JudgeFile, answer_page, schema_text
 
 WIDTH = 92

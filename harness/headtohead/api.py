@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
 from headtohead.config.project import next_command, reports_folder, runs_folder
-from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported

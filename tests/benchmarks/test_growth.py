@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis import sentences
 from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
@@ -35,12 +34,6 @@ def studies(make_study: MakeStudy, tmp_path_factory: pytest.TempPathFactory) -> 
     """Files of studies of 100 and of 400 runs, with the same models and seeds."""
     folders = [tmp_path_factory.mktemp(name) for name in ("hundred", "four-hundred")]
     return make_study(folders[0], 10, 5), make_study(folders[1], 40, 5)
-
-
-@pytest.fixture(autouse=True)
-def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the trials of sentence tests, which take 0.1 s per variant at every size of a study."""
-    monkeypatch.setattr(sentences, "TRIALS", 5)
 
 
 def plan(file: Path) -> None:

@@ -9,8 +9,8 @@ from headtohead.plugins.registry import current
 from headtohead.testing.checks.configurations import compatible_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
-from headtohead.testing.invariants import stacking
-from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
+from headtohead.testing.invariants import trained_stacks
+from headtohead.testing.invariants.trained_stacks import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
 from made import case_table
@@ -28,7 +28,7 @@ def test_weights_that_are_not_a_number_violate_stacking(monkeypatch):
         value = float("nan") if config.model.dropout_attention else 1.0
         return [{"weight": torch.full((2,), value)} for _ in seeds]
 
-    monkeypatch.setattr(stacking, "trained_weights", trained)
+    monkeypatch.setattr(trained_stacks, "trained_weights", trained)
     assert a_member_trains_as_it_would_alone(Subject(tiny_config())).state == "violated"
 
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from headtohead.config.json_schema import without_titles
-from headtohead.config.reference import type_words
+from headtohead.config.reference import type_words, without_titles
 from headtohead.statistics.verdicts import Verdict
 
 AnswerFamily = Literal["variants", "factors", "interactions", "declared", "added", "taken"]

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headtohead.analysis.sentences import SentenceTest
-from headtohead.report.blocks import (
-    Block,
-    Column,
-    DataTable,
-    Details,
-    Heading,
-    Paragraph,
-    SentenceTranslations,
-    TableCell,
-    TableRow,
-    TranslationOutput,
-)
+from headtohead.report.blocks import Block, Heading, Paragraph, SentenceTranslations, TranslationOutput
 from headtohead.report.content import ReportContent
 from headtohead.report.gallery import MOST_VARIANTS, shown_run
-from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.translations import Translation, translations_of
 
 SAMPLES = 8
@@ -41,37 +28,7 @@ def translation_blocks(content: ReportContent) -> list[Block]:
             "note",
         ),
         *chosen,
-        *_sentence_tests(content, content.analysis.sentence_tests),
     ]
-
-
-def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> list[Block]:
-    """Return the tests of single trained models; empty without tests."""
-    if not tests:
-        return []
-    rows = (
-        TableRow(
-            (
-                TableCell(content.title(test.slug)),
-                TableCell(str(test.seed)),
-                TableCell(f"{test.bleu:.1f}"),
-                TableCell(show(test.bleu - test.baseline_bleu, "test/bleu", signed=True)),
-                TableCell(show_p(test.p)),
-            )
-        )
-        for test in tests
-    )
-    median = f"the seed with the median {readable(content.analysis.metric)}"
-    seed = "the same seed" if content.analysis.frames.has_draws else median
-    note = (
-        f"A single model of each variant, of {seed}, against that of the baseline, of {median} "
-        f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}), by approximate randomisation over the "
-        "test sentences, not corrected for the number of variants. A small p means that these two trained models "
-        "differ; it does not cover other seeds."
-    )
-    columns = (Column("variant", align="left"), *map(Column, ("seed", "BLEU", "difference", "p")))
-    table = DataTable(columns, tuple(rows))
-    return [Details("Sentence by sentence: single trained models", (Paragraph(note, "note"), table))]
 
 
 def samples(content: ReportContent) -> list[SentenceTranslations]:

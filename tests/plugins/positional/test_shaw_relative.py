@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headtohead.model.transformer import Transformer
-from headtohead.testing.invariants.stacking import trained_weights
+from headtohead.testing.invariants.trained_stacks import trained_weights
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from made import case_table

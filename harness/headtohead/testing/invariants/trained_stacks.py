@@ -1,8 +1,12 @@
-"""A run in a stack equals the run alone, whatever the other members."""
+"""A member trains in a stack as it would alone, and a resumed training equals an uninterrupted one."""
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,12 +14,13 @@ from torch import Tensor
 from headtohead.model.members import shape
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.extremum import largest_number
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.testing.verdict import Verdict, violated, within
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TimeLimitReached
 
 CLOSE = 1e-10
 """Largest float64 difference between weights after a few steps in a stack and alone."""
@@ -94,3 +99,32 @@ def trained_weights(
 def _in_float64(config: RunConfig) -> RunConfig:
     train = {"precision": "float64", "evaluate_every": None}
     return config.model_copy(update={"train": config.train.model_copy(update=train)})
+
+
+@invariant("resume")
+def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
+    """Training that is interrupted, saved, loaded and resumed gives the same weights."""
+    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
+        points = ResumePoints(Path(folder))
+        whole = _training(subject, None)
+        whole.run()
+        interrupted = _training(subject, points)
+        with suppress(TimeLimitReached):
+            interrupted.run(lambda: whole.steps // 2 - interrupted.progress.step)
+        resumed = _training(subject, points)
+        resumed.run()
+    expected, weights = whole.model.state_dict(), resumed.model.state_dict()
+    differences = {
+        name: float((value - weights[name]).abs().max()) for name, value in expected.items() if value.numel()
+    }
+    name, difference = max(differences.items(), key=lambda item: (math.isnan(item[1]), item[1]))
+    quantity = "difference between the weights of a resumed and an uninterrupted training"
+    return within(difference, quantity, 0.0, counterexample=f"{name}: {quantity} is {difference:.3g}")
+
+
+def _training(subject: Subject, resume_points: ResumePoints | None) -> StackTraining:
+    train = subject.config.train.model_copy(update={"precision": "float64", "evaluate_every": None})
+    config = subject.config.model_copy(update={"train": train})
+    training = StackTraining(config, subject.seeds, subject.data, torch.device("cpu"), resume_points)
+    training.evaluate_every = training.steps
+    return training

@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files, which editors use for completion.
+"""The JSON Schema of experiment files, which editors use for completion, and the tables of its reference page.
 
 The schema describes names and types of fields. It allows dotted keys, plugins and
 plugin options that are not built in, because the planner checks those.
@@ -7,16 +7,20 @@ plugin options that are not built in, because the planner checks those.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import FAMILIES
+from headtohead.config.reference import type_words, without_titles
 from headtohead.plugins.registry import Registry, load_registry
-from headtohead.schema import experiment_file
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
+from headtohead.schema import experiment_file, run_config
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import INIT_FROM, SECTIONS
+from headtohead.schema.sections import NotHashed
 
 NAMED = (*FAMILIES, "dataset", "recipe")
 
@@ -44,7 +48,7 @@ def _experiment_schema() -> Schema:
         "properties": {
             name: {"type": "array", "items": axis}
             for name, axis in (
-                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataInput")]}}
+                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}}
             ).items()
         },
         "additionalProperties": {"type": "array"},
@@ -65,9 +69,11 @@ def _experiment_schema() -> Schema:
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
     """Accept notations of files beyond the types: dataset options, and unquoted -1e9."""
-    data = definitions["DataInput"]
+    data = definitions["DataConfig"]
+    definitions["Options"]["additionalProperties"] = True
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
+    definitions["ModelInput"]["properties"]["d_ff"]["type"] = ["integer", "string"]
     mask_value = definitions["ModelInput"]["properties"]["mask_value"]
     mask_value["type"] = ["string", "number"]
     mask_value["enum"].append(-1e9)
@@ -124,10 +130,62 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def without_titles(value: Any) -> Any:
-    """Return a schema without the titles that pydantic derives from field names."""
-    if isinstance(value, list):
-        return [without_titles(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+TABLES: dict[str, type[BaseModel]] = {
+    "file": experiment_file.ExperimentFile,
+    "design": experiment_file.DesignBlock,
+    "design.between": experiment_file.BetweenDesign,
+    "exclude": experiment_file.ExclusionRule,
+    "contrasts": experiment_file.ContrastDeclaration,
+    "contrasts.expect": experiment_file.Expectation,
+    "seeds": experiment_file.SequentialSeeds,
+    "metrics": experiment_file.Metrics,
+    "probes": experiment_file.Probe,
+    "data": run_config.DataConfig,
+    "data.vocabulary": run_config.VocabularyConfig,
+    "data.vocabulary.special_tokens": run_config.SpecialTokens,
+    "model": run_config.ModelInput,
+    "train": run_config.TrainConfig,
+    "train.early_stopping": run_config.EarlyStopping,
+    "evaluate": run_config.EvaluateConfig,
+    "evaluate.beam": run_config.BeamConfig,
+    "quirks": run_config.QuirksConfig,
+}
+
+_BEGIN, _END = "<!-- table: {} -->", "<!-- end of table -->"
+
+
+def table(model: type[BaseModel]) -> str:
+    """Return the Markdown table of a section."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for name, info in model.model_fields.items():
+        runtime = any(isinstance(marker, NotHashed) for marker in info.metadata)
+        meaning = (info.description or "").replace("|", "\\|")
+        cells = [
+            f"`{info.alias or name}`",
+            type_words(info).replace("|", "\\|"),
+            _default(info),
+            f"{meaning} (not part of the run hash)" if runtime else meaning,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """Return a page with regenerated tables between its markers."""
+    for name, model in TABLES.items():
+        begin = _BEGIN.format(name)
+        pattern = re.compile(rf"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
+        if not pattern.search(text):
+            raise ValueError(f"the page has no marker '{begin}'")
+        made = f"{begin}\n{table(model)}\n{_END}"
+        text = pattern.sub(lambda _, made=made: made, text)  # type: ignore[misc]
+    return text
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "its defaults"
+    return "–" if value is None else f"`{json.dumps(value)}`"

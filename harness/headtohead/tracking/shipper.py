@@ -29,14 +29,13 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking.loggers import locked
-from headtohead.tracking.shipping import MLFLOW, Shipper
+from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
 
 POLL_SECONDS = 1.0
 STOPPING_SECONDS = 5.0
-LOCK_SECONDS = 30.0
 NICENESS = 10
 INCOMPLETE = 3
 

@@ -31,6 +31,9 @@ LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
 LAST_ATTEMPTS = 3
 
+LOCK_SECONDS = 30.0
+"""Waiting time for another process that logs the same study to the same tracker."""
+
 log = logging.getLogger("headtohead.shipper")
 
 
@@ -262,5 +265,5 @@ def ship(
     require(logger)
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
-    with locked(experiment_dir, logger):
+    with locked(experiment_dir, logger, LOCK_SECONDS):
         return Shipper(experiment_dir, logger, uri, reports).ship()

@@ -82,7 +82,7 @@ def plan(
     seeds: int | None = None,
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
+    runs: Path | str | None = None,
     fresh: bool = False,
 ) -> Plan:
     """Return the plan of an experiment file against the runs folder, without training.
@@ -109,7 +109,7 @@ def _load(
     seeds: int | None,
     max_runs: int,
     name: str | None,
-    runs: Path | None,
+    runs: Path | str | None,
 ) -> tuple[LoadedExperiment, Path]:
     """Return an experiment and its runs folder."""
     if not isinstance(experiment, Mapping):
@@ -127,8 +127,8 @@ def run(
     seeds: int | None = None,
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
-    reports: Path | None = None,
+    runs: Path | str | None = None,
+    reports: Path | str | None = None,
     device: str = "auto",
     workers: int | None = None,
     threads: int | None = None,
@@ -356,7 +356,7 @@ def trial(
     overrides: Sequence[str] = (),
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
+    runs: Path | str | None = None,
     device: str = "auto",
     threads: int | None = None,
     log: Callable[[str], object] = print,
@@ -401,7 +401,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
 
 
 def write_report(
-    experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None, allow_partial: bool = False
+    experiment: Path | str, *, runs: Path | str | None = None, reports: Path | str | None = None, allow_partial: bool = False
 ) -> ReportPaths:
     """Write the report of an experiment, given as its file, its name or its folder.
 
@@ -416,7 +416,7 @@ def write_report(
     )
 
 
-def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:
+def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = None, force: bool = False) -> list[Path]:
     """Write a finished run as a model folder that `load` reads without the study and the data; return its files.
 
     Args:
@@ -443,7 +443,7 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, for
     return write_exported(target, loaded.record, weights, loaded.words, card)
 
 
-def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:
+def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTable:
     """Return a table with a row per run of an experiment: axes, seed, state, costs and final metrics.
 
     Args:
@@ -461,7 +461,7 @@ def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable
     return RunsTable.from_frames(load_frames(folder))
 
 
-def curves(experiment: Path | str, runs: Path | str | None = None) -> pd.DataFrame:
+def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.DataFrame:
     """Return the training curves of an experiment in long format: a row per run, step and metric.
 
     The columns are run, variant, the axes, seed, step, epoch, metric and value. Curves of running and failed runs are

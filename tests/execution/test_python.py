@@ -23,7 +23,7 @@ def loaded(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> LoadedRun:
 
 
 def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(undisturbed: Study) -> None:
-    curves = h2h.curves(undisturbed.file, undisturbed.runs)
+    curves = h2h.curves(undisturbed.file, runs=undisturbed.runs)
     assert list(curves) == ["run", "variant", "seed", "step", "epoch", "metric", "value"]
     written = {}
     for run in undisturbed.directories():
@@ -42,7 +42,7 @@ def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(und
 
 def test_curves_of_an_unknown_experiment_are_refused(tmp_path: Path) -> None:
     with pytest.raises(h2h.HeadToHeadError, match="nowhere"):
-        h2h.curves("nowhere", tmp_path)
+        h2h.curves("nowhere", runs=tmp_path)
 
 
 def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(loaded: LoadedRun) -> None:

@@ -54,7 +54,7 @@ def command(
     from headtohead.training.maps import write_maps
 
     load_plugins()
-    maps = load(run, runs).attention(text, target)
+    maps = load(run, runs=runs).attention(text, target)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_maps(out, [maps])

@@ -41,7 +41,7 @@ def command(run: str, text: tuple[str, ...], beam: int | None, length_penalty: f
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
-    loaded = load(run, runs)
+    loaded = load(run, runs=runs)
     translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)

@@ -401,7 +401,11 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
 
 
 def write_report(
-    experiment: Path | str, *, runs: Path | str | None = None, reports: Path | str | None = None, allow_partial: bool = False
+    experiment: Path | str,
+    *,
+    runs: Path | str | None = None,
+    reports: Path | str | None = None,
+    allow_partial: bool = False,
 ) -> ReportPaths:
     """Write the report of an experiment, given as its file, its name or its folder.
 

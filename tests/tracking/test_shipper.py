@@ -88,6 +88,9 @@ def test_runs_are_shipped_while_others_train(
     change_json(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     _poll(shipper)
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
+    change_json(running.path / "status.json", attempt=2)  # as after --retry
+    _poll(shipper)
+    assert sorted(run.data.tags["h2h.attempt"] for run in _runs(store_uri)) == ["1", "2"]
     monkeypatch.setattr(shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened"))
     _poll(shipper)
 

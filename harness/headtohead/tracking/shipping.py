@@ -66,9 +66,10 @@ class ShipReport:
 
 @dataclass
 class OpenRun:
-    """A run that a logger has begun, its last logged step, and the names of the metrics that were logged."""
+    """An attempt of a run that a logger has begun, its last logged step, and the names of the logged metrics."""
 
     logger: Logger
+    attempt: int
     last: int
     names: set[str]
 
@@ -203,10 +204,13 @@ class Shipper:
             return False
         steps = run.steps()
         opened = self.runs.get(run.run_hash)
+        if opened is not None and opened.attempt != status.attempt:  # which may begin at step 0
+            self._abort(run.run_hash)
+            opened = None
         if opened is None:
             tracker.received.pop(run.run_hash, None)
             logger = tracker.logger(run)
-            opened = self.runs[run.run_hash] = OpenRun(logger, -1, set())
+            opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1, set())
             opened.last = logger.begin()
             # An earlier process has logged these steps, but test metrics can follow a step that it logged.
             earlier = {name for step in steps if step.step <= opened.last for name in step.metrics}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -122,14 +123,7 @@ FIELDS = (
 
 def matches(line: str, pattern: str) -> bool:
     """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    position = 0
-    parts = pattern.split("*") if "*" in pattern else [pattern]
-    for number, part in enumerate(parts):
-        found = line.find(part, position)
-        if found < 0 or (number == 0 and found):
-            return False
-        position = found + len(part)
-    return pattern.endswith("*") or line.endswith(parts[-1])
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.mark.timed

@@ -79,8 +79,8 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
             future == ["cross"] and reads_decoder,
             "future not masked",
             "masking.cross",
-            "cross-attention attends to the decoder without a mask: in training it attends to the tokens that the model "
-            "predicts",
+            "cross-attention attends to the decoder without a mask: in training it attends to the tokens that the "
+            "model predicts",
         ),
         (
             padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder),

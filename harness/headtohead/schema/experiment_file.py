@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -63,23 +64,6 @@ MEASURED = (
 """Metrics of every finished run."""
 
 
-def _known_metric(name: str) -> str:
-    if name not in MEASURED:
-        raise ValueError(f"unknown metric '{name}'{nearest(name, MEASURED)}")
-    return name
-
-
-Metric = Annotated[str, AfterValidator(_known_metric)]
-
-
-def _has_direction(name: str) -> str:
-    if name.startswith("attention/"):
-        raise ValueError(f"'{name}' is neither better high nor better low; list it in metrics.report")
-    return name
-
-
-PrimaryMetric = Annotated[Metric, AfterValidator(_has_direction)]
-
 HEAD_METRICS = tuple(
     f"heads/{role}/{kept}/{name}"
     for role in ROLES
@@ -88,37 +72,30 @@ HEAD_METRICS = tuple(
 )
 """Metrics that ``h2h ablate-heads`` adds to a finished run: changes by masking heads of a role."""
 
-
-def _known_contrast_metric(name: str) -> str:
-    known = (*MEASURED, *HEAD_METRICS)
-    if name not in known:
-        raise ValueError(f"unknown metric '{name}'{nearest(name, known)}")
-    return name
-
-
-ContrastMetric = Annotated[str, AfterValidator(_known_contrast_metric)]
-
-
 TARGETS = tuple(name for name in MEASURED if name.startswith("valid/"))
 """Metrics with a value at every evaluation."""
 
 
-def _known_target(name: str) -> str:
-    if name not in TARGETS:
-        raise ValueError(f"'{name}' has no value during training; use {', '.join(TARGETS)}")
+def _one_of(known: Sequence[str], message: str = "unknown metric '{}'") -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"{message.format(name)}{nearest(name, known)}")
+        return name
+
+    return AfterValidator(check)
+
+
+def _has_direction(name: str) -> str:
+    if name.startswith("attention/"):
+        raise ValueError(f"'{name}' is neither better high nor better low; list it in metrics.report")
     return name
 
 
-TargetMetric = Annotated[str, AfterValidator(_known_target)]
-
-
-def _target_value(value: object) -> object:
-    if isinstance(value, str) and value != "baseline":
-        raise ValueError(f"expected a number, or baseline, got {value!r}")
-    return value
-
-
-TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_value)]
+Metric = Annotated[str, _one_of(MEASURED)]
+PrimaryMetric = Annotated[Metric, AfterValidator(_has_direction)]
+ContrastMetric = Annotated[str, _one_of((*MEASURED, *HEAD_METRICS))]
+TargetMetric = Annotated[str, _one_of(TARGETS, "'{}' has no value during training")]
+TargetValue = Score | Literal["baseline"]
 
 
 class Metrics(Section):

@@ -8,6 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import sentence_values
+from headtohead.data.metrics import TRANSLATION
 from headtohead.report.uncertainty import uncertainty_blocks
 from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
@@ -39,8 +40,8 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
     found = sentence_values(rows, metric)
     assert found.mean() == pytest.approx(full)
     assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
-    scores = Translations(tuple(row.source for row in rows), tuple(references), tuple(texts)).scores()
-    assert found.mean() == pytest.approx(scores.values[metric.removeprefix("test/")], abs=1e-12)
+    scores = Translations(tuple(row.source for row in rows), tuple(references), tuple(texts)).scores(TRANSLATION)
+    assert found.mean() == pytest.approx(scores[metric.removeprefix("test/")], abs=1e-12)
 
 
 def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):

@@ -179,7 +179,7 @@ IMPORTED = field(
 )
 
 CONTENTS = (
-    ("nested", content(NESTED), "nested too deeply"),
+    ("nested", content(NESTED), "recursion"),
     ("null", content(b"null"), "Input should be"),
     ("binary", content(b"\xff\xfe\x00"), "not UTF-8 text"),
     ("fifo", fifo, NO_FILE),
@@ -204,7 +204,7 @@ CASES = [
     ),
     damaged("experiment", "unknown-baseline", field("baseline", value="x"), "baseline: 'x'", "no variant"),
     damaged("experiment", "variant-twice", lambda path: twice(path, "variants"), "listed twice"),
-    damaged("experiment", "other-metric", field("metrics", "primary", value="test/x"), "metrics.primary"),
+    damaged("experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"),
     damaged("experiment", "infinite-axis", field("variants", 0, "axes", "positional", value=1e999), "axes"),
     damaged("experiment", "outside", field("runs", 0, "directory", value="../../etc"), "not a path inside"),
     damaged("experiment", "config", field("variants", 0, "config", value={}), "config: field 'data'"),
@@ -223,7 +223,7 @@ CASES = [
     damaged("status", "state", field("state", value="FINE"), "state"),
     damaged("status", "no-zone", field("started", value="2026-01-01T00:00:00"), "time zone"),
     damaged("results", "metric-name", field("metrics", "seed", value=3), "metrics.seed"),
-    damaged("results", "bucket-score", field("buckets", 0, "exact_match", value=7), "buckets.0.exact_match"),
+    damaged("results", "bucket-score", field("buckets", 0, "scores", "loss", value=-7), "buckets.0.scores"),
     damaged("heads", "effect", field("heads", 0, "only-one", "loss", value="x"), "heads.0.only-one.loss"),
     damaged("probes", "null", field(0, value=None), "0: Input should be"),
     damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32", command=REPORT),

@@ -28,7 +28,7 @@ def failure(load, text, *overrides, seeds=None):
         ("seeds: {at_most: 9}", "x.yaml:2: seeds:", "{until: decided, at_most: 20}"),
         ("seeds: {until: decided, at_most: 2}", "x.yaml:2: seeds.at_most:", "at least 3"),
         ("seeds: [1, 2, 1]", "x.yaml:2: seeds[2]:", "duplicate seed 1"),
-        ("metrics: {target: {test/bleu: 1}}", "x.yaml:2: metrics.target.test/bleu:", "valid/loss"),
+        ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "baseline"),
         ("base: {", "x.yaml:3:", "not valid YAML"),
         ("base:\n\tmodel: {}", "x.yaml:3:", "indent with spaces"),
         ("base:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3", "x.yaml:5:", "expected ':'"),

@@ -12,7 +12,6 @@ from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
 
@@ -21,8 +20,7 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
     """Yield the dataset, and family and entry of every family and role."""
     yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
     for family in FAMILIES:
-        for role in ROLES:
-            yield family, getattr(config, family).role(role)
+        yield from ((family, entry) for entry in getattr(config, family).by_role().values())
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
@@ -66,7 +64,7 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
         "data": config.data.model_copy(update={"options": parsed("dataset", config.data.dataset, config.data.options)})
     }
     for family in FAMILIES:
-        roles = {role: getattr(config, family).role(role) for role in ROLES}
+        roles = getattr(config, family).by_role()
         update[family] = getattr(config, family).model_copy(
             update={
                 role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))

@@ -37,7 +37,11 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
         path = ("data", "options", *path[1:])
     if path[0] in FAMILIES and path[1:] and path[1] not in ROLES:
         roles = value[path[0]]
-        path = (path[0], next((role for role in ROLES if path[1] in roles[role]["options"]), ROLES[0]), path[1])
+        path = (
+            path[0],
+            next((role for role in roles if path[1] in roles[role]["options"]), next(iter(roles))),
+            path[1],
+        )
     if path[0] in FAMILIES and path[2:] and path[2] != "name":
         path = (*path[:2], "options", *path[2:])
     for part in path:
@@ -65,12 +69,12 @@ def entry_label(entry: EntryConfig) -> str:
 
 def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
     """Return the single name that expands to these roles, else the names by role joined with ``/``."""
-    labels = {role: entry_label(roles.role(role)) for role in ROLES}
+    labels = {role: entry_label(entry) for role, entry in roles.by_role().items()}
     for role in ("decoder", "encoder", "cross"):
         name = roles.role(role).name
         defaults = registry.find(family, name).entry.role_defaults
-        own = [other for other in ROLES if defaults.get(other, name) == name]
-        if own and labels == {other: labels[own[0]] if other in own else defaults[other] for other in ROLES}:
+        own = [other for other in labels if defaults.get(other, name) == name]
+        if own and labels == {other: labels[own[0]] if other in own else defaults[other] for other in labels}:
             return labels[own[0]]
     return "/".join(labels.values())
 

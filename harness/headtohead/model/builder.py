@@ -27,7 +27,7 @@ from headtohead.plugins.component import BuildContext, Component, require_member
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 
@@ -54,7 +54,7 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
     build, model = Builder([config] * len(seeds), seeds), config.model
-    for role in ROLES:
+    for role in roles_of(config):
         build.positional(role)
         for layer in range(model.encoder_layers if role == "encoder" else model.decoder_layers):
             build.style(role, layer)

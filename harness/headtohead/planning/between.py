@@ -21,8 +21,7 @@ from headtohead.errors import nearest
 from headtohead.planning.axes import Match
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
+from headtohead.schema.run_config import INIT_FROM, EntryConfig, PerRole, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -143,7 +142,7 @@ def _fields() -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
     for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
-            yield from ((name, role) for role in ROLES)
+            yield from ((name, role) for role in PerRole.model_fields)
         elif name != INIT_FROM:  # both configurations have the same initial weights
             yield from _fields_of(info.annotation, (name,))
 

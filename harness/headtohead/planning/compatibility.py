@@ -12,7 +12,7 @@ from headtohead.model.geometry import geometry_of, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -100,7 +100,7 @@ def _undecodable(config: RunConfig) -> str | None:
 
 def _misfit(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
-    for role in ROLES:
+    for role in roles_of(config):
         entry = config.attention.role(role)
         style = registry.attention(entry.name)
         try:
@@ -118,7 +118,7 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
 
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
-        for role in ROLES:
+        for role in roles_of(config):
             chosen = getattr(config, family).role(role)
             registered = registry.find(family, chosen.name)
             reason = _incompatible_with(registered, chosen.options, Setting(config, role, longest))

@@ -32,15 +32,14 @@ from headtohead.planning.axes import (
 from headtohead.planning.between import END, START, changes_between, expand_between
 from headtohead.planning.contrasts import Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
 from headtohead.storage.experiment import ExcludedRecord
-
-TRANSLATED = ("exact_match", "bleu", "chrf")
-"""Metrics of translations, undefined where ``evaluate.decode`` is none."""
+from headtohead.storage.metrics import find
 
 
 @dataclass(frozen=True)
@@ -138,8 +137,9 @@ def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
     Raises:
         HeadToHeadError: If the baseline or, with ``between``, any variant does not translate.
     """
-    metric = loaded.file.metrics.primary
-    if not metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
+    metric = reported_metrics(loaded, design.variant(design.baseline).config).primary
+    known = find(metric)
+    if known is None or known.per_example is None:
         return design
     silent = [variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"]
     if silent and (design.changes or design.baseline in silent):

@@ -131,5 +131,5 @@ class Incompatibilities:
 def _names(value: Any) -> Any:
     """Return entries without their options: names by role, or a name."""
     if isinstance(value, Mapping) and set(value) == set(ROLES):
-        return {role: value[role]["name"] for role in ROLES}
+        return {role: entry["name"] for role, entry in value.items()}
     return value["name"] if isinstance(value, Mapping) else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import Pitfall
 
@@ -26,7 +26,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     padded = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
     styles = [
         (True, name, f"attention.{role}", consequence)
-        for role in ROLES
+        for role in roles_of(config)
         for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items()
     ]
     trained = ", ".join(quirks.trainable or ()) or "nothing"
@@ -147,7 +147,7 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
         return False
     source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
     # In self-attention, padding follows every token.
-    targets = [role for role in ROLES if role not in source]
+    targets = [role for role in roles_of(config) if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
         _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
         for role in targets

@@ -33,6 +33,7 @@ from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import least_parameters, refuse_oversized
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
@@ -382,7 +383,7 @@ def _power(plan: Plan, finished: _Finished) -> tuple[Power, ...]:
 
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
-    metric = plan.loaded.file.metrics.primary
+    metric = reported_metrics(plan.loaded, plan.design.variant(plan.design.baseline).config).primary
     scores: dict[str, dict[int, float]] = defaultdict(dict)
     for run, _, metrics in finished:
         value = metrics.get(metric)

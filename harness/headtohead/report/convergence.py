@@ -155,7 +155,7 @@ def _row(title: str, trend: LossTrend) -> TableRow:
             TableCell(title),
             TableCell(str(trend.n)),
             TableCell(show(trend.loss, LOSS)),
-            TableCell(f"{show(trend.fall, LOSS)} ({show(100 * trend.fraction, 'bleu')} %)"),
+            TableCell(f"{show(trend.fall, LOSS)} ({show(100 * trend.fraction, LOSS, digits=-2)} %)"),
             TableCell(show(trend.error, LOSS)),
             verdict,
         )

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from markupsafe import Markup
 
-from headtohead.escaping import MOST_MARKDOWN, content_policy, is_safe_link, visible, visible_values
+from headtohead.escaping import MAX_MARKDOWN, content_policy, is_safe_link, visible, visible_values
 from headtohead.figures.style import PALETTE, themed
 from headtohead.report.blocks import (
     AttentionMaps,
@@ -258,7 +258,7 @@ def _prose(text: str) -> Markup:
 
     parser = MarkdownIt("commonmark", {"html": False}).disable("image")
     parser.validateLink = is_safe_link  # type: ignore[assignment, method-assign]
-    return Markup(parser.render(text[:MOST_MARKDOWN]))
+    return Markup(parser.render(text[:MAX_MARKDOWN]))
 
 
 def _json(value: Any) -> Markup:

@@ -209,6 +209,10 @@ class PerRole(Section):
         entry: EntryConfig = getattr(self, role)
         return entry
 
+    def by_role(self) -> dict[str, EntryConfig]:
+        """Return the entries by role."""
+        return {role: self.role(role) for role in type(self).model_fields}
+
 
 class EarlyStopping(Section):
     """Stop when a validation metric no longer improves."""

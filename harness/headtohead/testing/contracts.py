@@ -19,7 +19,6 @@ import pytest
 
 from headtohead.config.entries import recorded_config
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
@@ -103,7 +102,7 @@ def _shared_subject(config_json: str, entries: tuple[type, ...]) -> Subject:
 def _entries(config: RunConfig) -> tuple[type, ...]:
     """Return the entry classes of a configuration, since a name may be registered again for another class."""
     return tuple(
-        current().find(family, getattr(config, family).role(role).name).entry
+        current().find(family, entry.name).entry
         for family in ("positional", "attention", "masking")
-        for role in ROLES
+        for entry in getattr(config, family).by_role().values()
     )

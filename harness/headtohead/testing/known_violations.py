@@ -7,7 +7,7 @@ violation is not an error.
 from __future__ import annotations
 
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 
@@ -16,7 +16,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
     causes: dict[str, str] = {}
     if config.quirks.cross_attention_memory == "decoder":
         causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
-    for role in ROLES:
+    for role in roles_of(config):
         causes |= _by_row_positions(config, role) | _by_style(config, role)
         for family in ("positional", "attention", "masking"):
             causes |= _by_options(config, family, role)

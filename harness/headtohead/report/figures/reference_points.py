@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from headtohead.analysis.reference_points import METRICS, NAMES
+from headtohead.analysis.reference_points import NAMES
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import show, span
@@ -20,7 +20,7 @@ def draw_reference_points(axes: Axes, analysis: Analysis) -> None:
     the smallest or largest possible score is not drawn.
     """
     points = analysis.reference_points.get(analysis.frames.baseline)
-    if points is None or analysis.metric not in METRICS:
+    if points is None or analysis.metric not in points.scores["vocabulary_bound"]:
         return
     low, high = axes.get_xlim()
     least, largest = span(analysis.metric)

@@ -70,7 +70,7 @@ class Result:
         return set(self.states) <= states.RESULTS
 
     def _repr_html_(self) -> str:
-        from headtohead.report.notebook.results import result_html
+        from headtohead.report.notebook import result_html
 
         return result_html(self.experiment, self.states, self.report)
 
@@ -259,7 +259,7 @@ def run(
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
             written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-            for line in (written.answer, *written.cautions):
+            for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
         elif not report:
@@ -391,7 +391,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.report.looks import looks_line
+    from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames
 
     status = Analysis(load_frames(planned.directory)).looks

@@ -42,10 +42,9 @@ from stacks import machine
 
 from headtohead import files
 from headtohead.storage.histories import read_metrics
-from headtohead.tracking import environment
-from headtohead.tracking.description import RUN_HASH_TAG
-from headtohead.tracking.serving import Server
-from headtohead.tracking.store import all_runs, open_store
+from headtohead.tracking.run_page import RUN_HASH_TAG
+from headtohead.tracking.serving import server
+from headtohead.tracking.store import load_mlflow, open_store
 
 EXPERIMENT = """\
 question: Does the study survive?
@@ -282,7 +281,7 @@ def logged(study: Study) -> tuple[dict[str, dict[str, list[tuple[int, float]]]],
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     extra = 0
     names = {files.read_json(path / "run.json")["run_hash"]: name for name, path in study.runs().items()}
-    for run in all_runs(store, store.experiment(study.name)):
+    for run in store.runs(store.experiment(study.name)):
         name = names[run.data.tags[RUN_HASH_TAG]]
         extra += name in found
         histories = {
@@ -429,7 +428,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if any(outcome.lines for outcome in outcomes.values()):
         print(
             f"\nThe studies with differences are kept in {folder}. In each of them, see output.log (the commands), "
-            "runs/*/shipper.log (MLflow), runs/*/.stacks/*/worker.log and runs/*/*/status.json; "
+            "runs/*/shipper-mlflow.log, runs/*/.stacks/*/worker.log and runs/*/*/status.json; "
             f"the MLflow store is {folder}/mlflow.db."
         )
         return 1
@@ -440,7 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Counter[str], dict[str, Outcome]]:
     """Play rounds until the number of kills is reached."""
-    environment.load()
+    load_mlflow()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
     variables = inherited | {"H2H_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     choices = random.Random(options.seed)
@@ -449,8 +448,8 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Count
     outcomes = {target: Outcome() for target in TARGETS}
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
-    with Server(f"sqlite:///{folder}/mlflow.db", port) as server, closing(Proxy(port, choices)) as proxy:
-        reference = Study(folder / "undisturbed", server.address, variables, 0.0)
+    with server(f"sqlite:///{folder}/mlflow.db", port), closing(Proxy(port, choices)) as proxy:
+        reference = Study(folder / "undisturbed", f"http://127.0.0.1:{port}", variables, 0.0)
         reference.write()
         problems = reference.finish()
         if problems:

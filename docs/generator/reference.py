@@ -1,7 +1,6 @@
 """Generate the pages and schemas in ``docs/reference``, and the tables of its page on experiment files.
 
-``python docs/generator/reference.py docs/reference`` writes the files. With ``--check`` it exits with 1 if they
-are outdated.
+``python docs/generator/reference.py docs/reference`` writes the files.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -72,7 +71,7 @@ def _help(command: click.Command, parent: click.Context | None, name: str = "h2h
 
 def plugins_page() -> str:
     """Return the Markdown page of built-in recipes, launchers and loggers; the catalogue has the other families."""
-    from headtohead.plugins.registry import FAMILY_HOOKS, load_registry
+    from headtohead.plugins.registry import FAMILY_BASES, load_registry
 
     entries = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
     lines = [
@@ -83,7 +82,7 @@ def plugins_page() -> str:
         "masking schemes and datasets. See also [your own plugin](../how-to/own-plugin.md).",
         "",
     ]
-    for family in (family for family in FAMILY_HOOKS if family not in (*FAMILIES, "dataset")):
+    for family in (family for family in FAMILY_BASES if family not in (*FAMILIES, "dataset")):
         members = [entry for entry in entries if entry.family == family]
         if not members:
             continue
@@ -242,22 +241,14 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write or check the files; return 1 if a file is outdated."""
-    folder = Path(next((argument for argument in arguments if argument != "--check"), "docs/reference"))
-    pages = {folder / name: make() for name, make in PAGES.items()}
+def main(folder: Path) -> None:
+    """Write the files into a folder."""
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), encoding="utf-8")
     tables = folder / "experiment-file.md"
     if tables.is_file():
-        pages[tables] = filled(tables.read_text(encoding="utf-8"))
-    stale = 0
-    for path, page in pages.items():
-        if "--check" not in arguments:
-            path.write_text(page, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != page:
-            print(f"{path} is not current; run make docs", file=sys.stderr)
-            stale = 1
-    return stale
+        tables.write_text(filled(tables.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(Path(*(sys.argv[1:] or ["docs/reference"])))

@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.config.loading import MAX_RUNS, load_file
-from headtohead.config.project import next_command, readable, reports_folder, runs_folder
+from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
@@ -20,18 +20,8 @@ from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.repair import move_damaged_runs, move_stale_runs
-from headtohead.execution.scheduler import (
-    Machine,
-    Outcome,
-    Watcher,
-    archive_runs,
-    execute,
-    final_states,
-    pending,
-    reset_failed,
-)
-from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_logger, start_shipper
+from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
+from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -42,6 +32,8 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
+from headtohead.tracking import shipper
+from headtohead.tracking.shipping import MLFLOW, require
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -176,9 +168,11 @@ def run(
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
-        registry.logger(logger).require()
-    seconds_to_ship = shipping_seconds()
+        if logger != MLFLOW:
+            require(logger)
+    seconds_to_ship = shipper.shipping_seconds()
     chosen_launcher = make_launcher(launcher, launcher_options or {})
     kind = find_device(device, chosen_launcher)
     for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
@@ -218,7 +212,7 @@ def run(
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
         watcher=watcher or Watcher(),
         command=command or "",
-        trackers=(*([None] if tracking else []), *dict.fromkeys(loggers)),
+        loggers=loggers,
         seconds_to_ship=seconds_to_ship,
         # The same command with --fresh would train anew.
         same_command="the same command without --fresh" if fresh else "the same command",
@@ -276,8 +270,8 @@ def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
 class _Session:
     """Trains the plans of one command, logs their runs to trackers and prints how to continue.
 
-    ``target`` names the experiment in printed commands. ``trackers`` are names of loggers; None is MLflow,
-    for which the command waits at most about ``seconds_to_ship`` after the report.
+    ``target`` names the experiment in printed commands. After the report, the command waits for the loggers at most
+    about ``seconds_to_ship``.
     """
 
     root: Path
@@ -286,31 +280,28 @@ class _Session:
     machine: Machine
     watcher: Watcher
     command: str
-    trackers: Sequence[str | None]
+    loggers: Sequence[str]
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
-    shippers: dict[str, list[ShipperProcess]] = field(default_factory=dict)
+    shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
 
     def train(self, plan: Plan) -> Outcome:
         return execute(plan, self.machine, cache_root(), self.watcher, self.command)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
-        """Log the runs of an experiment to the trackers while they train."""
-        started = [
-            start_shipper(plan.directory, self.reports) if name is None else start_logger(plan.directory, name)
-            for name in self.trackers
-        ]
-        self.shippers[plan.name] = [shipper for shipper in started if shipper is not None]
+        """Log the runs of an experiment to the loggers while they train."""
+        started = [shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers]
+        self.shippers[plan.name] = [process for process in started if process is not None]
         try:
             yield
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
             raise Interrupted from None
         finally:
-            for shipper in self.shippers[plan.name]:
-                shipper.close()
+            for process in self.shippers[plan.name]:
+                process.close()
 
     def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Print why runs of a plan have no result, and how to continue."""
@@ -331,20 +322,20 @@ class _Session:
         Returns whether all runs are shipped.
         """
         shipped = True
-        until = time.monotonic() + QUIET_SECONDS + self.seconds_to_ship
-        for shipped_name, shipper in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
+        until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
+        for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
-            if shipper.logger is not None:
-                sync += f" --logger {shipper.logger}"
-            missing = shipper.finish(sync, until, self.log)
+            if process.logger != MLFLOW:
+                sync += f" --logger {process.logger}"
+            missing = process.finish(sync, until, self.log)
             if missing is not None:
                 shipped = False
                 self.log(missing)
-            elif shipped_name == name and shipper.logger is None:
+            elif shipped_name == name and process.logger == MLFLOW:
                 ui = next_command("ui", None, self.root)
-                self.log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
+                self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
             elif shipped_name == name:
-                self.log(f"{shipper.logger}: all runs are logged")
+                self.log(f"{process.logger}: all runs are logged")
         return shipped
 
 
@@ -442,14 +433,6 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, for
     card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
     weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
     return write_exported(target, loaded.record, weights, loaded.words, card)
-
-
-def with_failed_reset(planned: Plan) -> Plan:
-    """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
-    chosen = [run for run in planned.selected if run.state in states.RETRYABLE and not run.reused_from]
-    reset_failed(planned, chosen)
-    runs = tuple(run.model_copy(update={"state": states.PLANNED}) if run in chosen else run for run in planned.runs)
-    return replace(planned, runs=runs)
 
 
 def find_device(requested: str, launcher: Launcher) -> str:

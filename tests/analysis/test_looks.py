@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-from headtohead.analysis.published import claim_results
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.report.looks import looks_caution, looks_facts, looks_record
 from headtohead.statistics.looks import Looks
@@ -150,26 +147,3 @@ def test_looks_that_are_changed_after_results_existed_are_labelled(
     assert caution is not None
     assert caution.startswith("The planned number of seeds was changed after results existed, on 2090-01-01")
     assert "after results existed, on 2090-01-01" in looks_facts(late)[0]
-
-
-def test_claims_have_the_level_of_the_look(quickstart: Path) -> None:
-    claim: dict[str, Any] = {
-        "statement": "s",
-        "variant": "rotary-split-heads-padding-causal",
-        "against": "sinusoidal-split-heads-padding-causal",
-        "metric": METRIC,
-        "against_metric": None,
-        "lengths": None,
-        "against_lengths": None,
-        "published": {"variant": None, "against": None, "where": "table 1"},
-        "expect": "higher",
-        "by": 0.0,
-        "margin": None,
-        "limit": None,
-    }
-    frames = with_looks(quickstart, 6, 12, 18)
-    published = {"source": "s", "setup": {}, "differences": (), "claims": (claim,)}
-    content = frames.record.to_json() | {"published": published}
-    record = type(frames.record).model_validate_json(json.dumps(content))
-    (result,) = claim_results(dataclasses.replace(frames, record=record))
-    assert result.confidence == pytest.approx(1 - Looks((6, 12, 18)).level(0.05))

@@ -14,8 +14,7 @@ import pytest
 import sacrebleu
 import torch
 
-from headtohead.analysis.published import claim_results, side_scores
-from headtohead.storage.contrasts import ClaimRecord, PublishedRecord
+from headtohead.analysis.scores import pooled_scores
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.training.evaluate import TeacherForced, Translations
 from headtohead.training.results import bucket_scores
@@ -79,31 +78,13 @@ def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
     return replace(frames, buckets=pd.DataFrame(rows)), tests
 
 
-def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
-    content = {
-        "statement": "x",
-        "published": {"variant": None, "against": None, "where": "x"},
-        "variant": "sinusoidal",
-        "against": "sinusoidal",
-        "metric": metric,
-        "against_metric": None,
-        "lengths": list(lengths),
-        "against_lengths": None,
-        "expect": "lower",
-        "by": 0.0,
-        "margin": None,
-        "limit": None,
-    }
-    return ClaimRecord.model_validate(content)
-
-
 @case_table("metric", ["test/bleu", "test/loss", "test/exact_match"], default=6)
 @case_table("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)], default=6)
 def test_scores_of_several_buckets_equal_the_scores_of_all_their_sentences(
     frames: Frames, metric: str, lengths: tuple[int, int]
 ) -> None:
     planted, tests = with_tests(frames)
-    found = side_scores(planted, claim(metric, lengths), "variant")
+    found = pooled_scores(planted, planted.baseline, metric, lengths)
     assert found == {seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()}
 
 
@@ -116,11 +97,6 @@ def test_a_mean_of_bucket_scores_weighted_by_sentences_differs(frames: Frames) -
 
 
 @pytest.mark.parametrize("metric", ["test/chrf", "valid/loss", "test/perplexity"])
-def test_metrics_without_bucket_scores_are_refused(frames: Frames, metric: str) -> None:
+def test_metrics_without_counts_have_no_pooled_scores(frames: Frames, metric: str) -> None:
     planted, _ = with_tests(frames)
-    assert side_scores(planted, claim(metric, (1, 9)), "variant") == {}
-    published = PublishedRecord(source="x", setup={}, differences=(), claims=(claim(metric, (1, 9)),))
-    record = planted.record.model_copy(update={"published": published})
-    (found,) = claim_results(replace(planted, record=record))
-    assert found.verdict == "inconclusive"
-    assert found.reason == f"sinusoidal: 3 of 3 seeds without {metric} at these lengths"
+    assert pooled_scores(planted, planted.baseline, metric, (1, 9)) == {}

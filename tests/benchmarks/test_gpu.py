@@ -31,10 +31,3 @@ def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(
     steps = [line for line in gpu.steps(CPU, ("eager",)) if "float64" in line]
     assert steps
     assert all("WRONG" in line for line in steps)
-
-
-@pytest.mark.slow
-def test_the_curve_and_the_processes_run(benchmark: Callable[[str], ModuleType]) -> None:
-    lines = list(benchmark("gpu").report(CPU, [2, 3], ("eager",)))
-    assert sum(line.startswith(("| notebook-1 | float32", "| odd | float32")) for line in lines) == 4
-    assert sum(line.startswith("| 2 processes") for line in lines) == 2

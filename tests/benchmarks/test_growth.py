@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from headtohead.analysis import sentences
-from headtohead.analysis.contrasts import Family
 from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
 from headtohead.report.content import ReportContent
 from headtohead.report.document import report_blocks
-from headtohead.report.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
-from headtohead.report.figures.strip import drawn_variants
 from headtohead.report.markdown import markdown_page
 from headtohead.report.writing import page
 from headtohead.storage.frames import load_frames
@@ -134,78 +127,3 @@ def _opened(action: Callable[[], None], below: Path) -> dict[Path, int]:
         return {path: times for path, times in _opened_paths.items() if below in (path, *path.parents)}
     finally:
         _opened_paths = None
-
-
-def test_the_parent_frees_the_memory_of_stacks_that_ended(
-    many_runs: ModuleType, make_study: MakeStudy, tmp_path: Path
-) -> None:
-    class Watched(many_runs.Quiet):  # type: ignore[name-defined, misc]
-        ends = 0
-        held: dict[int, int] = {}  # noqa: RUF012
-
-        def start(self, folders: Any) -> None:
-            tracemalloc.start(16)
-
-        def ended(self, folder: Any, code: int) -> None:
-            self.ends += 1
-            if self.ends in (10, 25):
-                self.held[self.ends] = _held_by("*/headtohead/execution/scheduler.py")
-
-        def close(self) -> None:
-            tracemalloc.stop()
-
-    watched = Watched()
-    make_study(tmp_path, 13, 2, watched, workers=26)
-    assert watched.held[10] > 0
-    grown = watched.held[25] - watched.held[10]
-    # 15 stacks; the record of one takes some 20 kB
-    assert grown < 15 * 2000, watched.held
-
-
-def _held_by(file: str) -> int:
-    """Return the bytes that were allocated below a file's calls and are still held."""
-    gc.collect()
-    below = tracemalloc.Filter(inclusive=True, filename_pattern=file, all_frames=True)
-    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([below]).traces)
-
-
-def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tuple[Path, Path]) -> None:
-    small, large = (ReportContent(Analysis(load_frames(file.parent / "runs" / "large"))) for file in studies)
-    assert small.omissions == {}
-    found = large.omissions
-    rows = len(drawn_variants(large.analysis))
-    assert 40 < rows < 80
-    assert found["scores"] == f"{rows} of 80 variants: the best and the baseline."
-    assert found["lines"] == "24 of 80 variants: the best and the baseline."
-    assert found["translations"] == "Only the first 24 variants of the design are included."
-    figures = {"scores": "<svg/>", "lengths": "<svg/>"}
-    blocks = report_blocks(large, tuple(figures))
-    for text in (page(large, blocks, figures), markdown_page(blocks)):
-        assert found["scores"] in text
-        assert found["lines"] in text
-        assert found["translations"] in text
-
-
-def test_a_forest_of_many_contrasts_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
-    analysis = Analysis(load_frames(studies[1].parent / "runs" / "large"))
-    analysis.families = analysis.families._replace(factors=Family((), 0, 0))  # every variant against the baseline
-    rows, tested = drawn_contrasts(analysis), judged_contrasts(analysis)
-    assert len(tested) > MOST_ROWS
-    assert len(rows) == MOST_ROWS
-    sizes = [abs(contrast.paired.mean) for contrast in rows]
-    left_out = [abs(contrast.paired.mean) for contrast in tested if contrast not in rows]
-    assert min(sizes) >= max(left_out)
-    assert rows == sorted(rows, key=lambda contrast: -contrast.paired.mean)
-    shown = ReportContent(analysis).omissions["contrasts"]
-    assert shown == f"The {MOST_ROWS} largest of {len(tested)} differences."
-
-
-def test_generated_runs_have_the_files_of_trained_runs(make_study: MakeStudy, tmp_path: Path) -> None:
-    file = make_study(tmp_path, 1, 4)
-    folder = file.parent / "runs" / "large"
-    for run in folder.glob("*-s*-*"):
-        results = json.loads((run / "results.json").read_text())
-        sentences = (run / "translations.tsv").read_text().splitlines()[1:]
-        exact = [int(line.split("\t")[3]) for line in sentences]
-        assert results["metrics"]["test/exact_match"] == pytest.approx(sum(exact) / len(exact))
-        assert (run / "checkpoint.safetensors").stat().st_nlink > 1

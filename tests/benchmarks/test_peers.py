@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -64,22 +63,3 @@ def test_a_peer_has_the_losses_of_headtohead(name: str, losses: dict[str, list[f
     own = losses["headtohead"]
     assert own[-1] < own[0] - 0.1, "the loss does not fall"
     assert losses[name] == pytest.approx(own, abs=1e-6)
-
-
-def test_x_transformers_has_the_same_initial_loss(losses: dict[str, list[float]]) -> None:
-    """Its attentions, norms and logits have no biases, which are zero at initialisation."""
-    assert losses["x-transformers"][0] == pytest.approx(losses["headtohead"][0], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--file", "nowhere.tsv"], "'nowhere.tsv' is not a file"),
-        (["--file", __file__, "--steps", "0"], "argument --steps: '0' is not a positive integer"),
-    ],
-)
-def test_bad_input_gives_an_error_of_one_line(arguments: list[str], message: str) -> None:
-    command = [sys.executable, str(FOLDER), "speed", *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert process.returncode == 2
-    assert process.stderr.splitlines()[-1] == f"peers: error: {message}"

@@ -25,19 +25,15 @@ STUDY = {
     },
     "baseline": {"positional": "sinusoidal"},
     "seeds": 2,
-    "published": {
-        "source": "Michel et al. 2019",
-        "claims": [
-            {
-                "statement": "Cross-attention loses most.",
-                "variant": {},
-                "metric": "heads/cross/only-one/loss",
-                "against_metric": "heads/encoder/only-one/loss",
-                "published": {"where": "table 2"},
-                "expect": "higher",
-            }
-        ],
-    },
+    "contrasts": [
+        {
+            "name": "Cross-attention loses most",
+            "variant": {},
+            "metric": "heads/cross/only-one/loss",
+            "against_metric": "heads/encoder/only-one/loss",
+            "expect": {"direction": "higher", "source": "Michel et al. 2019, table 2"},
+        }
+    ],
 }
 
 
@@ -74,10 +70,12 @@ def test_every_run_gets_a_file_and_the_report_summarises_them(folder, no_figures
     with no_figures():
         assert call(folder, "report", "tiny", "--reports", str(folder / "reports")).exit_code == 0
     assert "not yet masked" not in markdown.read_text()
-    assert "**Of 1 published claim, 1 " in markdown.read_text()
-    means = [record["metrics"]["heads/cross/only-one/loss"] for record in written]
-    mean = f"{sum(means) / 2:.3f}".replace("-", "−")
-    assert f"| {mean} against" in markdown.read_text()
+    answer = json.loads((folder / "reports" / "tiny" / "answer.json").read_text())
+    (contrast,) = (found for found in answer["contrasts"] if found["expected"])
+    cross, encoder = (
+        [record["metrics"][f"heads/{role}/only-one/loss"] for record in written] for role in ("cross", "encoder")
+    )
+    assert contrast["difference"] == pytest.approx((sum(cross) - sum(encoder)) / 2)
 
 
 @pytest.mark.slow

@@ -290,7 +290,7 @@ def test_a_file_that_fails_to_import_is_one_line(h2h, plugin):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few")
-def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
+def test_all_checks_the_pairwise_array_and_lists_incompatible_pairs(h2h):
     code, output = h2h("check", "--all", "--format", "json")
     found = json.loads(output)
     pairs = {(pair["attention"], pair["positional"]): pair for pair in found["pairs"]}
@@ -301,11 +301,6 @@ def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
     assert set(pairs["split-heads", "alibi"]["outcomes"]) == {"holds"}
     combinations = sum(sum(pair["outcomes"].values()) for pair in pairs.values())
     assert combinations == found["combinations"]
-    # Two styles, three encodings, two masks, without linear × alibi; other values vary by role.
-    assert found["combinations"] > (2 * 3 - 1) * 2
-    # fire is incompatible if keys can follow the query, as in an encoder or under padding.
-    assert pairs["split-heads", "fire"]["outcomes"] == {"holds": 2}
-    assert pairs["linear", "fire"]["outcomes"] == {}
     assert set(found["invariants"]) == set(NAMES)
 
 

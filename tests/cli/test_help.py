@@ -1,18 +1,12 @@
-"""The output of `h2h --help`, and the generated pages of docs/ are current."""
+"""The output of `h2h --help`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main, summaries
-from reference import PAGES
-from reference import main as make_pages
-
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def test_help_lists_every_command_with_a_description() -> None:
@@ -43,25 +37,3 @@ def test_an_unknown_command_is_one_line_with_the_nearest_name() -> None:
 def test_the_version_equals_that_of_the_installation() -> None:
     shown = CliRunner().invoke(main, ["--version"])
     assert shown.output == "h2h, version 0.1.0\n"
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "invariants.md" else name for name in PAGES]
-)
-def test_the_generated_page_is_current(name: str) -> None:
-    written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == PAGES[name](), f"{DOCS / name} is not current; run make docs"
-
-
-@pytest.mark.slow
-def test_an_outdated_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert make_pages([str(tmp_path)]) == 0
-    assert make_pages([str(tmp_path), "--check"]) == 0
-    page = tmp_path / "plugins.md"
-    page.write_text(page.read_text("utf-8").replace("scratch-en-fr", "scratch-en-de"), encoding="utf-8")
-    tables = tmp_path / "experiment-file.md"
-    tables.write_text((DOCS / "experiment-file.md").read_text("utf-8").replace("| `d_model` |", "| `width` |"), "utf-8")
-    assert make_pages([str(tmp_path), "--check"]) == 1
-    assert capsys.readouterr().err == "".join(f"{path} is not current; run make docs\n" for path in (page, tables))
-    assert make_pages([str(tmp_path)]) == 0
-    assert tables.read_text("utf-8") == (DOCS / "experiment-file.md").read_text("utf-8")

@@ -1,7 +1,5 @@
 """The contract suite on every built-in dataset that needs no file."""
 
-import dataclasses
-
 import pytest
 
 from headtohead.plugins.registry import current
@@ -25,13 +23,6 @@ class TestComputedDatasets(DatasetContract):
     def options(self, name):
         fields = REGISTRY.dataset(name).Options.model_fields
         return {"size": 600} if "size" in fields else {}
-
-
-@pytest.mark.slow
-class TestComputedDatasetsWithDefaults(DatasetContract):
-    @pytest.fixture(params=COMPUTED)
-    def name(self, request):
-        return request.param
 
 
 def test_the_built_in_datasets_are_among_them():
@@ -70,14 +61,3 @@ def test_texts_holds_for_a_tatoeba_file_with_an_empty_side(tmp_path):
     assert any(not pair.target for pair in subject.first["grouped"].pairs)
     verdict = INVARIANTS["texts"](subject)
     assert verdict.state == "holds", str(verdict)
-
-
-def test_the_contract_checks_a_dataset_that_replaces_another_with_the_same_name(monkeypatch):
-    contract = DatasetContract()
-    load = DatasetContract.subject.__wrapped__
-    first = load(contract, "copy", {"size": 600})
-    assert load(contract, "copy", {"size": 600}) is first
-    entry = REGISTRY.entries["dataset"]["copy"]
-    replacement = type("Copy", (entry.entry,), {})
-    monkeypatch.setitem(REGISTRY.entries["dataset"], "copy", dataclasses.replace(entry, entry=replacement))
-    assert load(contract, "copy", {"size": 600}).dataset is replacement

@@ -10,6 +10,7 @@ from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
+from made import case_table
 
 INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 HIDDEN_PADDING = {"pad-columns", "pad-content", "batch-of-one"}
@@ -17,25 +18,14 @@ CAUSAL = {"causality", "cached-decoding"}
 
 NO_DRAWS = {"sampled-positions"}
 NOT_APPLYING = {
-    ("sinusoidal", "padding-causal"): NO_DRAWS | {"falls-with-distance", "joint-shift"},
-    ("rotary", "padding-causal"): NO_DRAWS | {"falls-with-distance"},
-    ("alibi", "padding-causal"): NO_DRAWS | {"limit"},
     ("alibi", "causal"): NO_DRAWS | HIDDEN_PADDING | {"limit", "source-mirror"},
     ("none", "padding"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
     ("learned", "none"): NO_DRAWS | CAUSAL | HIDDEN_PADDING | {"falls-with-distance", "joint-shift"},
-    ("shape", "window"): {"falls-with-distance", "joint-shift"},
     ("t5-relative", "prefix"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
 }
 
 
-DEFAULT = (("alibi", "causal"),)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [names if names in DEFAULT else pytest.param(names, marks=pytest.mark.slow) for names in NOT_APPLYING],
-    ids="/".join,
-)
+@case_table("names", NOT_APPLYING, ids="/".join, default=1)
 def test_invariants_hold_within_their_domain(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))

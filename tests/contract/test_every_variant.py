@@ -7,13 +7,12 @@ occurs; the slow tier adds rows in which every two compatible values occur toget
 
 import itertools
 
-import pytest
-
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.checks.pairwise import Compatibility, choices, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
+from made import case_table
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
@@ -40,12 +39,12 @@ def first_of_each(rows):
     return found
 
 
-FIRST = first_of_each([*DEFAULT, *(row for row in PAIRWISE if row not in DEFAULT)])
+ROWS = [*DEFAULT, *(row for row in PAIRWISE if row not in DEFAULT)]
+FIRST = first_of_each(ROWS)
 """Rows that are asked for the invariants of a single entry, whose outcome no other entry changes."""
-ROWS = [row if row in DEFAULT else pytest.param(row, marks=pytest.mark.slow) for row in PAIRWISE]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
+@case_table("row", ROWS, ids=row_id, default=len(DEFAULT))
 def test_no_invariant_has_an_unexpected_violation(row):
     subject = Subject(tiny_config(**choices(row, REGISTRY)))
     omitted = TRAINING if row in FIRST else PER_ENTRY

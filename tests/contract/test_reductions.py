@@ -34,8 +34,8 @@ SAME = {
 }
 
 
-@case_table(("first", "second", "heads"), SAME.values(), ids=SAME.keys(), default=8)
-@case_table("positional", ["sinusoidal", "rotary", "alibi"], default=8)
+@case_table(("first", "second", "heads"), SAME.values(), ids=SAME.keys(), default=3)
+@case_table("positional", ["sinusoidal", "rotary", "alibi"], default=3)
 def test_reduced_geometry_is_the_same_function(first, second, heads, positional):
     configs = (tiny_config(positional, name, heads=heads) for name in (first, second))
     assert same_function(*configs).state == "holds"
@@ -85,37 +85,6 @@ def test_learned_table_of_sinusoids_is_sinusoidal():
 TABLES = ("encoder", "decoder")
 
 
-def test_masks_that_differ_only_at_padding_are_the_same_function():
-    masks = {"encoder": "padding", "cross": "padding"}
-    configs = [tiny_config(masking=masks | {"decoder": name}) for name in ("causal", "padding-causal")]
-    assert same_function(*configs).state == "holds"
-
-
-def test_multi_query_is_grouped_query_with_a_single_group():
-    assert same_function(tiny_config(attention="multi-query"), tiny_config(attention=grouped(1))).state == "holds"
-
-
-def test_talking_heads_with_identity_projections_are_split_heads():
-    talking = tiny_config(attention="talking-heads")
-
-    def convert(weights):
-        names = [
-            f"{module}.style.{parameter}"
-            for module in (
-                "encoder.0.attention",
-                "decoder.0.attention",
-                "decoder.0.cross",
-                "decoder.1.attention",
-                "decoder.1.cross",
-            )
-            for parameter in ("before", "after")
-        ]
-        identity = torch.eye(HEADS, dtype=torch.float64).expand(2, -1, -1)
-        return {**weights, **dict.fromkeys(names, identity)}
-
-    assert same_function(tiny_config(), talking, convert).state == "holds"
-
-
 def everywhere(encoding):
     return {"encoder": encoding, "decoder": encoding, "cross": encoding}
 
@@ -137,24 +106,6 @@ def test_relative_tables_of_zeros_are_no_encoding(name, attention):
         return {**weights, **{key: torch.zeros(shapes[key], dtype=torch.float64) for key in own}}
 
     assert same_function(plain, encoded, convert).state == "holds"
-
-
-def test_rotary_with_tiny_angles_is_no_encoding():
-    slow = {"name": "rotary", "theta": 1e300}
-    first, *rest = [float((_rotated(slow, pair) - _unit_query(pair)).abs().max()) for pair in range(2)]
-    assert first > 1e-3  # the angle of the first pair is the position, whatever theta
-    assert all(change < 1e-9 for change in rest)
-
-
-def _unit_query(pair):
-    x = torch.zeros(2, 1, 1, 6, HEAD_WIDTH, dtype=torch.float64)
-    x[..., 2 * pair] = 1.0
-    return x
-
-
-def _rotated(options, pair):
-    positional = Subject(tiny_config(options)).positional("encoder")
-    return positional.rotate(_unit_query(pair), torch.arange(6).unsqueeze(0), "encoder")
 
 
 @pytest.mark.parametrize("position", [0, 7])

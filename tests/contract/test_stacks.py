@@ -9,8 +9,8 @@ from headtohead.plugins.registry import current
 from headtohead.testing.checks.configurations import compatible_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
-from headtohead.testing.invariants import stacking
-from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
+from headtohead.testing.invariants import trained_stacks
+from headtohead.testing.invariants.trained_stacks import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
 from made import case_table
@@ -28,7 +28,7 @@ def test_weights_that_are_not_a_number_violate_stacking(monkeypatch):
         value = float("nan") if config.model.dropout_attention else 1.0
         return [{"weight": torch.full((2,), value)} for _ in seeds]
 
-    monkeypatch.setattr(stacking, "trained_weights", trained)
+    monkeypatch.setattr(trained_stacks, "trained_weights", trained)
     assert a_member_trains_as_it_would_alone(Subject(tiny_config())).state == "violated"
 
 
@@ -37,10 +37,7 @@ def is_compatible(names):
 
 
 FACTORS = {"positional": POSITIONALS, "attention": ATTENTIONS, "masking": MASKINGS}
-PAIRWISE = covering(FACTORS, is_compatible)
-# Rows with every entry; the slow tier adds every third row, and h2h check --all checks all pairs.
-DEFAULT = every_value(PAIRWISE)
-ROWS = DEFAULT + [pytest.param(row, marks=pytest.mark.slow) for row in PAIRWISE[::3] if row not in DEFAULT]
+ROWS = every_value(covering(FACTORS, is_compatible))
 
 
 def row_id(row):
@@ -83,7 +80,7 @@ def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, 
 
 def test_every_entry_trains_in_some_stack():
     for family, entries in FACTORS.items():
-        assert {row[family] for row in DEFAULT} | {"fire"} >= set(entries)
+        assert {row[family] for row in ROWS} | {"fire"} >= set(entries)
 
 
 @case_table("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str, default=3)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from made import case_table
+
 HERE = Path(__file__).parent
 
 
@@ -43,36 +45,21 @@ def first_of_each_invariant():
     return first
 
 
-DEFAULT = first_of_each_invariant()
-PARAMS = [fault if fault in DEFAULT else pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS]
+FIRST = first_of_each_invariant()
+ORDERED = [*FIRST, *(fault for fault in FAULTS if fault not in FIRST)]
 
 
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize("fault", PARAMS, ids=lambda fault: f"{fault.family}/{fault.name}")
-def test_the_listed_invariants_detect_a_fault_and_the_page_lists_it(fault):
+@case_table("fault", ORDERED, ids=lambda fault: f"{fault.family}/{fault.name}", default=len(FIRST))
+def test_the_listed_invariants_detect_a_fault(fault):
     result = ZOO.caught(fault, with_counterexample=False)
     assert fault.caught_by
     missed = {name: str(verdict) for name, verdict in result.verdicts.items() if verdict.state != "violated"}
     assert missed == {}
-    row = cells(ZOO._row(result))
-    (listed,) = (cells(line) for line in PAGE.splitlines() if line.startswith(f"{row[0]} | "))
-    assert row[:3] == listed[:3]
-    assert row[3] == listed[3] or all(abs(float(number)) < ROUNDING for number in (row[3], listed[3]))
-
-
-ROUNDING = 1e-12
-"""Smaller numbers are rounding errors, which differ between machines and orders of tests."""
-
-
-def cells(row):
-    """Return the cells of a row of the page, without the counterexample."""
-    return row.split(" | ")[:4]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "name"), [SOUND[0], *(pytest.param(*entry, marks=pytest.mark.slow) for entry in SOUND[1:])]
-)
+@pytest.mark.parametrize(("family", "name"), SOUND)
 def test_an_unusual_entry_without_a_fault_raises_no_alarm(registry, family, name):
     violations = ZOO.alarms(registry, [registry.find(family, name)])
     assert {names: str(verdict) for names, verdict in violations.items()} == {}
@@ -82,7 +69,4 @@ def test_the_page_lists_every_fault_once():
     names = [(fault.family, fault.name) for fault in FAULTS]
     assert len(names) >= 45
     assert len(set(names)) == len(names)
-    assert f"**Caught: {len(names)} of {len(names)}. False alarms: 0**" in PAGE
-    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    assert len(rows) == len(names)
-    assert all(row.split(" | ")[4].strip(" |") for row in rows)
+    assert len([line for line in PAGE.splitlines() if line.startswith("| `")]) == len(names)

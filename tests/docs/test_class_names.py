@@ -25,9 +25,3 @@ def test_no_class_name_is_defined_twice() -> None:
     found = classes_by_name([ROOT / "harness", ROOT / "plugins"])
     assert len(found) > 300
     assert {name: files for name, files in found.items() if len(files) > 1 and name not in SHARED} == {}
-
-
-def test_a_second_class_of_a_name_is_detected(tmp_path: Path) -> None:
-    for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text("class Same:\n    pass\n")
-    assert classes_by_name([tmp_path]) == {"Same": ["a.py", "b.py"]}

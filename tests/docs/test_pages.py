@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headtohead import HeadToHeadError
-from headtohead.cli import main, summaries
+from headtohead.cli import main
 from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
@@ -98,26 +98,6 @@ def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
     assert f"h2h: {caught.value}" == line
 
 
-def test_the_sample_of_a_plugin_compares_it_with_the_encoding_in_its_question(registry: Registry) -> None:
-    (body,) = (body for page, body in samples() if page == "docs/how-to/own-plugin.md")
-    assert "ALiBi" in yaml.safe_load(body)["question"]
-    design = expand(load_text(body, Path("tisa.yaml")), registry)
-    assert design.baseline == "alibi"
-
-
-def test_contributing_compares_the_copy_with_its_original(registry: Registry, tmp_path: Path) -> None:
-    """The replaced lines of the quickstart are those of the page."""
-    page = text_of("CONTRIBUTING.md")
-    content = yaml.safe_load((ROOT / "experiments" / "quickstart.yaml").read_text("utf-8"))
-    for line in re.findall(r"`(baseline: .+?|- one_at_a_time: .+?)`", " ".join(page.split())):
-        value = yaml.safe_load(line)
-        content |= value if isinstance(value, dict) else {"design": value}
-    assert content["baseline"]["positional"] == "alibi"
-    copied = yaml.safe_dump(content).replace("root-distance", "rotary")
-    design = expand(load_text(copied, tmp_path / "mine.yaml"), registry)
-    assert (design.baseline, [variant.slug for variant in design.variants]) == ("alibi", ["alibi", "rotary"])
-
-
 def test_pages_hold_sample_experiments() -> None:
     expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
     assert expected <= {page for page, _ in samples()}
@@ -131,43 +111,24 @@ def test_an_experiment_of_the_repository_is_one_that_the_schema_takes(path: Path
     assert load_file(path).file.question.endswith("?")
 
 
-def spoken_commands() -> list[tuple[str, list[str]]]:
-    """Return what follows h2h in every shell block and every piece of inline code."""
-    found = []
-    for page in NAMES:
-        if page in ("docs/reference/cli.md", "CHANGELOG.md"):
-            continue
-        prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
-        inline = re.findall(r"`([^`\n]+)`", prose)
-        lines = "\n".join(blocks(page, "sh", "console", "bash")).splitlines()
-        for line in [*inline, *lines]:
-            match = re.match(r"^(?:\$ )?(?:\S*/)?h2h (.+?)(?: #.*)?$", line.strip())
-            if match:
-                found.append((page, shlex.split(match.group(1))))
-    return found
-
-
-@pytest.mark.parametrize(("page", "words"), spoken_commands(), ids=lambda value: str(value)[:60])
-def test_a_command_that_a_page_names_exists_with_its_options(page: str, words: list[str]) -> None:
-    options = [word.split("=")[0] for word in words if word.startswith("-") and word != "-"]
-    if words[0].startswith("-"):
-        command: click.Command = main
-    else:
-        assert words[0] in summaries(), f"{page}: h2h {' '.join(words)}"
-        found = main.get_command(click.Context(main), words[0])
-        assert found is not None
-        command = found
-        if isinstance(command, click.Group) and len(words) > 1:
-            inner = command.get_command(click.Context(command), words[1].split("|")[0])
-            assert inner is not None, f"{page}: h2h {' '.join(words)}"
-            command = inner
-    known = {"-h", "--help", "--version"}
-    known |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
-    assert set(options) <= known, f"{page}: h2h {' '.join(words)}"
-
-
-def test_pages_name_commands() -> None:
-    assert {words[0] for _, words in spoken_commands()} >= {"run", "plan", "report", "sync", "ui"}
+@pytest.mark.parametrize("page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")])
+def test_every_command_that_a_page_names_exists_with_its_options(page: str) -> None:
+    """Commands are lines of shell blocks and pieces of inline code."""
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL))
+    for line in [*inline, *"\n".join(blocks(page, "sh", "console", "bash")).splitlines()]:
+        match = re.match(r"^(?:\$ )?(?:\S*/)?h2h (.+?)(?: #.*)?$", line.strip())
+        words = shlex.split(match.group(1)) if match else []
+        command: click.Command | None = main
+        for word in words if words and not words[0].startswith("-") else ():
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                command = command.get_command(click.Context(command), word.split("|")[0])
+                assert command is not None, line
+        assert command is not None
+        known = {"-h", "--help", "--version"} | {
+            name for one in command.params for name in (*one.opts, *one.secondary_opts)
+        }
+        given = {word.split("=")[0] for word in words if word.startswith("-") and word != "-"}
+        assert given <= known | {"-h", "--help", "--version"}, line
 
 
 def anchor(heading: str) -> str:
@@ -181,44 +142,22 @@ def anchors(page: Path) -> set[str]:
     return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", body, re.MULTILINE)}
 
 
-def links() -> list[tuple[str, str]]:
-    return [
-        (page, target)
-        for page in NAMES
-        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`(?!\])", "", text_of(page)))
-        if not re.match(r"[a-z]+:", target)
-    ]
-
-
-@pytest.mark.parametrize(("page", "target"), links(), ids=lambda value: str(value)[:60])
-def test_a_link_leads_to_a_file_and_a_heading(page: str, target: str) -> None:
-    path, _, fragment = target.partition("#")
-    file = (ROOT / page).parent / path if path else ROOT / page
-    assert file.exists(), f"{page}: {target}"
-    if fragment:
-        assert fragment in anchors(file), f"{page}: {target}"
-
-
-def test_pages_link_to_each_other() -> None:
-    assert len(links()) > 20
+@pytest.mark.parametrize("page", NAMES)
+def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`(?!\])", "", text_of(page))):
+        if not re.match(r"[a-z]+:", target):
+            path, _, fragment = target.partition("#")
+            file = (ROOT / page).parent / path if path else ROOT / page
+            assert file.exists(), target
+            assert not fragment or fragment in anchors(file), target
 
 
 HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"))]
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_every_hook_is_documented_where_plugins_are_explained(hook: str) -> None:
-    assert f"`{hook}(" in text_of("docs/reference/hooks.md")
-
-
-@pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_has_prose(hook: str) -> None:
     assert str(getattr(hookspecs, hook).__doc__).strip().endswith(".")
-
-
-@pytest.mark.parametrize("command", summaries())
-def test_every_command_has_a_section(command: str) -> None:
-    assert f"\n## h2h {command}\n" in text_of("docs/reference/cli.md")
 
 
 def test_the_navigation_of_the_site_has_every_page() -> None:

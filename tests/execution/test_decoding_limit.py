@@ -10,8 +10,6 @@ import yaml
 from headtohead.data import prepare
 from headtohead.execution.head_ablation import masked_heads
 from headtohead.execution.loaded import load
-from headtohead.plugins.registry import current
-from headtohead_notebooks.trace.model_source import model_of_recipe, model_of_run
 
 STUDY = {
     "question": "How long are translations?",
@@ -45,23 +43,14 @@ def path(tmp_path_factory, h2h_here, no_figures):
         yield next(made.glob("runs/study/*-s1-*"))
 
 
-@pytest.fixture(scope="module")
-def longest(path):
-    """Count the tokens of the longest target of a split."""
-    data = prepare(load(path).config.data, path.parents[2] / "cache")
-
-    def count(split):
-        return max(len(text.split()) for text in data.splits[split].target_text)
-
-    return count
-
-
-def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(path, longest):
-    assert (longest("train"), longest("test")) == (4, 8)
-    limit = (longest("train") + 1) * 3 // 2
+def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(path):
+    splits = prepare(load(path).config.data, path.parents[2] / "cache").splits
+    train, test = (max(len(text.split()) for text in splits[name].target_text) for name in ("train", "test"))
+    assert (train, test) == (4, 8)
+    limit = (train + 1) * 3 // 2
     assert json.loads((path / "run.json").read_text())["decoding_limit"] == limit == 7
     assert json.loads((path / "results.json").read_text())["decoding"]["max_length"] == limit
-    assert load(path).decoding_limit == model_of_run(load(path)).decoding_limit == limit
+    assert load(path).decoding_limit == limit
 
 
 def test_a_loaded_run_has_the_translations_of_its_evaluation(path):
@@ -76,10 +65,3 @@ def test_head_ablation_without_masked_heads_has_the_scores_of_the_run(path):
     whole = masked_heads(path)["whole"]
     for name in ("bleu", "exact_match"):
         assert whole[name] == scored[f"test/{name}"]
-
-
-def test_a_recipe_has_the_maximum_length_of_its_runs(path):
-    overrides = [f"data.{name}={value}" for name, value in STUDY["base"]["data"].items() if name != "options"]
-    overrides += ["data.alphabet=4", "data.target_boundaries=sos-eos", "evaluate.max_length=null"]
-    origin = model_of_recipe("architecture-en-de", current(), path.parents[2] / "cache", overrides=overrides)
-    assert origin.decoding_limit == 7

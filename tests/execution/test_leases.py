@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.synchronize
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,10 +26,21 @@ from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
 from headtohead.storage.stack import StackFolder
 
+HOLDING = """
+import sys
+from pathlib import Path
+from headtohead.storage.leases import Lease
+with Lease(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return tmp_path / "study" / "rotary-s1-01234567"
+    path = tmp_path / "study" / "rotary-s1-01234567"
+    path.mkdir(parents=True)
+    return path
 
 
 @pytest.fixture(autouse=True)
@@ -37,104 +49,82 @@ def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "WATCH_SECONDS", 0.4)
 
 
-def lease_file(run: Path) -> Path:
-    return run.parent / ".leases" / f"{run.name}.json"
-
-
 @contextmanager
-def held_by(run: Path, **fields: object) -> Iterator[None]:
-    """Write a lease of this process with some fields replaced."""
-    with Lease(run):
-        mine = files.read_json(lease_file(run))
-        files.write_json(lease_file(run), mine | {"token": "other"} | fields)
-        yield
+def held_elsewhere(*runs: Path, **fields: str) -> Iterator[Lease]:
+    """Hold the leases of runs as a process of another host whose last heartbeat is too old."""
+    with Lease(*runs) as lease:
+        lease._holder |= fields or {"host": "another"}  # type: ignore[operator]
+        before = time.time() - leases.STALE_SECONDS - 1
+        os.utime(leases._alive_file(runs[0], lease._holder), (before, before))
+        for run in runs:
+            files.write_json(leases._lease_file(run), lease._holder)
+        yield lease
 
 
-def expire_heartbeat(run: Path) -> None:
-    """Set the heartbeat of a lease to a time at which its process counts as dead."""
-    before = time.time() - leases.STALE_SECONDS - 1
-    os.utime(lease_file(run), (before, before))
-
-
-def test_a_live_lease_is_respected(run: Path) -> None:
+def test_a_live_lease_is_respected_and_a_released_lease_is_free(run: Path) -> None:
     with Lease(run), pytest.raises(Busy, match=f"process {os.getpid()} on"):
         Lease(run).acquire()
-
-
-def test_a_released_lease_is_free(run: Path) -> None:
     with Lease(run):
         pass
-    with Lease(run):
-        pass
+    assert [path.name for path in (run.parent / ".leases").iterdir()] == [f"{run.name}.lock"]
 
 
-def test_the_lease_of_a_dead_process_is_taken_over(run: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    with held_by(run, pid=child.pid), Lease(run):
-        assert files.read_json(lease_file(run))["pid"] == os.getpid()
-
-
-def test_a_zombie_process_is_dead(run: Path) -> None:
-    child = subprocess.Popen(["sleep", "60"])
-    with held_by(run, pid=child.pid, started=leases.process_start(child.pid)):
-        assert leases.holder_of(run) is not None
+def test_a_suspended_process_keeps_its_lease_and_a_killed_process_loses_it(run: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGSTOP)
+        (alive,) = (path for path in (run.parent / ".leases").glob("*.lock") if path.stem != run.name)
+        os.utime(alive, (0, 0))
+        with pytest.raises(Busy, match=f"process {child.pid} on"):
+            Lease(run).acquire()
         child.kill()
-        while child_status(child.pid) != "Z":
-            time.sleep(0.01)
-        assert leases.holder_of(run) is None
-    child.wait()
+        child.wait()
+    assert leases.holder_of(run) is None
+    with Lease(run):
+        assert files.read_json(leases._lease_file(run))["pid"] == os.getpid()
 
 
-def child_status(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_a_reused_process_id_is_not_the_holder(run: Path) -> None:
-    started = leases.process_start(os.getpid())
-    assert started is not None
-    with held_by(run, started=started - 1000), Lease(run):
-        pass
-
-
-@pytest.mark.parametrize("field", ["host", "boot", "namespace"])
-def test_the_heartbeat_decides_if_a_process_cannot_be_looked_up(run: Path, field: str) -> None:
-    with held_by(run, **{field: "another"}):
+@pytest.mark.parametrize("field", ["host", "boot"])
+def test_the_heartbeat_decides_on_a_process_of_another_host(run: Path, field: str) -> None:
+    with held_elsewhere(run, **{field: "another"}) as lease:
+        os.utime(leases._alive_file(run, lease._holder))
         with pytest.raises(Busy):
             Lease(run).acquire()
-        expire_heartbeat(run)
-        with Lease(run):
-            pass
+    with held_elsewhere(run, **{field: "another"}), Lease(run):
+        pass
+
+
+def test_a_heartbeat_of_a_clock_that_is_late_keeps_a_lease(run: Path) -> None:
+    with held_elsewhere(run) as lease:
+        alive = leases._alive_file(run, lease._holder)
+        beat = Thread(target=lambda: (time.sleep(0.1), os.utime(alive, (1, 1))))
+        beat.start()
+        with pytest.raises(Busy, match="on another"):
+            Lease(run).acquire()
+        beat.join()
 
 
 def test_many_leases_of_a_dead_host_are_released_in_the_time_of_one(run: Path) -> None:
     runs = [run.with_name(f"rotary-s{seed}-01234567") for seed in range(10)]
-    with Lease(*runs):
-        for held in runs:
-            mine = files.read_json(lease_file(held))
-            files.write_json(lease_file(held), mine | {"token": "other", "host": "another"})
-            expire_heartbeat(held)
+    with held_elsewhere(*runs):
         began = time.monotonic()
         leases.release_dead([*runs, run.with_name("without-lease")])
         assert time.monotonic() - began < 5 * leases.WATCH_SECONDS
         assert list(run.parent.glob(".leases/*.json")) == []
 
 
-def test_the_heartbeat_keeps_a_lease_of_another_host_alive(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_writes_heartbeats(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
-    with Lease(run):
-        expire_heartbeat(run)
+    with Lease(run) as lease:
+        alive = leases._alive_file(run, lease._holder)
+        os.utime(alive, (0, 0))
         end = time.monotonic() + 10
-        while time.time() - lease_file(run).stat().st_mtime > 30:
+        while alive.stat().st_mtime == 0:
             assert time.monotonic() < end
             time.sleep(0.01)
-
-
-def test_a_lost_lease_is_not_released_for_its_new_holder(run: Path) -> None:
-    with Lease(run):
-        content = files.read_json(lease_file(run)) | {"token": "taken over"}
-        files.write_json(lease_file(run), content)
-    assert files.read_json(lease_file(run))["token"] == "taken over"
 
 
 def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
@@ -159,28 +149,15 @@ def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
 )
 def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) -> None:
     assert callable(write)
-    run.mkdir(parents=True)
-    with Lease(run) as lease, held_by_another_host(run):
-        before = sorted(path.name for path in run.iterdir())
+    with held_elsewhere(run) as lost, Lease(run) as taken:
         with pytest.raises(LeaseLost):
-            write(RunWriter(run, lease))
-        assert sorted(path.name for path in run.iterdir()) == before
-        with pytest.raises(LeaseLost):
-            lease.check()
-
-
-@contextmanager
-def held_by_another_host(run: Path) -> Iterator[None]:
-    """Hold a lease that another host has taken over after its heartbeat expired."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leases.socket, "gethostname", lambda: "elsewhere")
-        expire_heartbeat(run)
-        with Lease(run):
-            yield
+            write(RunWriter(run, lost))
+        assert list(run.iterdir()) == []
+        lost.release()
+        assert leases.holder_of(run) == taken._holder
 
 
 def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:
-    run.mkdir(parents=True)
     refused: list[Busy] = []
 
     def take_over() -> None:
@@ -189,14 +166,11 @@ def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:
         except Busy as error:
             refused.append(error)
 
-    with leased(run) as writer, writer.writing():
-        content = files.read_json(lease_file(run)) | {"host": "elsewhere"}
-        files.write_json(lease_file(run), content)
-        expire_heartbeat(run)
+    with held_elsewhere(run) as lease, RunWriter(run, lease).writing():
         other = Thread(target=take_over)
         other.start()
         other.join()
-    assert [str(error) for error in refused] == [f"'{run.name}' is being written by another process"]
+    assert len(refused) == 1
 
 
 def _try(run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessing.synchronize.Event) -> None:
@@ -207,12 +181,11 @@ def _try(run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessin
         queue.put(False)
     else:
         queue.put(True)
-        answered.wait(60)  # a winner that ends would leave a dead lease, which another may take
+        answered.wait(60)  # the lease of a winner that ends would be dead
 
 
 def test_exactly_one_of_many_processes_takes_over_a_dead_lease(run: Path) -> None:
-    with held_by(run, host="another"):
-        expire_heartbeat(run)
+    with held_elsewhere(run):
         context = multiprocessing.get_context("fork")
         queue: multiprocessing.Queue[bool] = context.Queue()
         answered = context.Event()
@@ -227,20 +200,15 @@ def test_exactly_one_of_many_processes_takes_over_a_dead_lease(run: Path) -> Non
 
 
 def test_a_lease_file_emptied_by_a_power_failure_is_free(run: Path) -> None:
-    lease_file(run).parent.mkdir(parents=True)
-    lease_file(run).write_text("")
-    with Lease(run):
+    leases._lease_file(run).parent.mkdir(parents=True)
+    leases._lease_file(run).write_text("")
+    with leased(run):
         pass
 
 
 def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
-    message = "another process has been laying out the stacks of"
-    with (
-        FileLock(tmp_path / ".layout.lock"),
-        pytest.raises(HeadToHeadError, match=message),
-        leases.layout_lock(tmp_path),
-    ):
+    with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError), leases.layout_lock(tmp_path):
         pass
 
 

@@ -1,4 +1,4 @@
-"""``h2h list``, ``h2h show`` and ``h2h clean`` on trained runs."""
+"""``h2h list``, ``h2h show`` and ``h2h clean`` on trained runs; commands delete only files that headtohead wrote."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
+from catalogue.pages import write_files
+from headtohead import files
 from headtohead.errors import nearest
 from headtohead.execution.cleaning import find_leftovers, remove
+from headtohead.ownership import claim, foreign, owned
+from headtohead.ownership import remove as remove_owned
+from headtohead.report import writing
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums, leased
+from made.study import Completed, Study
 
-Command = Callable[..., object]
+Clean = Callable[..., Completed]
+
+
+def change(path: Path, **fields: Any) -> None:
+    files.write_json(path, files.read_json(path) | fields)
 
 
 def tree(folder: Path) -> set[str]:
@@ -23,118 +35,87 @@ def tree(folder: Path) -> set[str]:
 
 
 @pytest.fixture
-def cluttered(finished):
+def clean(finished: Study, tmp_path: Path) -> Clean:
+    """Call ``h2h clean`` on a finished study and a cache."""
+    (tmp_path / "cache").mkdir()
+    return lambda *options, code=0: finished.h2h("clean", "--cache", str(tmp_path / "cache"), *options, code=code)
+
+
+@pytest.fixture
+def superseded(finished: Study) -> Path:
+    """A run that is in no plan."""
+    return Path(shutil.copytree(finished.directories()[0], finished.experiment / "old-s1-00000000"))
+
+
+@pytest.fixture
+def cluttered(finished: Study, superseded: Path) -> Study:
     """A finished study with an archived, a superseded and a failed run."""
     run, failed = finished.directories()[:2]
-    shutil.copytree(run, finished.experiment / "old-s1-00000000")
     shutil.copytree(run, finished.experiment / ".archived" / "2026" / run.name)
-    status = json.loads((failed / "status.json").read_text())
-    (failed / "status.json").write_text(
-        json.dumps(status | {"state": "FAILED", "reason": "ValueError: no", "files": {}})
-    )
+    change(failed / "status.json", state="FAILED", reason="ValueError: no", files={})
     return finished
 
 
-def test_list_shows_experiments_with_states_size_and_question(finished, h2h_here):
-    done = h2h_here(finished.file.parent, "list")
-    header, row = done.stdout.splitlines()
+def test_list_shows_experiments_with_states_size_and_question(finished: Study) -> None:
+    header, row = finished.h2h("list").stdout.splitlines()
     assert header.split() == ["experiment", "runs", "size", "last", "change", "question"]
-    assert row.startswith(finished.experiment.name)
-    assert f"{len(finished.directories())} DONE" in row
-    (record,) = json.loads(h2h_here(finished.file.parent, "list", "--format", "json").stdout)
-    assert record["runs"] == {"DONE": len(finished.directories())}
+    assert "tiny" in row
+    (record,) = json.loads(finished.h2h("list", "--format", "json").stdout)
+    assert record["runs"] == {"DONE": 2}
     assert record["bytes"] > 10_000
-
-
-def test_list_names_a_damaged_experiment_and_shows_the_others(finished, h2h_here):
     (finished.runs / "broken").mkdir()
     (finished.runs / "broken" / "experiment.json").write_text("{")
-    done = h2h_here(finished.file.parent, "list")
-    assert done.returncode == 2
-    assert finished.experiment.name in done.stdout
+    done = finished.h2h("list", code=2)
+    assert "tiny" in done.stdout
     assert len(done.stderr.splitlines()) == 1
     assert "broken" in done.stderr
 
 
-def test_list_of_an_empty_folder_names_the_next_command(tmp_path, h2h_here):
-    done = h2h_here(tmp_path, "list")
-    assert (done.returncode, done.stdout) == (0, "no experiments in 'runs'; start with h2h run FILE\n")
-
-
-def test_show_has_scores_files_configuration_and_how_to_load(finished, h2h_here):
+def test_show_has_scores_files_configuration_and_how_to_load(finished: Study) -> None:
     run = finished.directories()[0]
-    done = h2h_here(finished.file.parent, "show", run.name)
-    results = json.loads((run / "results.json").read_text())["metrics"]
-    assert done.returncode == 0
-    assert f"  test/exact_match: {results['test/exact_match']:.3f}" in done.stdout
-    assert "  checkpoint.safetensors: " in done.stdout
-    assert "    d_model: " in done.stdout
-    assert done.stdout.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
-    record = json.loads(h2h_here(finished.file.parent, "show", run.name, "--format", "json").stdout)
+    output = finished.h2h("show", run.name).stdout
+    results = files.read_json(run / "results.json")["metrics"]
+    for part in (f"  test/exact_match: {results['test/exact_match']:.3f}", "checkpoint.safetensors: ", "d_model: "):
+        assert part in output
+    assert output.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
+    record = json.loads(finished.h2h("show", run.name, "--format", "json").stdout)
     assert (record["state"], record["metrics"]) == ("DONE", results)
 
 
-def test_show_of_an_unknown_run_is_one_line(finished, h2h_here):
-    done = h2h_here(finished.file.parent, "show", "nothing")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert done.stderr.startswith("h2h: no run 'nothing' in 'runs'")
-    name = finished.directories()[0].name.rpartition("-")[0]
-    done = h2h_here(finished.file.parent, "show", name.replace("-", "_"))
-    assert done.stderr.endswith(f"; did you mean '{name}'?\n")
-
-
-def test_an_experiment_before_a_prefix_selects_its_run(finished, h2h_here):
-    folder, prefix = finished.file.parent, finished.directories()[0].name.rpartition("-")[0]
+def test_a_run_is_found_by_prefix_and_experiment(finished: Study) -> None:
+    prefix = finished.directories()[0].name.rpartition("-")[0]
+    assert finished.h2h("show", prefix.replace("-", "_"), code=2).stderr.endswith(f"; did you mean '{prefix}'?\n")
     shutil.copytree(finished.directories()[0], finished.runs / "other" / f"{prefix}-00000000")
-    done = h2h_here(folder, "show", prefix)
-    assert done.returncode == 2
-    assert f"'{prefix}' matches 2 runs, for example other/{prefix}-00000000 and tiny/{prefix}-" in done.stderr
-    assert done.stderr.endswith("; use a longer prefix, or EXPERIMENT/ before it\n")
-    done = h2h_here(folder, "show", f"tiny/{prefix}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"directory: runs/tiny/{prefix}-" in done.stdout
-    done = h2h_here(folder, "trace", f"tiny/{prefix}", "the cat sees a dog")
-    assert done.returncode == 0, done.stderr
-    done = h2h_here(folder, "show", f"*/{prefix}")
-    assert done.stderr.startswith(f"h2h: no run '*/{prefix}' in 'runs'")
+    assert f"'{prefix}' matches 2 runs" in finished.h2h("show", prefix, code=2).stderr
+    assert f"directory: runs/tiny/{prefix}-" in finished.h2h("show", f"tiny/{prefix}").stdout
+    assert len(finished.h2h("show", f"*/{prefix}", code=2).stderr.splitlines()) == 1
 
 
-def test_maps_are_not_written_into_a_file(tmp_path, h2h_here):
-    (tmp_path / "x").touch()
-    done = h2h_here(tmp_path, "attention", "run", "a dog", "--out", "x")
-    assert done.returncode == 2
-    assert "Directory 'x' is a file (options: " in done.stderr
-
-
-def test_an_error_lists_a_limited_number_of_names():
+def test_an_error_lists_a_limited_number_of_names() -> None:
     assert nearest("zzz", map(str, range(1000, 1100))).endswith(", 1039 and 60 more")
 
 
-def test_clean_lists_and_removes_only_with_yes(cluttered, h2h_here, tmp_path):
-    before, cache = tree(cluttered.experiment), ("--cache", str(tmp_path / "no cache"))
-    done = h2h_here(cluttered.file.parent, "clean", *cache)
-    lines = done.stdout.splitlines()
+def test_clean_lists_and_removes_only_with_yes(cluttered: Study, clean: Clean) -> None:
+    before = tree(cluttered.experiment)
+    lines = clean().stdout.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["archived", "failed", "superseded"]
-    assert "FAILED: ValueError: no" in done.stdout
-    assert lines[-1].endswith("nothing was removed: add --yes")
+    assert "FAILED: ValueError: no" in "".join(lines)
     assert tree(cluttered.experiment) == before
-
-    done = h2h_here(cluttered.file.parent, "clean", "--yes", *cache)
-    assert done.stdout.splitlines()[-1].startswith("removed 3 folders, ")
-    failed = cluttered.directories()
-    assert tree(cluttered.experiment) == {path.name for path in failed} | {"experiment.json", "reference_points.json"}
+    assert clean("--yes").stdout.splitlines()[-1].startswith("removed 3 folders, ")
+    kept = {path.name for path in cluttered.directories()} | {"experiment.json", "reference_points.json"}
+    assert tree(cluttered.experiment) == kept
     assert list((cluttered.experiment / ".archived").iterdir()) == []
-    assert h2h_here(cluttered.file.parent, "clean", *cache).stdout == "nothing to remove\n"
+    assert clean().stdout == "nothing to remove\n"
 
 
 @pytest.mark.slow
-def test_a_failed_run_that_was_removed_is_trained_again(cluttered, undisturbed, same_results, h2h_here):
-    h2h_here(cluttered.file.parent, "clean", "--yes")
+def test_a_failed_run_that_was_removed_is_trained_again(cluttered: Study, undisturbed: Study, clean: Clean) -> None:
+    clean("--yes")
     cluttered.run()
-    same_results(cluttered, undisturbed)
+    assert cluttered.results() == undisturbed.results()
 
 
-def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered, tmp_path):
+def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered: Study, tmp_path: Path) -> None:
     failed = cluttered.directories()[1]
     (leftover,) = find_leftovers(cluttered.runs, tmp_path, ["failed"])
     assert leftover.path == failed
@@ -144,28 +125,139 @@ def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered, tmp_path
     assert failed.is_dir()
 
 
-def test_clean_removes_nothing_while_a_run_is_in_use(cluttered, h2h_here):
+def test_clean_removes_nothing_while_a_run_is_in_use(cluttered: Study, superseded: Path, clean: Clean) -> None:
     before = tree(cluttered.experiment)
-    with Lease(cluttered.experiment / "old-s1-00000000"):
-        done = h2h_here(cluttered.file.parent, "clean", "--yes")
-    assert done.returncode == 2
-    assert "in use by process" in done.stderr
+    with Lease(superseded):
+        assert "in use by process" in clean("--yes", code=2).stderr
     assert tree(cluttered.experiment) == before
 
 
-def test_a_run_that_another_experiment_reuses_is_kept(finished, h2h_here):
+def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Clean) -> None:
     run = finished.directories()[0]
     other = finished.runs / "other"
     shutil.copytree(finished.experiment, other)
-    for folder in (other, finished.experiment):
-        record = json.loads((folder / "experiment.json").read_text())
-        if folder == other:
-            record["name"] = "other"
-            for planned in record["runs"]:
-                if planned["directory"] == run.name:
-                    planned["reused_from"] = f"{finished.experiment.name}/{run.name}"
-            shutil.rmtree(other / run.name)
-        else:
-            record["runs"] = [planned for planned in record["runs"] if planned["directory"] != run.name]
-        (folder / "experiment.json").write_text(json.dumps(record))
-    assert h2h_here(finished.file.parent, "clean", "--only", "superseded").stdout == "nothing to remove\n"
+    shutil.rmtree(other / run.name)
+    planned = files.read_json(finished.experiment / "experiment.json")["runs"]
+    reused = [
+        entry | ({"reused_from": f"tiny/{run.name}"} if entry["directory"] == run.name else {}) for entry in planned
+    ]
+    change(other / "experiment.json", name="other", runs=reused)
+    left = [entry for entry in planned if entry["directory"] != run.name]
+    change(finished.experiment / "experiment.json", runs=left)
+    assert clean("--only", "superseded").stdout == "nothing to remove\n"
+
+
+def test_the_run_that_init_from_names_stays(finished: Study, superseded: Path, clean: Clean) -> None:
+    other = finished.runs / "warm"
+    other.mkdir()
+    record = files.read_json(finished.experiment / "experiment.json") | {"name": "warm", "runs": []}
+    for variant in record["variants"]:
+        variant["config"]["init_from"] = {"run": f"tiny/{superseded.name}", "weights": "0" * 64}
+    files.write_json(other / "experiment.json", record)
+    assert clean("--yes").stdout == "nothing to remove\n"
+    shutil.rmtree(other)
+    clean("--yes")
+    assert not superseded.exists()
+
+
+def test_foreign_files_in_removed_runs_stay(finished: Study, superseded: Path, clean: Clean) -> None:
+    (superseded / "notes.txt").write_text("mine")
+    (superseded / "attention" / "mine.png").write_text("mine")
+    (superseded / "attempts" / "more").mkdir(parents=True)
+    (superseded / "link.json").symlink_to(finished.file)
+    assert "removed 1 folder" in clean("--yes").stdout
+    assert {path.name for path in superseded.rglob("*")} == {"notes.txt", "attention", "mine.png", "link.json"}
+    assert finished.file.exists()
+    assert clean("--yes").stdout == "nothing to remove\n"
+
+
+def test_experiments_behind_links_are_not_cleaned(
+    finished: Study, superseded: Path, clean: Clean, tmp_path: Path
+) -> None:
+    finished.experiment.rename(tmp_path / "elsewhere")
+    finished.experiment.symlink_to(tmp_path / "elsewhere")
+    assert clean("--yes").stdout == "nothing to remove\n"
+    assert (superseded / "run.json").exists()
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "old-s1-00000000/run.json", "old-s1-00000000/status.json"])
+@pytest.mark.parametrize("content", [None, "{"])
+def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(
+    finished: Study, superseded: Path, clean: Clean, name: str, content: str | None
+) -> None:
+    second = finished.runs / "second"
+    shutil.copytree(finished.experiment, second)
+    change(second / "experiment.json", name="second")
+    record = finished.experiment / name
+    record.unlink() if content is None else record.write_text(content)
+    assert clean("--yes", code=2).stderr.startswith(f"h2h: cannot read 'runs/tiny/{name}': ")
+    assert (second / superseded.name / "run.json").exists()
+
+
+def test_trials_and_reproductions_are_removed(finished: Study, clean: Clean) -> None:
+    for folder in (finished.runs / ".try" / "tiny", finished.experiment / ".reproduced" / "a run"):
+        shutil.copytree(finished.experiment, folder, ignore=shutil.ignore_patterns(".*"))
+    assert "removed 2 folders" in clean("--yes").stdout
+    assert not (finished.runs / ".try" / "tiny").exists()
+    assert not (finished.experiment / ".reproduced" / "a run").exists()
+
+
+def test_only_prepared_data_is_removed_from_a_cache(finished: Study, clean: Clean, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    finished.here(finished.folder, "plan", str(finished.file), H2H_CACHE=str(cache))
+    assert list(cache.glob("prepared/*.npz"))
+    foreign_files = {"prepared/mine.npz", "prepared/x/mine", "compiled/mine.py", "mine"}
+    for name in foreign_files:
+        (cache / name).parent.mkdir(exist_ok=True)
+        (cache / name).write_text("mine")
+    assert "removed 1 folder" in clean("--yes").stdout
+    assert {path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file()} == foreign_files
+    assert clean("--yes").stdout == "nothing to remove\n"
+
+
+def test_a_report_removes_only_its_own_figures(
+    finished: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = tmp_path / "reports" / "tiny" / "figures"
+    for name in ("old", "new"):
+        monkeypatch.setattr(writing, "draw", lambda content, name=name: {name: "<svg/>"})
+        writing.write_report(finished.experiment, tmp_path / "reports")
+        (figures / "mine.svg").write_text("mine")
+    assert {path.name for path in figures.iterdir()} == {"new.svg", "mine.svg"}
+
+
+def test_export_replaces_only_its_own_files(finished: Study) -> None:
+    command, model = ("export", finished.directories()[0].name, "model"), finished.folder / "model"
+    model.mkdir()
+    (model / "README.md").write_text("mine")
+    assert "is not a file of h2h export" in finished.h2h(*command, "--force", code=2).stderr
+    assert [path.name for path in model.iterdir()] == ["README.md"]
+    (model / "README.md").rename(model / "notes.md")
+    assert "is not empty" in finished.h2h(*command, code=2).stderr
+    for _ in range(2):
+        finished.h2h(*command, "--force")
+    assert (model / "notes.md").read_text() == "mine"
+
+
+def test_the_catalogue_removes_only_its_own_pictures(tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "pictures" / "mine.png")
+    write_files(tmp_path, {"index.md": "", "pictures.md": ""})
+    write_files(tmp_path, {"index.md": ""})
+    assert (tmp_path / "pictures" / "mine.png").exists()
+    assert not (tmp_path / "pictures.md").exists()
+
+
+def test_a_manifest_never_names_files_outside_its_folder_or_behind_links(tmp_path: Path) -> None:
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    other.mkdir()
+    for name in ("a", "b"):
+        (other / name).write_text("mine")
+    claim(folder, ["../other/a", "link/b", str(other / "a"), "b"])
+    (folder / "link").symlink_to(other)
+    (folder / "b").symlink_to(other / "b")
+    (folder / "c").write_text("mine")
+    assert foreign(folder, ["b", "c", "d"]) == ["c"]
+    remove_owned(folder, owned(folder))
+    assert {path.name for path in other.iterdir()} == {"a", "b"}
+    assert {path.name for path in folder.iterdir()} == {"link", "b", "c"}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import headtohead as h2h
 from headtohead.execution.loaded import LoadedRun
+from made.study import Study
 
 
 @pytest.fixture
-def loaded(undisturbed: Any, monkeypatch: pytest.MonkeyPatch) -> LoadedRun:
+def loaded(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> LoadedRun:
     """A loaded run; its data are in the cache of the environment."""
     monkeypatch.setenv("H2H_CACHE", str(undisturbed.cache))
     return h2h.load(undisturbed.directories()[0])
 
 
-def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(undisturbed: Any) -> None:
+def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(undisturbed: Study) -> None:
     curves = h2h.curves(undisturbed.file, undisturbed.runs)
     assert list(curves) == ["run", "variant", "seed", "step", "epoch", "metric", "value"]
     written = {}
@@ -74,7 +74,7 @@ def test_forward_with_one_member_returns_the_logits_of_the_run(loaded: LoadedRun
     assert all(weights.shape[0] == 1 and weights.grad is not None for weights in loaded.model.parameters())
 
 
-def test_the_hook_of_the_page_appends_each_evaluation(study: Any) -> None:
+def test_the_hook_of_the_page_appends_each_evaluation(study: Study) -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md"
     (hook,) = re.findall(
         r"^```python\n([^`]*def on_evaluation.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE

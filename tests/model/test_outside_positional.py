@@ -8,7 +8,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugin import Options, Positional, hookimpl
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import Subject, check, tiny_config
-from headtohead.testing.invariants.stacking import trained_weights
+from headtohead.testing.invariants.trained_stacks import trained_weights
 
 
 class ShawOptions(Options):

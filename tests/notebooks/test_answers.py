@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,20 +72,6 @@ def test_heads_are_compared_at_equal_width_and_at_equal_parameters(made: ModuleT
     )
 
 
-def test_a_comparison_is_inconclusive_if_no_setting_differs(made: ModuleType, tmp_path: Path) -> None:
-    def score(axes: Mapping[str, Any], seed: int) -> float:
-        return (
-            0.5
-            + 0.1 * (axes["match"] == "none") * (axes["attention"] != "split-heads")
-            + (0.02 * (-1) ** (seed + len(str(axes["attention"]))) * (1 + 0.1 * seed))
-        )
-
-    found = answered(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=score)
-    width, parameters = found.lines
-    assert (width.is_significant, parameters.is_significant, parameters.is_mixed) == (True, False, False)
-    assert f"at equal parameters: inconclusive, exact match {parameters.number}" in (found.sentence)
-
-
 def test_sides_that_are_the_same_by_construction_are_marked(made: ModuleType, tmp_path: Path) -> None:
     axes = {
         "masking.encoder": ["padding", "none"],
@@ -108,47 +93,6 @@ def test_sides_that_are_the_same_by_construction_are_marked(made: ModuleType, tm
     future = lines["removing the causal mask (generated translations)"]
     assert future.is_significant
     assert found.sentence.startswith(f"Removing the causal mask (generated translations): exact match {future.number}")
-
-
-def test_a_single_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
-    states = {
-        (f"{style}-{heads}-{match}", seed): "PLANNED"
-        for style in HEADS["attention"]
-        for heads in HEADS["model.heads"]
-        for match in HEADS["match"]
-        for seed in SEEDS[1:]
-    }
-    found = answered(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score, states=states)
-    assert not found.lines[0].is_significant
-    assert found.lines[0].number.endswith(", one seed")
-
-
-def test_missing_runs_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
-    states = {(variant, seed): "PLANNED" for variant in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
-    found = answered(
-        made,
-        tmp_path,
-        "positions-fixed-or-learned",
-        states=states,
-        axes={"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]},
-    )
-    assert [line.number for line in found.lines[:2]] == ["has no finished runs yet"] * 2
-    assert found.lines[2].is_significant
-
-
-def test_a_finished_model_without_translations_is_marked(made: ModuleType, tmp_path: Path) -> None:
-    name = "positions-fixed-or-learned"
-    axes = {"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]}
-    written = made.write_study(tmp_path, made.Study(name=name, seeds=SEEDS, maps=False, axes=axes))
-    for file in tmp_path.rglob("results.json"):
-        if file.parent.name.startswith("learned(std=1)"):
-            results = json.loads(file.read_text("utf-8"))
-            del results["metrics"]["test/exact_match"]
-            file.write_text(json.dumps(results), "utf-8")
-            made.record_checksums(file.parent)
-    experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == name)
-    found = answer(experiment, Analysis(load_frames(written), allow_partial=True))
-    assert found.lines[0].number == "has no translations to score"
 
 
 def test_the_difference_between_notebooks_and_its_largest_changes_are_named(

@@ -12,7 +12,6 @@ import pytest
 
 from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import parse
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page import EXPERIMENTS, Edition, editions
@@ -60,13 +59,6 @@ def test_the_quick_form_has_six_experiments_with_separate_names() -> None:
     assert quick & {edition.name for edition in editions(quick=False)} == set()
 
 
-@pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
-def test_a_file_that_requires_no_data_file_is_used_unchanged(name: str) -> None:
-    full = edition(name)
-    assert full.text == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
-    assert (full.name, full.changes) == (name, ())
-
-
 def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
     before = content(experiment_text("heads-split-or-independent"))
     quick = edition("heads-split-or-independent", quick=True)
@@ -79,15 +71,6 @@ def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
     before["base"]["train"] |= {"epochs": 4, "evaluate_every": 200}
     before["base"]["evaluate"] = {"test_limit": 150, "unpadded": False}
     assert after == before
-
-
-def test_recipes_of_a_design_are_reduced_individually(pairs: Path) -> None:
-    quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
-    recipes = quick["design"][0]["one_at_a_time"]["recipe"]
-    cut = {recipe["name"]: recipe for recipe in recipes if isinstance(recipe, dict)}
-    assert cut["architecture-en-de"]["model.d_model"] == 64
-    assert cut["tatoeba-en-es"]["train.steps"] == 50
-    assert "slides-en-fr" in recipes
 
 
 def test_a_given_file_replaces_the_named_file(pairs: Path) -> None:
@@ -131,24 +114,3 @@ def test_without_the_file_only_recipes_that_require_it_are_omitted(
     names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
     assert without_file.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
-
-
-def test_fields_and_seeds_from_the_command_line_are_listed() -> None:
-    changed = edition("heads-split-or-independent", overrides=["train.epochs=1"], seeds=2)
-    assert content(changed.text)["seeds"] == 2
-    assert changed.overrides == ("train.epochs=1",)
-    assert changed.changes == ("2 seeds instead of 6", "--set train.epochs=1")
-    assert "#   --set train.epochs=1\n" in changed.text
-
-
-def test_an_invalid_override_is_an_error() -> None:
-    with pytest.raises(HeadToHeadError, match="expected path=value"):
-        editions(quick=True, overrides=["nonsense"])
-
-
-def test_an_unchanged_edition_is_not_written_again(tmp_path: Path) -> None:
-    quick = edition("masks-what-they-protect", quick=True)
-    path = quick.write(tmp_path / "new")
-    before = path.stat()
-    assert quick.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
-    assert path.read_text(encoding="utf-8") == quick.text

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from headtohead_notebooks.page.numbers import fill, plain
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.0, "0"),
-        (0.811, "0.81"),
-        (0.1, "0.1"),
-        (3.7146e-9, "4e-9"),
-        (7.77e-16, "8e-16"),
-        (0.0001, "1e-4"),
-        (12.0, "12"),
-        (1e-3, "0.001"),
-    ],
-)
-def test_a_number_has_two_digits_or_a_power_of_ten(value: float, shown: str) -> None:
-    assert plain(value) == shown
+from headtohead_notebooks.page.content import NotebookPitfall
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook
+from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
+from headtohead_notebooks.page.numbers import fill
+from headtohead_notebooks.pitfalls.measurements import MEASUREMENTS
 
 
 def test_a_sentence_is_filled_with_its_numbers() -> None:
@@ -30,8 +19,19 @@ def test_a_sentence_is_filled_with_its_numbers() -> None:
     assert fill("{one:counted|word} {one:is|are} and {more:counted|word} {more:is|are}", numbers) == (
         "1 word is and 2 words are"
     )
-
-
-def test_a_number_that_was_not_measured_is_an_error() -> None:
     with pytest.raises(KeyError, match="missing"):
         fill("{missing}", {"other": 1})
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.recipe)
+def test_every_pitfall_has_a_text_with_its_numbers_if_the_data_is_available(
+    notebook: Notebook, measured: Callable[[str], dict[str, MeasuredPitfall]]
+) -> None:
+    assert PITFALL_TEXTS.keys() == MEASUREMENTS.keys()
+    for name, measurement in measured(notebook.recipe).items():
+        pitfall = NotebookPitfall(measurement, PITFALL_TEXTS[name])
+        consequence = measurement.pitfall.consequence
+        assert (pitfall.effect == f"{consequence[0].upper()}{consequence[1:]}.") == (not measurement.numbers)
+        assert "{" not in pitfall.effect
+        measured_all = all(fact.measured for fact in measurement.facts)
+        assert measured_all or pitfall.missing.startswith("Not measured: no file")

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -65,10 +64,6 @@ def test_every_dependency_is_pinned() -> None:
     assert required - set(pins()) - VENV_BRINGS == set()
 
 
-def test_torch_and_mlflow_have_the_tested_versions() -> None:
-    assert (pins()["torch"], pins()["mlflow"]) == ("2.13.0", "3.17.2")
-
-
 def test_the_cpu_build_in_the_readme_is_the_tested_torch() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"`torch=={pins()['torch']}`" in readme
@@ -80,35 +75,20 @@ def test_no_installation_file_names_a_package_index() -> None:
         assert not re.search(r"https?://|--(extra-)?index-url|find-links", text), name
 
 
-@pytest.fixture(scope="module")
-def pip(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs ``pip install --dry-run`` of a new environment against the public index only."""
-    folder = tmp_path_factory.mktemp("resolve")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_pip_resolves_the_installation_from_the_public_index(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     environment = os.environ | {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [python, "-m", "pip", "install", *arguments]
+    def install(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [tmp_path / "venv" / "bin" / "python", "-m", "pip", "install", *arguments]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
     # Versions of pip before 23.3 download every wheel in a dry run.
-    done = run("--quiet", "--retries", "0", "--timeout", "15", "pip>=24")
-    if done.returncode:
+    if install("--quiet", "--retries", "0", "--timeout", "15", "pip>=24").returncode:
         pytest.skip("no package index is reachable")
-    return run
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("python", [None, "3.12", "3.13"])
-@pytest.mark.parametrize("target", [".", ".[dev]"])
-def test_pip_resolves_the_installation_from_the_public_index(
-    pip: Callable[..., subprocess.CompletedProcess[str]], target: str, python: str | None
-) -> None:
-    """pip evaluates markers of the running interpreter, also with ``--python-version``."""
-    other = [] if python is None else ["--python-version", python, "--only-binary=:all:"]
-    done = pip("--dry-run", "--ignore-installed", "-c", "constraints.txt", *other, target)
+    done = install("--dry-run", "--ignore-installed", "-c", "constraints.txt", ".")
     assert done.returncode == 0, done.stderr[-2000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("Would install ")]
-    assert "torch-2.13.0" in line
+    assert f"torch-{pins()['torch']}" in line

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -15,42 +13,33 @@ from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run import StatusRecord
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.tracking.rundirs import TrackedStudy
-
-
-def ended_process():
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    return child.pid
-
+from headtohead.tracking.runs import TrackedStudy
 
 HOLDERS = {
-    "this process": ({}, 0, True),
     "no process": (None, 0, False),
-    "a process that ended": ({"pid": ended_process}, 0, False),
-    "an earlier process of the same number": ({"started": lambda: 0.0}, 0, False),
-    "this process, suspended for an hour": ({}, 3600, True),
-    "a process of another host": ({"host": lambda: "node3"}, 5, True),
-    "a process of a host that crashed": ({"host": lambda: "node3"}, 3600, False),
-    "a process from before a restart": ({"boot": lambda: "another"}, 3600, False),
+    "a process that runs": ({}, 0, True),
+    "a process that ended": ({"token": "0" * 32}, 0, False),
+    "a process that was suspended for an hour": ({}, 3600, True),
+    "a process of another host": ({"host": "node3"}, 5, True),
+    "a process of a host that crashed": ({"host": "node3"}, 3600, False),
+    "a process from before a restart": ({"boot": "another"}, 3600, False),
 }
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("state", ["LEASED", "RUNNING"])
-def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state, monkeypatch):
+def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state, monkeypatch, request):
     monkeypatch.setattr(leases, "WATCH_SECONDS", 0.3)  # a takeover watches for 15 s
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)
     (run.parent / "experiment.json").write_text(json.dumps(planned.record().to_json()))
     if fields is not None:
-        lease = {"token": "other", "pid": os.getpid(), "started": leases.process_start(os.getpid())}
-        changed = {name: value() for name, value in fields.items()}
-        file = run.parent / ".leases" / f"{run.name}.json"
-        file.parent.mkdir()
-        files.write_json(file, lease | leases._identity() | changed)
-        os.utime(file, (time.time() - silent,) * 2)
+        lease = Lease(run)
+        lease.acquire()
+        request.addfinalizer(lease.release)
+        files.write_json(leases._lease_file(run), lease._holder | fields)
+        os.utime(leases._alive_file(run, lease._holder), (time.time() - silent,) * 2)
     seen = state if alive else "INTERRUPTED"
     assert read_progress(run.parent).runs[0].state == seen
     again = plan(seeds=1)

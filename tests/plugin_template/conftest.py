@@ -120,12 +120,6 @@ def environment(folder: Path) -> Path:
     return python
 
 
-@pytest.fixture
-def make_environment() -> Callable[[Path], Path]:
-    """The function that makes an environment."""
-    return environment
-
-
 def pip(python: Path, *arguments: str) -> Completed:
     """Install with the pip of this environment into another, without a network."""
     return subprocess.run(

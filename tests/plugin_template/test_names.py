@@ -9,13 +9,6 @@ from headtohead.plugins.template import PluginNames
 from headtohead.plugins.template.names import suggest_name
 
 
-def test_all_names_follow_from_the_entry_name() -> None:
-    names = PluginNames("my-2nd-idea", "positional")
-    assert names.module == "h2h_my_2nd_idea"
-    assert names.distribution == "h2h-my-2nd-idea"
-    assert names.class_name == "My2ndIdea"
-
-
 @pytest.mark.parametrize(
     ("entry", "family", "expected"),
     [

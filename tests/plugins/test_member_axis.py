@@ -57,10 +57,6 @@ def registered_buffer(self):
     self.register_buffer("t", torch.zeros(HEADS, 2), persistent=False)
 
 
-def with_members(self):
-    self.g = nn.Parameter(torch.zeros(self.context.members, HEADS))
-
-
 def replaced(self):
     self.g = self.parameter(HEADS)
     self.g.data = self.g.data[0]
@@ -88,20 +84,6 @@ BUFFER = (
 def test_a_tensor_without_a_member_axis_is_refused_at_build(monkeypatch, make, message, seeds, base):
     with pytest.raises(HeadToHeadError, match=f"^{FILE}: {re.escape(message)}$"):
         build(monkeypatch, in_build(make), seeds, base)
-
-
-def test_a_parameter_of_its_own_with_the_right_size_is_refused_too(monkeypatch):
-    with pytest.raises(HeadToHeadError, match=r"Own\.g is a plain torch\.nn\.Parameter"):
-        build(monkeypatch, in_build(with_members))
-
-
-def test_a_parameter_that_init_creates_is_refused(monkeypatch):
-    def init(self, options, context):
-        Attention.__init__(self, options, context)
-        plain(self)
-
-    with pytest.raises(HeadToHeadError, match=r"Own\.g is a plain torch\.nn\.Parameter"):
-        build(monkeypatch, {"__init__": init})
 
 
 @pytest.mark.parametrize("where", ["itself", "a part"])

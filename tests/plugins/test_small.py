@@ -30,10 +30,6 @@ def code(text):
     ]
 
 
-def test_docstrings_comments_and_blank_lines_are_not_code():
-    assert code('"""Said."""\n\nx = """kept"""  # so\n# not this\ny = 1\n') == ['x = """kept"""  # so', "y = 1"]
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_entry_has_at_most_sixty_lines_of_code(path):
     assert len(code(path.read_text("utf-8"))) <= NOTEBOOKS.get(path.name, MOST)

@@ -1,13 +1,11 @@
 """Files that cannot be imported: the error is one line with the problem and the next step."""
 
 import pickle
-import re
 from collections import OrderedDict
 
 import pytest
 import torch
 
-import headtohead
 from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe
 from headtohead.plugins.registry import current
 from headtohead_notebooks import import_checkpoint
@@ -89,18 +87,6 @@ def test_a_damaged_file_is_refused(damage, refused, saved, notebooks):
     assert refused(file).startswith(f"checkpoint '{file}' is damaged")
 
 
-def test_a_missing_file_and_a_folder_are_named(refused, tmp_path):
-    assert refused(tmp_path / "no.pt") == f"checkpoint '{tmp_path / 'no.pt'}' does not exist"
-    assert refused(tmp_path) == f"checkpoint '{tmp_path}' is a folder"
-
-
-def test_files_of_the_older_format_are_read(notebooks, tmp_path):
-    file = tmp_path / "old.pt"
-    torch.save(notebooks.Scratch().state_dict(), file, _use_new_zipfile_serialization=False)
-    path = import_checkpoint(file, recipe="scratch-en-fr", name="old", runs=tmp_path / "runs")
-    assert headtohead.load(path).config.model.d_model == 10
-
-
 @pytest.fixture
 def altered(tmp_path):
     """Save the state dict of a model after a change."""
@@ -140,49 +126,6 @@ def test_tensors_of_a_wrong_shape_or_type_are_named(refused, altered, notebooks)
     )
 
 
-def test_a_tensor_with_a_dimension_too_many_is_wrong(refused, altered, notebooks):
-    def change(state):
-        state["fc.weight"] = state["fc.weight"][None]
-
-    file = altered(notebooks.Scratch(words=(40, 41)), change)
-    assert "wrong shape: fc.weight [1, 41, 10] instead of [41, 10];" in refused(file)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("decoder_embedding.weight", "decoder_embedding.weight [40] instead of a matrix"),
-        ("positional_encoding.pe", "positional_encoding.pe [40] instead of [..., positions, d_model]"),
-    ],
-)
-def test_a_table_of_one_axis_is_wrong(name, message, refused, altered, notebooks):
-    file = altered(notebooks.Scratch(), lambda state: state.update({name: torch.ones(40)}))
-    assert f"wrong shape: {message};" in refused(file)
-
-
-def test_a_missing_layer_is_named(refused, altered, notebooks):
-    def change(state):
-        for name in [name for name in state if name.startswith("decoder_layers.1.")]:
-            del state[name]
-
-    message = refused(altered(notebooks.Scratch(layers=3), change))
-    assert "missing: decoder_layers.1." in message
-    assert "unknown: decoder_layers.2." in message
-
-
-def test_a_huge_layer_number_is_an_unknown_tensor(refused, altered, notebooks):
-    def change(state):
-        state["encoder_layers.4000000000.norm1.weight"] = torch.ones(10)
-
-    assert "unknown: encoder_layers.4000000000.norm1.weight" in refused(altered(notebooks.Scratch(), change))
-
-
-def test_long_lists_are_truncated(refused, altered, notebooks):
-    file = altered(notebooks.Scratch(), lambda state: [state.pop(name) for name in list(state)[:9]])
-    message = refused(file)
-    assert re.search(r"missing: (\S+, ){4}\S+ and 4 more", message)
-
-
 def test_the_recipe_that_would_fit_is_named(refused, notebooks, saved):
     models = {
         "scratch-en-fr": notebooks.Scratch(style=notebooks.IndependentHeads),
@@ -193,27 +136,6 @@ def test_the_recipe_that_would_fit_is_named(refused, notebooks, saved):
     for recipe, model in models.items():
         other = next(name for name in models if name != recipe)
         assert refused(saved(model), other).endswith(f"type --recipe {recipe}, which fits")
-
-
-def test_notebook_5_has_no_checkpoint_and_says_why(refused, saved, notebooks):
-    assert refused(saved(notebooks.Scratch()), "by-hand-en-fr") == (
-        "no checkpoint of 'by-hand-en-fr' can be imported: its notebook has no model class, so it "
-        "cannot save a state dict"
-    )
-
-
-def test_an_unknown_recipe_gets_the_nearest(refused, saved, notebooks):
-    assert refused(saved(notebooks.Scratch()), "tatoeba-en-sp") == (
-        "unknown recipe 'tatoeba-en-sp'; did you mean 'tatoeba-en-es'?"
-    )
-
-
-def test_the_error_for_heads_that_do_not_divide_d_model_names_the_option(refused, saved, notebooks):
-    file = saved(notebooks.Tatoeba(width=12, heads=4))
-    assert refused(file, "tatoeba-en-es") == (
-        "split-heads needs d_model to be a multiple of heads, got 12 and 8; a checkpoint does not "
-        "store the number of heads, type --set model.heads=N"
-    )
 
 
 @pytest.mark.parametrize(
@@ -231,21 +153,9 @@ def test_a_setting_that_the_weights_contradict_is_refused(override, message, ref
     assert error.endswith("; change or leave out --set")
 
 
-def test_a_misspelt_setting_gets_the_nearest(refused, saved, notebooks):
-    assert refused(saved(notebooks.Scratch()), overrides=["model.hedas=2"]) == (
-        "--set model.hedas=2: unknown field 'hedas'; did you mean 'heads'?"
-    )
-
-
 @pytest.mark.parametrize("name", ["a/b", "", ".hidden", "..", "two words"])
 def test_an_invalid_name_of_a_run_is_refused(name, refused, saved, notebooks):
     assert refused(saved(notebooks.Scratch()), name=name).startswith(f"'{name}' is not a valid name of a run;")
-
-
-def test_data_for_a_recipe_with_its_own_sentences_is_refused(refused, saved, notebooks, tmp_path):
-    assert refused(saved(notebooks.Scratch()), data=tmp_path / "x.tsv") == (
-        "recipe 'scratch-en-fr' has its own sentences; leave out --data"
-    )
 
 
 @pytest.mark.parametrize(
@@ -264,11 +174,6 @@ def test_data_with_other_vocabulary_sizes_is_refused(text, message, refused, sav
     file.write_text(text, encoding="utf-8")
     error = refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=file)
     assert error == message.format(file)
-
-
-def test_data_that_does_not_exist_is_named(refused, saved, notebooks, tmp_path):
-    missing = tmp_path / "no.tsv"
-    assert refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=missing) == (f"file '{missing}' does not exist")
 
 
 class Outside(Recipe):

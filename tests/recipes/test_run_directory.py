@@ -60,25 +60,6 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
     assert load_file(run / "checkpoint.safetensors")["lm_head.weight"].shape == (10, 5000)
 
 
-def test_a_run_without_vocabularies_records_the_reason(tatoeba, h2h, tmp_path):
-    code, out, _ = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "third")
-    assert code == 0
-    assert out.splitlines()[2:] == [
-        "note: it was imported without --data: it has no vocabularies, works on ids alone and cannot translate",
-        "runs/imported/third",
-    ]
-    run = tmp_path / "runs" / "imported" / "third"
-    assert read(run / "vocabulary.json") == {"source": None, "target": None}
-    assert "works on ids alone" in read(run / "results.json")["notes"][1]
-
-
-def test_double_precision_is_preserved(notebooks, saved, tmp_path):
-    file = saved(notebooks.Scratch().double())
-    path = import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
-    assert load_file(path / "checkpoint.safetensors")["lm_head.weight"].dtype == torch.float64
-    assert headtohead.load(path).config.train.precision == "float64"
-
-
 # MLflow's own use of its libraries; remove the line when MLflow is fixed.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 @pytest.mark.usefixtures("without_figures")
@@ -120,12 +101,6 @@ def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tm
     assert read(archived)["recipe"] == "scratch-en-fr"
 
 
-def test_another_folder_of_runs_is_used(scratch, h2h, tmp_path):
-    arguments = ("--recipe", "scratch-en-fr", "--name", "first", "--runs", "elsewhere")
-    assert h2h("import-checkpoint", scratch, *arguments)[1].splitlines()[-1] == "elsewhere/imported/first"
-    assert headtohead.load("first", tmp_path / "elsewhere").imported
-
-
 def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
@@ -149,17 +124,6 @@ def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(noteboo
     moved = tmp_path / "moved"
     shutil.move(path, moved)
     assert headtohead.load(moved).translate(["Hello"]) == expected
-
-
-def test_a_run_with_another_file_has_another_hash(notebooks, saved, tmp_path):
-    keys = set()
-    for seed in range(2):
-        torch.manual_seed(seed)
-        path = import_checkpoint(
-            saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}", runs=tmp_path / "runs"
-        )
-        keys.add(read(path / "run.json")["run_hash"])
-    assert len(keys) == 2
 
 
 def test_an_imported_checkpoint_without_vocabularies_is_exported(tatoeba, h2h, tmp_path):

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import headtohead
-from headtohead import HeadToHeadError
 from headtohead_notebooks import import_checkpoint
 
 ENGLISH = """<pad> I love you hello world good morning night cat dog he she we they go eat run walk
@@ -167,30 +166,6 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(noteboo
     assert min(seen.values()) > 0, seen
 
 
-def test_notebook_3_stops_after_128_tokens_without_eos(notebooks, imported, export):
-    words = (
-        len(plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])),
-        len(plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])),
-    )
-    model = notebooks.Tatoeba(words=words, layers=1)
-    with torch.no_grad():
-        model.output_layer.bias[7] += 100.0
-    loaded = imported("tatoeba-en-es", model, data=export)
-    assert len(loaded.translate(["I"])[0].split()) == 128
-
-
-@pytest.mark.parametrize("columns", [(1, 3), (1, 3, 2)])
-def test_files_without_ids_have_the_sentences_first(columns, notebooks, imported, tmp_path, export):
-    file = tmp_path / "pairs.tsv"
-    rows = ["\t".join(row[column] for column in columns) for row in EXPORT]
-    file.write_text("\n".join(rows), encoding="utf-8")
-    english = plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])
-    spanish = plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])
-    model = notebooks.Tatoeba(words=(len(english), len(spanish)))
-    loaded = imported("tatoeba-en-es", model, data=file)
-    assert loaded.data.target_vocabulary.words == spanish
-
-
 @pytest.mark.slow
 def test_vocabularies_of_a_real_export_are_those_of_the_notebook(notebooks, imported, real):
     path = real("eng-vie.tatoeba-export-2025-11-12.4col.tsv.xz")
@@ -228,35 +203,12 @@ def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
     assert min(seen.values()) > 0, seen
 
 
-def test_sentences_of_a_batch_are_translated_as_in_a_batch_of_one(notebooks, imported):
-    model = notebooks.Scratch()
-    loaded = imported("scratch-en-fr", spread(model, model.fc, 3))
-    sentences = ["I love you", "hello", "she walks slow", "we go"]
-    assert loaded.translate(sentences) == [loaded.translate([sentence])[0] for sentence in sentences]
-    assert loaded.translate([]) == []
-
-
-def test_unknown_words_are_dropped_as_in_the_notebook(notebooks, imported):
-    loaded = imported("scratch-en-fr", notebooks.Scratch())
-    assert loaded.data.tokenise("cat is small", "source") == [9, 22, 39]
-    assert loaded.unknown_words("cat is small") == ["is"]
-
-
 def refused(h2h, *arguments):
     code, out, err = h2h(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("h2h: ")
     assert err.count("\n") == 1
     return err.removeprefix("h2h: ").rstrip("\n")
-
-
-def test_a_notebook_without_decoding_is_refused_with_the_reason(notebooks, saved, h2h):
-    file = saved(notebooks.Architecture())
-    assert h2h("import-checkpoint", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
-    assert refused(h2h, "translate", "two", "hello world") == (
-        "run 'two' cannot translate: its recipe defines no decoding (evaluate.decode: none): "
-        "without <sos> and <eos> generation has no start and no stop"
-    )
 
 
 def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
@@ -271,42 +223,3 @@ def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
         "and the file of sentence pairs it was trained on"
     )
     assert "has no vocabularies" in refused(h2h, "attention", "three", "hello")
-
-
-def test_a_word_that_notebook_4_does_not_have_is_refused_by_name(notebooks, imported):
-    loaded = imported("slides-en-fr", notebooks.Slides())
-    with pytest.raises(HeadToHeadError, match="no word 'hate'"):
-        loaded.translate(["I hate AI ."])
-
-
-def test_a_sentence_longer_than_the_table_is_refused(notebooks, imported):
-    loaded = imported("scratch-en-fr", notebooks.Scratch())
-    assert loaded.translate(["I love you good"])
-    with pytest.raises(HeadToHeadError, match="6 tokens exceeds the 5 positions"):
-        loaded.translate(["I love you good night"])
-    with pytest.raises(HeadToHeadError, match="6 tokens"):
-        loaded.logits(torch.ones(1, 5).long(), torch.ones(1, 6).long())
-
-
-def test_attention_of_an_imported_run_is_shown(notebooks, saved, h2h):
-    """The target can be the run's translation, which can contain ids without a word."""
-    model = notebooks.Scratch(words=(40, 60))
-    with torch.no_grad():
-        model.fc.bias[55] += 100.0
-    arguments = ("import-checkpoint", saved(model), "--recipe", "scratch-en-fr", "--name", "one")
-    assert h2h(*arguments)[0] == 0
-    code, out, _ = h2h("attention", "one", "I love you", "--target", "Je t’aime")
-    assert code == 0
-    assert {"<sos>", "Je", "t’aime"} <= set(out.split())
-    code, out, _ = h2h("attention", "one", "I love you")
-    assert code == 0
-    assert {"<sos>", "55"} <= set(out.split())
-
-
-def test_attention_of_a_run_without_decoding_requires_a_target(notebooks, saved, h2h):
-    file = saved(notebooks.Architecture())
-    assert h2h("import-checkpoint", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
-    assert "pass a target" in refused(h2h, "attention", "two", "hello world")
-    code, out, _ = h2h("attention", "two", "hello world", "--target", "hallo welt")
-    assert code == 0
-    assert "hallo" in out

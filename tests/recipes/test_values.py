@@ -141,19 +141,3 @@ def test_every_field_of_a_recipe_is_in_the_table(resolved):
     for name in NAMES:
         for path in current().recipe(name).values():
             assert {path, f"{path}.name", f"{path}.encoder.name"} & (rows | summarised), f"{name}: {path}"
-
-
-def test_the_description_lists_options_and_values(h2h):
-    code, out, _ = h2h("plugins", "tatoeba-en-es")
-    lines = [line.split(maxsplit=1) for line in out.splitlines()]
-    assert code == 0
-    assert ["positional.index", '"row"'] in lines
-    assert ["train.clip_norm", "null"] in lines
-    assert "Activity 4: Implementing a Translator" in out
-
-
-def test_other_fields_of_a_base_override_its_recipe():
-    small = {"recipe": "tatoeba-en-es", "model": {"d_model": 32}, "data.limit": 100}
-    config = resolve(small, current())
-    assert (config.model.d_model, config.model.d_ff, config.data.limit) == (32, 2048, 100)
-    assert config.positional.encoder.options["index"] == "row"

@@ -75,24 +75,6 @@ def test_a_recipe_is_traced_at_initialisation(h2h):
     assert h2h("slides-en-fr", "I love AI .", *SMALL, "--seed", "2")[1] != output
 
 
-def test_positions_equal_those_printed_in_the_slides(h2h):
-    """Digits of the slides, d_model 8."""
-    _, output = h2h("slides-en-fr", "I love AI .", *SMALL, "--only", "encoder.positions")
-    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if "   " in line}
-    assert rows["love"] == ["0.841", "0.540", "0.100", "0.995", "0.010", "1.000", "0.001", "1.000"]
-    assert rows["."][:4] == ["0.141", "−0.990", "0.296", "0.955"]
-
-
-def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
-    code, output = h2h("by-hand-en-fr", "this is a fat cat", "--format", "html", "--out", "hand.html")
-    page = (folder / "hand.html").read_text()
-    assert (code, output) == (0, "hand.html\n")
-    assert "<h1>by-hand-en-fr, seed 1: at initialisation, not trained</h1>" in page
-    assert "<b>&lt;sos&gt;</b>" in page
-    assert "X + M, M = −10<sup>9</sup> where masked" in page
-    assert h2h("by-hand-en-fr", "this is a fat cat", "--format", "html")[1] == page
-
-
 def test_arrays_of_a_run_end_with_its_logits(h2h, folder):
     (path,) = (folder / "runs/traced").glob("*-s1-*")
     code, output = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
@@ -118,12 +100,6 @@ def test_without_target_a_run_uses_the_corpus_or_its_own_translation(h2h, folder
     written = [run.data.target_vocabulary.label(i) for i in run.generate(run.data.tokenise("zzz", "source"))]
     assert without_target[2] == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
     assert without_target[3] == "words of the source without an id become <unk>: 'zzz'"
-
-
-def test_dropped_words_are_named(h2h):
-    _, output = h2h("scratch-en-fr", "cat is small", "--only", "encoder.ids")
-    assert "words of the source without an id are left out: 'is'" in output
-    assert [line.split()[0] for line in output.splitlines()[-3:]] == ["cat", "small", "<eos>"]
 
 
 def test_a_checkpoint_without_vocabularies_is_traced_by_its_ids(h2h, folder):

@@ -1,14 +1,8 @@
 """The steps of each attention style, recomputed by loops from the steps before them."""
 
-import dataclasses
 import math
 
 import numpy as np
-import pytest
-
-from headtohead.plugins.registry import current
-from headtohead_notebooks.trace.html import as_html
-from headtohead_notebooks.trace.text import as_text
 
 PATH = "decoder.0.self"
 HEADS, SIZE = 4, 4
@@ -97,29 +91,6 @@ def test_maps_of_a_differential_head_precede_the_head(traced):
     same(trace[f"{PATH}.concatenation"], np.concatenate(joined, axis=-1))
 
 
-def test_negative_and_positive_weights_have_different_colours(traced):
-    _, trace = traced(attention="differential", masking="none")
-    weights = [step for step in trace if step.title == "weights"]
-    signed = next(step for step in weights if (step.values < 0).any())
-    page = as_html(dataclasses.replace(trace, steps=(signed,)))
-    body = page[page.index("<tbody>") : page.index("</tbody>")]
-    assert "class=n" in body
-    assert "class=p" in body
-    assert "class=s" not in body
-    negative = float(signed.values.min())
-    level = round(9 * abs(negative))
-    assert f"<td class=n{level}>{negative:.3f}</td>".replace(">-", ">−") in body
-
-
-def test_maps_and_heads_are_listed_separately(traced):
-    _, trace = traced(attention="differential")
-    page, text = as_html(trace), as_text(trace)
-    assert f'id="{PATH}.map.3"' in page
-    assert "<h4>map 3</h4>" in page.replace("<h5>", "<h4>").replace("</h5>", "</h4>")
-    assert f"{PATH}.head.1.finished  [3×8]" in text
-    assert f'id="{PATH}.map"' not in page
-
-
 def test_normalised_queries_and_keys_are_traced_beside_the_plain_ones(traced):
     subject, trace = traced(attention="qk-norm")
     gain = subject.attention("decoder").style.gain[0].tolist()
@@ -163,44 +134,3 @@ def test_linear_attention_is_traced_as_normalised_products_of_features(traced):
     assert left.endswith(f"{scores[2, 0]:.3f} + {scores[2, 1]:.3f} + {scores[2, 2]:.3f})")
     assert right == f"{weights[2, 0]:.3f}"
     assert steps[f"{path}.scores"].formula.startswith("A = S / Σ_j S, S = φ(Q) φ(K)^T")
-
-
-@pytest.mark.parametrize(("positional", "first"), [("none", "scores"), ("alibi", "products")])
-def test_styles_without_queries_are_traced_without_them(traced, positional, first):
-    for attention in ("uniform", "random"):
-        subject, trace = traced(attention=attention, positional=positional)
-        path = f"{PATH}.head.1"
-        more = ["bias", "scores"] if positional == "alibi" else []
-        assert names_below(trace, path) == ["values", first, *more, "mask", "filled", "weights", "output"]
-        table = np.zeros((3, 3))
-        if attention == "random":
-            table = subject.attention("decoder").style.table[0, 1, :3, :3].detach().numpy()
-        same(trace[f"{path}.{first}"], table)
-        same(trace[f"{path}.weights"], softmax(trace[f"{path}.filled"]))
-        step = next(step for step in trace if step.name == f"{path}.{first}")
-        assert step.formula.startswith("S = 0" if attention == "uniform" else "S = R_h[i, j]")
-        assert as_html(trace).count("<table")
-
-
-def test_scores_mixed_after_positions_are_traced_before_and_after(traced, monkeypatch):
-    known = current().entries["attention"]
-    split = known["split-heads"]
-
-    class Sums(split.entry):
-        def mix_scores(self, scores):
-            return scores + scores.flip(2)
-
-        def formula(self):
-            return "S_h + S_{H−h}"
-
-    monkeypatch.setitem(known, "sums", dataclasses.replace(split, name="sums", entry=Sums))
-    _, trace = traced(attention="sums", positional="alibi")
-    for head in range(HEADS):
-        path = f"{PATH}.head.{head}"
-        total = trace[f"{path}.products"] + trace[f"{path}.bias"]
-        same(trace[f"{path}.unmixed"], total)
-        same(trace[f"{path}.scores"], total + trace[f"{PATH}.head.{3 - head}.unmixed"])
-    steps = {step.name: step for step in trace}
-    assert steps[f"{PATH}.head.0.unmixed"].formula == "S = products + B"
-    assert steps[f"{PATH}.head.0.scores"].formula == "S_h + S_{H−h}"
-    assert " = " in steps[f"{PATH}.head.0.unmixed"].example

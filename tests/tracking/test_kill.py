@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 KILLED_AT_EVERY_CALL = """
 import os, shutil, signal, sys
 from pathlib import Path
-from headtohead.tracking import environment
-environment.load()
+from headtohead.tracking.store import load_mlflow
+load_mlflow()
 import mlflow.store.tracking.sqlalchemy_store
 from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship

@@ -24,7 +24,8 @@ from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import checksums
-from headtohead.tracking.loggers import LoggerShipper, locked, send_all
+from headtohead.tracking.loggers import locked
+from headtohead.tracking.shipping import Shipper, ship
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -102,10 +103,10 @@ def assert_logged(folder: Path) -> None:
 
 def test_tensorboard_events_equal_the_recorded_metrics(make_experiment: MakeExperiment) -> None:
     folder = make_experiment(axes=AXES)
-    sent = send_all(folder, "tensorboard")
+    sent = ship(folder, logger="tensorboard")
     assert (sent.shipped, sent.failures) == (2, [])
     assert_logged(folder)
-    again = send_all(folder, "tensorboard")
+    again = ship(folder, logger="tensorboard")
     assert again.shipped == 0
     assert_logged(folder)
 
@@ -117,19 +118,18 @@ def test_a_run_is_followed_while_it_trains(make_experiment: MakeExperiment) -> N
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     status = json.loads((run / "status.json").read_text())
     live = status | {"state": "RUNNING", "ended": None, "files": {}, "pid": os.getpid()}
-    shipper = LoggerShipper(folder, "tensorboard")
+    shipper = Shipper(folder, "tensorboard")
     for count in (len(lines) // 3, 2 * len(lines) // 3):
         (run / "metrics.jsonl").write_text("".join(lines[:count]))
         (run / "status.json").write_text(json.dumps(live))
-        shipper.send(sweep=False)
-        assert shipper.failures == []
+        assert shipper.ship(is_last=False).failures == []
         newest = json.loads(lines[count - 1])["step"]
         found = events(folder.parent.parent / "tensorboard" / folder.name / run.name)
         expected = {n: [p for p in points if p[0] < newest] for n, points in recorded(run).items()}
         assert {name: len(points) for name, points in found.items()} == {n: len(p) for n, p in expected.items() if p}
     (run / "metrics.jsonl").write_text("".join(lines))
     (run / "status.json").write_text(json.dumps(status))
-    shipper.send(sweep=False)
+    shipper.ship(is_last=False)
     assert_logged(folder)
 
 
@@ -142,15 +142,14 @@ def test_a_logger_that_follows_an_early_stopped_run_receives_the_test_metrics_at
     status = json.loads((run / "status.json").read_text())
     results = json.loads((run / "results.json").read_text())["metrics"]
     measured = {name: value for name, value in results.items() if name.startswith("test/")}
-    shipper = LoggerShipper(folder, "lines")
+    shipper = Shipper(folder, "lines")
     live = status | {"state": "RUNNING", "ended": None, "files": {}, "pid": os.getpid()}
     (run / "status.json").write_text(json.dumps(live))
-    shipper.send(sweep=False)
+    shipper.ship(is_last=False)
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 150, "epoch": 4.0, "time": time.time(), "values": measured}) + "\n")
     (run / "status.json").write_text(json.dumps(status | {"files": checksums(run)}))
-    shipper.send(sweep=False)
-    assert shipper.failures == []
+    assert shipper.ship(is_last=False).failures == []
     (end,) = folder.parent.parent.glob("*.txt.end")
     state, *names = end.read_text().split()
     assert state == "DONE"
@@ -219,18 +218,18 @@ def test_a_failed_wandb_run_begins_again_in_the_same_process(
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, "end", fail)
-        assert "lost the connection" in send_all(folder, "wandb").failures[0]
-    assert send_all(folder, "wandb").failures == []
+        assert "lost the connection" in ship(folder, logger="wandb").failures[0]
+    assert ship(folder, logger="wandb").failures == []
     assert_in_wandb(folder)
 
 
 @pytest.mark.slow
 def test_offline_wandb_runs_have_the_recorded_metrics(make_experiment: MakeExperiment, offline: None) -> None:
     folder = make_experiment(axes=AXES, seeds=1)
-    sent = send_all(folder, "wandb")
+    sent = ship(folder, logger="wandb")
     assert (sent.shipped, sent.failures) == (1, [])
     assert_in_wandb(folder)
-    assert send_all(folder, "wandb").shipped == 0
+    assert ship(folder, logger="wandb").shipped == 0
 
 
 @pytest.fixture
@@ -258,16 +257,16 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
 ) -> None:
     folder = make_experiment(axes=AXES)
     monkeypatch.setenv("LINES_DOWN", "1")
-    down = send_all(folder, "lines")
+    down = ship(folder, logger="lines")
     assert down.shipped == 0
-    assert [line.split(": ", 2)[2] for line in down.failures] == ["the tracker cannot be reached"] * 2
+    assert [line.split(": ", 1)[1] for line in down.failures] == ["the tracker cannot be reached"] * 2
     monkeypatch.delenv("LINES_DOWN")
     steps = recorded_steps(folder)
     monkeypatch.setenv("LINES_FAIL_AT", str(steps[0][len(steps[0]) // 2]))
-    broken = send_all(folder, "lines")
+    broken = ship(folder, logger="lines")
     assert all("ValueError: lost the connection (" in line and "mine.py:" in line for line in broken.failures)
     monkeypatch.delenv("LINES_FAIL_AT")
-    sent = send_all(folder, "lines")
+    sent = ship(folder, logger="lines")
     assert (sent.shipped, sent.failures) == (2, [])
     assert steps_in(folder) == steps
     ends = [file.read_text().split()[0] for file in folder.parent.parent.glob("*.txt.end")]
@@ -278,7 +277,7 @@ def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment,
     folder = make_experiment(axes=AXES)
     first, second = sorted(path.parent for path in folder.glob("*/run.json"))
     (first / "run.json").write_text("{")
-    sent = send_all(folder, "lines")
+    sent = ship(folder, logger="lines")
     assert sent.shipped == 1
     assert len(sent.failures) == 1
     assert first.name in sent.failures[0]
@@ -288,13 +287,13 @@ def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment,
 def test_two_processes_never_log_the_same_experiment(make_experiment: MakeExperiment, lines: Path) -> None:
     folder = make_experiment(axes=AXES, seeds=1)
     with locked(folder, "lines"), pytest.raises(HeadToHeadError, match="another process logs 'quickstart' to lines"):
-        send_all(folder, "lines")
+        ship(folder, logger="lines")
 
 
 SLOW = """
 import os, signal, sys, time
 from pathlib import Path
-from headtohead.tracking.loggers import LoggerShipper
+from headtohead.tracking.shipping import Shipper
 from headtohead.plugins.registry import current
 
 kind = current().logger(sys.argv[3])
@@ -307,7 +306,7 @@ def log(self, *arguments):
     if calls == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
 kind.log = log
-LoggerShipper(Path(sys.argv[1]), sys.argv[3]).send(sweep=True)
+Shipper(Path(sys.argv[1]), sys.argv[3]).ship()
 """
 
 
@@ -323,7 +322,7 @@ def test_a_killed_shipper_repeats_no_step(
     command = [sys.executable, "-c", SLOW, str(folder), str(call), logger]
     killed = subprocess.run(command, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert send_all(folder, logger).failures == []
+    assert ship(folder, logger=logger).failures == []
     (assert_logged if logger == "tensorboard" else assert_in_wandb)(folder)
 
 
@@ -332,18 +331,16 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
     folder = make_experiment(axes=AXES)
-    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "--logger", "lines"]
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines"]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
-    with subprocess.Popen([*command, "--parent", str(parent.pid)], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(plugins)
-        process.stdin.close()
+        process.stdin.flush()
         until = time.monotonic() + 30
         while len(list(folder.parent.parent.glob("*.txt.end"))) < 2 and time.monotonic() < until:
             time.sleep(0.1)
-        parent.kill()
-        parent.wait()
+        process.stdin.close()
         assert process.wait(timeout=30) == 0
     assert steps_in(folder) == recorded_steps(folder)
 
@@ -351,10 +348,13 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
 def test_sync_logs_to_loggers(make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path) -> None:
     folder = make_experiment(axes=AXES)
     done = h2h_here(tmp_path, "sync", "--logger", "tensorboard")
-    assert (done.returncode, done.stdout) == (0, "quickstart: 2 logged to tensorboard\n")
+    assert (done.returncode, done.stdout) == (0, "quickstart: 2 shipped, 0 unchanged (tensorboard)\n")
     assert_logged(folder)
     assert not (tmp_path / "mlflow.db").exists()
-    assert h2h_here(tmp_path, "sync", "--logger", "tensorboard").stdout == "quickstart: 0 logged to tensorboard\n"
+    assert (
+        h2h_here(tmp_path, "sync", "--logger", "tensorboard").stdout
+        == "quickstart: 0 shipped, 2 unchanged (tensorboard)\n"
+    )
 
 
 def test_sync_reports_a_failed_logger(
@@ -364,7 +364,7 @@ def test_sync_reports_a_failed_logger(
     (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
     done = h2h_here(tmp_path, "sync", "--logger", "lines", "--plugin", "mine.py", LINES_DOWN="1")
     assert done.returncode == 1
-    assert done.stdout == "quickstart: 0 logged to lines, 1 failed\n"
+    assert done.stdout == "quickstart: 0 shipped, 0 unchanged, 1 failed (lines)\n"
     assert done.stderr.endswith(": the tracker cannot be reached\n")
 
 
@@ -399,7 +399,7 @@ def test_the_logger_of_the_documentation_works(
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
     folder = make_experiment(axes=AXES, seeds=1)
     done = h2h_here(tmp_path, "sync", "--logger", "json-lines", "--plugin", "json_lines.py")
-    assert (done.returncode, done.stdout) == (0, "quickstart: 1 logged to json-lines\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "quickstart: 1 shipped, 0 unchanged (json-lines)\n"), done.stderr
     (file,) = (tmp_path / "lines" / "quickstart").glob("*.jsonl")
     *steps, end = map(json.loads, file.read_text().splitlines())
     assert [step["step"] for step in steps] == recorded_steps(folder)[0]
@@ -408,7 +408,7 @@ def test_the_logger_of_the_documentation_works(
 
 def test_a_damaged_list_of_complete_runs_sends_all_again(make_experiment: MakeExperiment) -> None:
     folder = make_experiment(axes=AXES, seeds=1)
-    send_all(folder, "tensorboard")
+    ship(folder, logger="tensorboard")
     (folder / ".loggers" / "tensorboard.json").write_text("{")
-    assert send_all(folder, "tensorboard").shipped == 1
+    assert ship(folder, logger="tensorboard").shipped == 1
     assert_logged(folder)

@@ -13,7 +13,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import checked_name, inside, run_folder
-from headtohead.tracking.retrieval import materialise
+from headtohead.tracking.reading import materialise
 from headtohead.tracking.shipping import ship
 from made import case_table
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import pickle
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from headtohead.errors import HeadToHeadError
-from headtohead.tracking import shipper as room
-from headtohead.tracking import store
-from headtohead.tracking.rundirs import TrackedStudy
-from headtohead.tracking.shipper import StudyShipper
-from headtohead.tracking.shipping import ship
+from headtohead.tracking import shipper as process
+from headtohead.tracking import shipping
+from headtohead.tracking.runs import TrackedStudy
+from headtohead.tracking.shipping import Shipper, ship
 
 MakeExperiment = Callable[..., Path]
 ChangeJson = Callable[..., None]
@@ -34,69 +30,76 @@ AXES = {"positional": ["rotary", "none"]}
 @pytest.mark.slow
 def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=4, axes=AXES)
-    first = _start(folder, store_uri, os.getpid())
-    _wait(lambda: _count(store_uri) > 0)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    # Its parent has ended: the shipper ships the remaining runs and exits.
-    assert _start(folder, store_uri, gone.pid).wait(120) == 0
+    with _start(folder, store_uri) as first:
+        _wait(lambda: len(_runs(store_uri)) > 0)
+        first.send_signal(signal.SIGKILL)
+    # Its parent closes the pipe or ends: the shipper ships the remaining runs and exits.
+    with _start(folder, store_uri) as second:
+        assert second.stdin is not None
+        second.stdin.close()
+        assert second.wait(120) == 0
     runs = _runs(store_uri)
     assert len(runs) == len({run.data.tags["h2h.run_hash"] for run in runs}) == 8
     assert {run.info.status for run in runs} == {"FINISHED"}
-    assert (folder / "shipper.log").read_text().count("shipping") == 2
+    assert (folder / "shipper-mlflow.log").read_text().count("shipping") == 2
 
 
 @pytest.mark.slow
-def test_finished_runs_are_shipped_while_others_train(
-    make_experiment: MakeExperiment, store_uri: str, change_json: ChangeJson
+def test_studies_are_shipped_to_one_store_at_the_same_time(make_experiment: MakeExperiment, store_uri: str) -> None:
+    folders = [make_experiment(name=name, seeds=4, axes=AXES) for name in ("one", "two", "three")]
+    started = [_start(folder, store_uri) for folder in folders]
+    for shipper in started:
+        shipper.communicate()
+        assert shipper.returncode == 0
+    assert [ship(folder, store_uri).unchanged for folder in folders] == [8, 8, 8]
+
+
+@pytest.mark.slow
+def test_a_second_shipper_of_a_study_waits_for_the_first(make_experiment: MakeExperiment, store_uri: str) -> None:
+    folder = make_experiment(seeds=2, axes=AXES)
+    with _start(folder, store_uri) as first, _start(folder, store_uri) as second:
+        _wait(lambda: len(_runs(store_uri)) == 4)
+        for shipper in (first, second):
+            assert shipper.stdin is not None
+            shipper.stdin.close()
+        assert (first.wait(120), second.wait(120)) == (0, 0)
+    assert len(_runs(store_uri)) == 4
+
+
+def test_runs_are_shipped_while_others_train(
+    make_experiment: MakeExperiment, store_uri: str, change_json: ChangeJson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run that has ended is shipped at the next poll, the curve of an active run after some seconds."""
     folder = make_experiment(seeds=1, axes=AXES, states={(1, 1): "RUNNING"})
-    shipper = StudyShipper(folder, store_uri)
-    shipper.poll()
+    shipper, running = Shipper(folder, uri=store_uri), TrackedStudy.read(folder).runs()[1]
+    _poll(shipper)
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
-    running = TrackedStudy.read(folder).runs()[1]
+    shipper.next_live = 0.0
+    _poll(shipper)
+    live = {run.info.status: run for run in _runs(store_uri)}["RUNNING"]
+    assert live.data.metrics["train/loss"] > 0
+    assert shipper.next_live >= time.monotonic() + shipping.LIVE_SECONDS - 1
+    with (running.path / "metrics.jsonl").open("a") as file:
+        for step, loss in ((155, 0.125), (160, 0.5)):
+            file.write(f'{{"step": {step}, "epoch": 1, "time": {step}, "values": {{"train/loss": {loss}}}}}\n')
+    shipper.next_live = 0.0
+    _poll(shipper)
+    assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.125
     change_json(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
-    shipper.poll()
+    _poll(shipper)
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
-
-
-def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(
-    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "LIVE_SECONDS", 0.0)
-    monkeypatch.setattr(room, "LIVE_SHARE", 1e9)
-    folder = make_experiment(seeds=1, axes={"positional": ["none"]}, states={(0, 1): "RUNNING"})
-    shipper = StudyShipper(folder, store_uri, live_seconds=0.0)
-    shipper.poll()
-    (run,) = _runs(store_uri)
-    assert run.info.status == "RUNNING"
-    with (TrackedStudy.read(folder).runs()[0].path / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 155, "epoch": 1, "time": 1, "values": {"train/loss": 0.125}}\n')
-    shipper.poll()
-    assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
-
-
-@pytest.mark.slow
-def test_without_new_metrics_the_store_is_not_opened(
-    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), store_uri)
-    shipper.poll()
-    monkeypatch.setattr(room, "opened", lambda uri: pytest.fail("the store was opened"))
-    shipper.poll()
+    monkeypatch.setattr(shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened"))
+    _poll(shipper)
 
 
 def test_the_delay_doubles_while_the_store_is_down(make_experiment: MakeExperiment, down: str) -> None:
-    shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), down)
+    shipper = Shipper(make_experiment(seeds=1, axes=AXES), uri=down)
     pauses = []
     for _ in range(2):
-        shipper.next_try = 0.0
-        shipper.poll()
+        _poll(shipper)
         pauses.append(shipper.pause)
     assert pauses == [5.0, 10.0]
-    assert shipper.next_try > time.monotonic() + 8
+    assert shipper.next_poll > time.monotonic() + 8
 
 
 def test_a_server_down_for_the_whole_study_loses_nothing(
@@ -106,48 +109,13 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(room, "LAST_ATTEMPTS", 2)
-    monkeypatch.setattr(logging.getLogger("headtohead.shipper"), "propagate", True)
-    folder = make_experiment(seeds=2, axes=AXES)
-    (folder / ".shipping-done").touch()
-    assert not room.follow(StudyShipper(folder, down), os.getpid())
+    monkeypatch.setattr(shipping, "LAST_ATTEMPTS", 2)
+    monkeypatch.setattr(shipping.log, "propagate", True)
+    folder, ended = make_experiment(seeds=2, axes=AXES), threading.Event()
+    ended.set()
+    assert not process.follow(Shipper(folder, uri=down), ended)
     assert "Connection refused; no run is lost" in caplog.text
     assert ship(folder, store_uri).shipped == 4
-
-
-def test_it_polls_until_the_marker_file_exists(
-    make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_experiment(seeds=1, axes=AXES)
-    polls: list[int] = []
-
-    def poll(shipper: StudyShipper) -> None:
-        polls.append(len(polls))
-        if len(polls) == 3:
-            (folder / ".shipping-done").touch()
-
-    monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(StudyShipper, "poll", poll)
-    monkeypatch.setattr(StudyShipper, "finish", lambda shipper: len(polls) == 3)
-    assert room.follow(StudyShipper(folder, "sqlite:///unused.db"), os.getpid())
-
-
-def test_a_second_shipper_waits_for_the_first(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
-    errors: list[str] = []
-
-    def try_it() -> None:
-        try:
-            with store.locked(store_uri):
-                errors.append("it went in")
-        except HeadToHeadError as error:
-            errors.append(str(error))
-
-    with store.locked(store_uri):
-        thread = threading.Thread(target=try_it)
-        thread.start()
-        thread.join()
-    assert "another process has locked the MLflow store" in errors[0]
 
 
 @pytest.fixture
@@ -159,21 +127,24 @@ def down(monkeypatch: pytest.MonkeyPatch) -> str:
         return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
-def _start(folder: Path, uri: str, parent: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder)]
-    return subprocess.Popen([*command, "--uri", uri, "--parent", str(parent)])
+def _poll(shipper: Shipper) -> None:
+    shipper.next_poll = 0.0
+    shipper.poll()
+
+
+def _start(folder: Path, uri: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "mlflow"]
+    started = subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"MLFLOW_TRACKING_URI": uri})
+    assert started.stdin is not None
+    pickle.dump(None, started.stdin)
+    started.stdin.flush()
+    return started
 
 
 def _runs(uri: str) -> list[Run]:
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("quickstart")
-    return list(client.search_runs([experiment.experiment_id]))
-
-
-def _count(uri: str) -> int:
-    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as connection:
-        query = "SELECT count(*) FROM tags WHERE key = 'h2h.shipped'"
-        return int(connection.execute(query).fetchone()[0])
+    return list(client.search_runs([experiment.experiment_id])) if experiment else []
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking import environment
-from headtohead.tracking.store import default_uri, open_store, readable
+from headtohead.tracking import store as stores
+from headtohead.tracking.store import open_store
 
 FOUR_AT_ONCE = """
 import os, sys
-from headtohead.tracking import environment
-environment.load()
+from headtohead.tracking.store import load_mlflow
+load_mlflow()
 import mlflow.store.tracking.sqlalchemy_store
 from headtohead.tracking.store import open_store
 children = []
@@ -73,18 +74,14 @@ def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, s
     assert location == (tmp_path / "mlruns-artifacts/a study").as_uri()
 
 
-@pytest.mark.parametrize(
-    ("revision", "message"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
-)
-def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(
-    store_uri: str, revision: str, message: str
-) -> None:
+@pytest.mark.parametrize("revision", ["ffffffffffff", "451aebb31d03"])
+def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(store_uri: str, revision: str) -> None:
     path = _path(store_uri)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(HeadToHeadError, match=message) as caught:
+    with pytest.raises(HeadToHeadError, match=f"'{revision}'.*mlflow db upgrade") as caught:
         open_store(store_uri, create=True)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
@@ -139,7 +136,7 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
 
 
 def test_without_mlflow_the_error_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "installed", lambda: False)
+    monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(HeadToHeadError, match="install it and run h2h sync"):
         open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
 

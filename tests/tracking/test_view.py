@@ -10,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 
 from headtohead.storage.contrasts import ChangeContrast
 from headtohead.tracking import view
-from headtohead.tracking.rundirs import TrackedStudy
+from headtohead.tracking.runs import TrackedStudy
 from headtohead.tracking.view import link, views
 
 MakeExperiment = Callable[..., Path]
@@ -29,11 +28,11 @@ def study(make_experiment: MakeExperiment) -> TrackedStudy:
 
 @pytest.fixture
 def states(study: TrackedStudy) -> dict[str, dict[str, Any]]:
-    return {key.rpartition(".")[2]: _state(value) for key, value in views(study).items()}
+    return {key.rpartition(".")[2]: _state(value) for key, value in views(study.record).items()}
 
 
 def test_every_view_fits_into_a_tag_and_has_a_name(study: TrackedStudy) -> None:
-    for key, value in views(study).items():
+    for key, value in views(study.record).items():
         assert key.startswith("mlflow.sharedViewState.")
         assert len(value) < TAG_VALUE_LIMIT
         envelope = json.loads(value)
@@ -48,7 +47,7 @@ def test_the_study_its_variants_each_axis_and_attention_have_a_view(states: dict
 def test_changes_between_two_configurations_have_no_view_by_axis(study: TrackedStudy) -> None:
     change = ChangeContrast(kind="added", name="a in start", change="a", variant="to", against="from")
     between = replace(study, record=study.record.model_copy(update={"contrasts": (change,)}))
-    states = {key.rpartition(".")[2]: _state(value) for key, value in views(between).items()}
+    states = {key.rpartition(".")[2]: _state(value) for key, value in views(between.record).items()}
     assert list(states) == ["study", "variants", "attention"]
     charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]
     assert "PARALLEL" in charts
@@ -104,15 +103,18 @@ def test_every_chart_is_in_a_section_of_its_view(states: dict[str, dict[str, Any
 
 
 def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:
-    assert link("7", "http://127.0.0.1:5000/") == (
+    assert link("7", "sqlite:///mlflow.db") == (
         "http://127.0.0.1:5000/#/experiments/7/runs"
         "?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
     )
 
 
-def test_the_installed_mlflow_is_a_tested_version() -> None:
-    assert view.tested(mlflow.__version__)
-    assert not view.tested("99.0.0")
+def test_an_untested_mlflow_has_no_views_and_a_note(study: TrackedStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert view.untested() == []
+    monkeypatch.setattr(view, "TESTED", ("3.0",))
+    assert views(study.record) == {}
+    assert "viewStateShareKey" not in link("7")
+    assert len(view.untested()) == 1
 
 
 def _state(tag: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead.tracking.pictures import contact_sheet
+from headtohead.tracking.artifacts import contact_sheet
 from headtohead.training.maps import probe_maps, write_maps
 
 ROLES = ("encoder", "decoder", "cross")

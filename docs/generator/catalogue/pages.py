@@ -1,9 +1,9 @@
-"""The files of the catalogue: Markdown pages and pictures; writing them and finding stale ones."""
+"""The files of the catalogue: Markdown pages and pictures"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from catalogue.content import PAGE_FAMILIES, CatalogueEntry
@@ -44,30 +44,19 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write the catalogue and remove the files of an earlier catalogue."""
+    """Write what is missing or not current, and remove the files of an earlier catalogue.
+
+    Pictures are compared by the numbers stored in them, since another machine draws other bytes.
+    """
     remove(folder, owned(folder).difference(files))
     claim(folder, files)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else png(content))
-
-
-def stale_files(folder: Path, files: Files) -> Iterator[str]:
-    """Yield the files that are missing, superfluous or not current.
-
-    Pages are compared as text, pictures by the numbers stored in them.
-    """
-    for name, content in files.items():
-        path = folder / name
-        if not path.is_file():
-            yield name
-        elif isinstance(content, str):
-            if path.read_text(encoding="utf-8") != content:
-                yield name
-        elif not same_numbers(stored_numbers(path), numbers_of(content)):
-            yield name
-    yield from sorted(owned(folder).difference(files))
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        elif not (path.is_file() and same_numbers(stored_numbers(path), numbers_of(content))):
+            path.write_bytes(png(content))
 
 
 def _prose(text: str) -> str:

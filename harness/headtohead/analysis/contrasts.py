@@ -2,22 +2,27 @@
 
 Each kind is a family for Holm's correction. A contrast that cannot be tested has a reason and is not
 counted in its family.
+
+A declared contrast with ``expect`` also has an `Agreement` with the published or predicted result. With m such
+contrasts, its interval has level 1 − 5 %/m (the level of a look with sequential seeds), so that all agreements are
+correct at the same time in at least 95 of 100 studies.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from headtohead.analysis.scores import Scores, score_mismatch, unranked
+from headtohead.analysis.scores import Scores, pooled_scores, score_mismatch, unranked
+from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import interaction_differences, pair_differences
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, Difference, Paired
+from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, Paired
 from headtohead.statistics.verdicts import (
     BETTER,
     EQUIVALENT,
@@ -33,6 +38,7 @@ from headtohead.statistics.verdicts import (
 from headtohead.storage.contrasts import (
     ChangeContrast,
     ContrastRecord,
+    DeclaredContrast,
     FactorContrast,
     InteractionContrast,
     VariantContrast,
@@ -42,15 +48,35 @@ from headtohead.storage.metrics import counted, higher_is_better, label, show, s
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """Whether the measured difference is as expected.
+
+    Attributes:
+        verdict: ``agrees``: the whole interval is beyond ``by`` on the expected side, or with ``equal`` two one-sided
+            tests find the difference within ``by``. ``different``: the interval excludes 0 on the expected side, or
+            with ``equal`` on either side, without a decision on the size. ``disagrees``: the whole interval
+            contradicts the expected result. Otherwise ``inconclusive``.
+        reason: The criterion of the verdict, or the missing data.
+        interval: The interval of the difference that the verdict rests on; None without a difference.
+    """
+
+    verdict: Literal["agrees", "different", "disagrees", "inconclusive"]
+    reason: str
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
 class Contrast:
     """A tested difference between two sides, paired by seed.
 
     ``kind`` is ``variant``, ``factor``, ``interaction``, ``declared``, ``added`` or ``taken``. ``axis`` is the axis of
     a factor contrast, or the name of an added or taken change. ``judgement`` holds the tests, ``reason`` a note on the
-    verdict or why there is none. ``spread`` is the smallest and the largest difference among the settings that a factor
+    verdict or why there is none. ``by_seed`` has the difference of each seed.
+    ``spread`` is the smallest and the largest difference among the settings that a factor
     contrast averages over. ``settings_p`` is the smallest p among them, adjusted by Holm for their number. ``within``
     lists axes that are constant in a factor's block. ``num_excluded`` counts pairs that are the same by construction
-    and do not enter the average. ``late_margin``: the margin was set or changed after results existed.
+    and do not enter the average. ``late_margin``: the margin was set or changed after results existed. ``declared``
+    is the record of a declared contrast, ``agreement`` whether its difference is as expected.
     """
 
     kind: str
@@ -60,7 +86,7 @@ class Contrast:
     metric: str
     axis: str | None = None
     within: str = ""
-    seeds: tuple[int, ...] = ()
+    by_seed: Mapping[int, float] = field(default_factory=dict)
     paired: Paired | None = None
     verdict: Verdict = NO_VERDICT
     judgement: Judgement = UNTESTED
@@ -70,6 +96,33 @@ class Contrast:
     pairs: tuple[tuple[str, str], ...] = ()
     num_excluded: int = 0
     late_margin: bool = False
+    declared: DeclaredContrast | None = None
+    agreement: Agreement | None = None
+
+    @property
+    def expect(self) -> Expectation | None:
+        """The expected result."""
+        return self.declared.expect if self.declared else None
+
+    @property
+    def compares_parts(self) -> bool:
+        """Whether a declared contrast compares only some source lengths, or two metrics."""
+        return self.declared is not None and (self.declared.lengths is not None or not self.declared.same_score)
+
+    @property
+    def expected(self) -> str:
+        """The expected result as text, such as ``higher by more than 2 (published +13.3)``; empty without any."""
+        if self.expect is None:
+            return ""
+        size = " to within" if self.expect.direction == "equal" else " by more than"
+        text = f"{self.expect.direction}{f'{size} {self.expect.by:g}' if self.expect.by else ''}"
+        published = self.expect.published
+        return text if published is None else f"{text} (published {published:+g})".replace("-", "−")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the test."""
+        return tuple(self.by_seed)
 
     @property
     def difference(self) -> Difference | None:
@@ -149,16 +202,17 @@ class Families(NamedTuple):
 def families(scores: Scores) -> Families:
     """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""
     frames = scores.frames
-    families: dict[str, list[Contrast]] = {
+    by_kind: dict[str, list[Contrast]] = {
         kind: [] for kind in ("variant", "factor", "interaction", "declared", "added", "taken")
     }
-    for declared in frames.record.contrasts:
-        contrast = _untested(frames, declared, scores.metric)
+    expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
+    level = ALPHA / max(expected, 1)
+    level = frames.looks.level(level) if frames.looks else level
+    for record in frames.record.contrasts:
+        contrast = _untested(frames, record, scores.metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
-        families[declared.kind].append(_tested(frames, contrast, scores.allow_partial) if is_tested else contrast)
-    margin = frames.record.margins.get(scores.metric)
-    value, late = (margin.value, margin.late) if margin else (None, False)
-    return Families(*(_family(frames, family, value, late) for family in families.values()))
+        by_kind[record.kind].append(_tested(frames, contrast, scores.allow_partial, level) if is_tested else contrast)
+    return Families(*(_family(frames, family) for family in by_kind.values()))
 
 
 def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
@@ -171,6 +225,10 @@ def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast
     left = declared.variant
     right = declared.baseline if isinstance(declared, VariantContrast) else declared.against
     contrast = Contrast(declared.kind, declared.name, left, right, metric, axis, pairs=declared.pairs)
+    if isinstance(declared, DeclaredContrast):
+        contrast = replace(contrast, metric=declared.metric or metric, declared=declared)
+        if not declared.same_score:
+            return contrast
     return contrast if distinct(frames, contrast.pairs) else replace(contrast, verdict=SAME)
 
 
@@ -212,35 +270,115 @@ def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[st
     return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
 
 
-def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast:
-    """Return the contrast with its paired test, or with the reason why there is none."""
-    metric, pairs = contrast.metric, list(contrast.pairs)
+class Side(NamedTuple):
+    """One side of a contrast: a variant, its metric, and the source lengths that count, if not all."""
+
+    slug: str
+    metric: str
+    lengths: tuple[int, int] | None = None
+
+    def scores(self, frames: Frames) -> dict[int, float]:
+        """Return the scores by seed."""
+        if self.lengths is None:
+            return frames.scores(self.slug, self.metric)
+        return pooled_scores(frames, self.slug, self.metric, self.lengths)
+
+    def problem(self, frames: Frames, scores: Mapping[int, float]) -> str | None:
+        """Return which seeds have no score, or None."""
+        missing = [seed for seed in frames.seeds if seed not in scores]
+        if missing and self.metric.startswith("heads/"):
+            return f"no head ablation; run h2h ablate-heads {frames.name}, then h2h report"
+        without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
+        return unranked(frames, self.slug, self.metric) or (without if missing else None)
+
+
+def sides(contrast: Contrast) -> list[tuple[Side, Side]]:
+    """Return both sides of each pair of a contrast."""
+    declared, metric = contrast.declared, contrast.metric
+    if declared is None:
+        return [(Side(left, metric), Side(right, metric)) for left, right in contrast.pairs]
+    other, lengths = declared.against_metric or metric, declared.against_lengths or declared.lengths
+    return [(Side(declared.variant, metric, declared.lengths), Side(declared.against, other, lengths))]
+
+
+def _tested(frames: Frames, contrast: Contrast, allow_partial: bool, level: float) -> Contrast:
+    """Return the contrast with its paired test, or with the reason why there is none.
+
+    ``level`` is the level of the test of a declared contrast's expected result.
+    """
+    pairs = sides(contrast)
     for left, right in pairs:
-        mismatch = score_mismatch(frames, left, right, metric)
+        mismatch = score_mismatch(frames, left.slug, right.slug, contrast.metric)
         if mismatch:
-            return replace(contrast, reason=mismatch)
-    scores = {slug: frames.scores(slug, metric) for pair in pairs for slug in pair}
-    problems = {slug: reason for slug in scores if (reason := unranked(frames, slug, metric))}
-    if problems and not allow_partial:
-        return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
+            return _not_tested(contrast, mismatch)
+    scores = {side: side.scores(frames) for pair in pairs for side in pair}
+    problems = {side.slug: reason for side in scores if (reason := side.problem(frames, scores[side]))}
     scored = [(left, right) for left, right in pairs if scores[left] and scores[right]]
     seeds, differences = pair_differences(scores, scored)
-    if not scored or not seeds:
-        return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
-    scale = max(abs(value) for slug in scores for value in scores[slug].values())
-    if contrast.kind == "interaction":
-        if len(scored) < len(pairs):
-            return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
+    is_interaction = contrast.kind == "interaction"
+    if (problems and not allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
+        return _not_tested(contrast, f"not ranked: {_problem_text(frames, problems)}")
+    scale = max(abs(value) for by_seed in scores.values() for value in by_seed.values())
+    if is_interaction:
         differences = interaction_differences(differences)
+    mean = differences.mean(axis=0)
     return replace(
         contrast,
-        seeds=tuple(seeds),
-        pairs=tuple(scored),
-        paired=paired_tests.paired_differences(differences.mean(axis=0), scale=scale),
+        by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
+        pairs=tuple((left.slug, right.slug) for left, right in scored),
+        paired=paired_tests.paired_differences(mean, scale=scale),
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
         settings_p=settings_p(differences, scale, frames.looks),
+        agreement=agreement(contrast.expect, differences[0], scale, level) if contrast.expect else None,
     )
+
+
+def _not_tested(contrast: Contrast, reason: str) -> Contrast:
+    return replace(contrast, reason=reason, agreement=Agreement("inconclusive", reason) if contrast.expect else None)
+
+
+def agreement(expect: Expectation, differences: np.ndarray, scale: float, level: float) -> Agreement:
+    """Test differences ``[seed]`` of scores of size ``scale`` against the expected result at ``level``."""
+    difference = paired_tests.paired_differences(differences, scale=scale, confidence=1 - level)
+    interval = Interval(1 - level, difference.low, difference.high)
+    if difference.n < 2:
+        return Agreement("inconclusive", "one seed", interval)
+
+    def decided(found: Paired) -> bool:  # an interval that is a point requires a small sign-flip p
+        return found.kind == "varied" or found.sign_flip_p <= level
+
+    by, excludes_zero = expect.by, difference.low * difference.high > 0 and decided(difference)
+    undecided = "the interval contains differences on both sides"
+    if expect.direction == "equal":
+        undecided = "the interval contains 0 and differences outside the margin"
+    if difference.kind != "varied":
+        undecided = "the difference is the same in every seed, and there are too few seeds for a verdict"
+        if difference.mean == 0:
+            undecided = "both sides have the same score in every seed"
+    if expect.direction == "equal":
+        p = paired_tests.equivalence_p(difference, by)
+        if p <= level:
+            return Agreement("agrees", f"within the margin, p = {p:.2g} (two one-sided tests)", interval)
+        if not excludes_zero:
+            return Agreement("inconclusive", undecided, interval)
+        if min(abs(difference.low), abs(difference.high)) > by:
+            return Agreement("disagrees", "the whole interval is outside the margin", interval)
+        reason = "the interval excludes 0; whether the difference is within the margin is unclear"
+        return Agreement("different", reason, interval)
+    sign = 1.0 if expect.direction == "higher" else -1.0
+    excess = paired_tests.paired_differences(sign * differences - by, scale=scale, confidence=1 - level)
+    beyond, short = (found and decided(excess) for found in (excess.low > 0, excess.high < 0))
+    if beyond:
+        size = f", beyond {by:g}" if by else ""
+        return Agreement("agrees", f"the whole interval is on the expected side{size}", interval)
+    if excludes_zero and sign * difference.mean > 0:
+        size = f"by less than {by:g}" if short else f"whether by more than {by:g} is unclear"
+        return Agreement("different", f"in the expected direction, {size}", interval)
+    if short:
+        side = "on the other side" if excludes_zero else f"short of {by:g}"
+        return Agreement("disagrees", f"the whole interval is {side}", interval)
+    return Agreement("inconclusive", undecided, interval)
 
 
 def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
@@ -271,52 +409,47 @@ def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
     return "; ".join(texts[:2]) + more
 
 
-def _family(frames: Frames, contrasts: Sequence[Contrast], margin: float | None, late_margin: bool) -> Family:
-    """Judge contrasts as a family; contrasts of the same trained runs are a single test with a single verdict."""
-    better = bool(contrasts) and higher_is_better(contrasts[0].metric)
-    first: dict[tuple[tuple[str, str], ...], Contrast] = {}
+def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
+    """Judge contrasts as a family; contrasts of the same scores are a single test with a single verdict."""
+
+    def tested_scores(contrast: Contrast) -> object:
+        """Return the scores that a contrast uses; contrasts without pairs are all different."""
+        pairs = [tuple(side._replace(slug=frames.trained(side.slug)) for side in pair) for pair in sides(contrast)]
+        return tuple(pairs) or contrast.name
+
+    first: dict[object, Contrast] = {}
     for contrast in contrasts:
-        first.setdefault(_trained_pairs(frames, contrast), contrast)
-    unique = list(first.values())
-    differences = [contrast.difference for contrast in unique]
-    judgements = judge(differences, margin=margin, higher_is_better=better, looks=frames.looks)
+        first.setdefault(tested_scores(contrast), contrast)
+    unique, margins = list(first.values()), frames.record.margins
+    judgements = judge(
+        [contrast.difference for contrast in unique],
+        margin=[margins[found.metric].value if found.metric in margins else None for found in unique],
+        higher_is_better=[higher_is_better(contrast.metric) for contrast in unique],
+        looks=frames.looks,
+    )
     judgement_of = dict(zip(first, judgements, strict=True))
     judged = []
     for contrast in contrasts:
-        pairs = _trained_pairs(frames, contrast)
-        if contrast.verdict == SAME:
-            judged.append(contrast)
-            continue
-        judged.append(_judged(contrast, judgement_of[pairs], late_margin))
-        if first[pairs] is not contrast:
-            note = f"the same runs as {first[pairs].name}, counted once in the correction"
-            judged[-1] = replace(judged[-1], reason="; ".join(filter(None, [judged[-1].reason, note])))
-    tested = [len(contrast.seeds) for contrast in unique if _has_p(contrast)]
+        scores = tested_scores(contrast)
+        if contrast.verdict != SAME and contrast.difference is not None:
+            judgement, total = judgement_of[scores], contrast.num_excluded + len(contrast.pairs)
+            notes = [
+                contrast.reason,
+                f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
+                _note(contrast.difference, judgement),
+            ]
+            if first[scores] is not contrast:
+                notes.append(f"the same runs as {first[scores].name}, counted once in the correction")
+            contrast = replace(
+                contrast,
+                verdict=judgement.verdict,
+                judgement=judgement,
+                reason="; ".join(filter(None, notes)) or None,
+                late_margin=contrast.metric in margins and margins[contrast.metric].late,
+            )
+        judged.append(contrast)
+    tested = [len(found.seeds) for found in unique if found.paired is not None and not math.isnan(found.paired.p)]
     return Family(tuple(judged), len(tested), min(tested, default=0))
-
-
-def _trained_pairs(frames: Frames, contrast: Contrast) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of a contrast with the slugs whose runs they use; contrasts without pairs are all different."""
-    pairs = tuple((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs)
-    return pairs or ((contrast.name, ""),)
-
-
-def _has_p(contrast: Contrast) -> bool:
-    return contrast.paired is not None and not math.isnan(contrast.paired.p)
-
-
-def _judged(contrast: Contrast, judgement: Judgement, late_margin: bool) -> Contrast:
-    if contrast.difference is None:
-        return contrast
-    excluded = f"{contrast.num_excluded} of {contrast.num_excluded + len(contrast.pairs)} settings {SAME}, excluded"
-    notes = [contrast.reason, excluded * bool(contrast.num_excluded), _note(contrast.difference, judgement)]
-    return replace(
-        contrast,
-        verdict=judgement.verdict,
-        judgement=judgement,
-        reason="; ".join(filter(None, notes)) or None,
-        late_margin=late_margin,
-    )
 
 
 def _note(result: Difference, judgement: Judgement) -> str | None:

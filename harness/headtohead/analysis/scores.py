@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.paired_tests import Summary
+from headtohead.statistics.translation_scores import bleu_of_counts
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, unpadded
@@ -187,3 +191,40 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
+
+
+def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, int]) -> dict[int, float]:
+    """Return a variant's score over the test sentences of these source lengths, by seed."""
+    table = frames.buckets
+    if table.empty:
+        return {}
+    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])]
+    scores = (
+        (int(seed), pooled(inside[inside["run"] == run], metric)) for run, seed in frames.rows(slug)["seed"].items()
+    )
+    return {seed: score for seed, score in scores if score is not None}
+
+
+def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
+    """Return a test metric over all sentences of several buckets of a run.
+
+    None if the metric cannot be computed from counts, or the run has no counts.
+
+    Args:
+        buckets: Rows of `Frames.buckets`.
+        metric: ``test/exact_match``, ``test/loss`` or ``test/bleu``.
+    """
+    split, _, leaf = metric.rpartition("/")
+    counts = COUNTS.get(leaf) if split == "test" else None
+    if counts is None or not {leaf, counts} <= {*buckets}:
+        return None
+    rows = buckets.dropna(subset=[leaf, counts])
+    if rows.empty:
+        return None
+    if leaf == "bleu":
+        return bleu_of_counts(np.array(rows[counts].tolist(), dtype=np.int64).sum(axis=0).tolist())
+    return float(np.average(rows[leaf], weights=rows[counts]))
+
+
+COUNTS = {"exact_match": "n", "loss": "target_tokens", "bleu": "bleu_counts"}
+"""The column of counts that a score over several buckets is computed from, by metric."""

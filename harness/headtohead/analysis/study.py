@@ -10,7 +10,6 @@ from functools import cached_property
 from headtohead.analysis.best import BestVariants, best_variants
 from headtohead.analysis.contrasts import Contrast, Families, Family, families
 from headtohead.analysis.convergence import Convergence, convergence
-from headtohead.analysis.published import ClaimResult, claim_results
 from headtohead.analysis.reference_points import (
     ReferenceComparison,
     ReferencePoints,
@@ -107,7 +106,11 @@ class Analysis(Scores):
 
     @property
     def declared(self) -> Family:
-        """The contrasts that the experiment file declares."""
+        """The contrasts that the experiment file declares.
+
+        Each can have a metric of its own, and an expected result: ``expect`` is as written, ``expected`` the text of
+        the column, ``agreement`` the verdict with its reason and interval.
+        """
         return self.families.declared
 
     @property
@@ -138,6 +141,11 @@ class Analysis(Scores):
         covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
         return factors + tuple(contrast for contrast in variants if contrast.left not in covered)
 
+    @property
+    def _whole_scores(self) -> list[Contrast]:
+        """The main contrasts of whole test sets in a single metric."""
+        return [contrast for contrast in self.main_contrasts if not contrast.compares_parts]
+
     def in_metric(self, metric: str) -> Analysis:
         """Return the analysis of another metric of the same runs."""
         if metric not in self._by_metric:
@@ -147,11 +155,6 @@ class Analysis(Scores):
     @cached_property
     def _by_metric(self) -> dict[str, Analysis]:
         return {self.metric: self}
-
-    @cached_property
-    def claims(self) -> tuple[ClaimResult, ...]:
-        """The published claims with their verdicts."""
-        return claim_results(self.frames, allow_partial=self.allow_partial)
 
     @cached_property
     def best(self) -> BestVariants:
@@ -166,7 +169,7 @@ class Analysis(Scores):
     @cached_property
     def convergence(self) -> Convergence:
         """Whether the variants trained far enough."""
-        return convergence(self.frames, self.main_contrasts)
+        return convergence(self.frames, self._whole_scores)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -176,7 +179,7 @@ class Analysis(Scores):
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
-        return uncertainty(self, self.main_contrasts)
+        return uncertainty(self, [found for found in self._whole_scores if found.metric == self.metric])
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:

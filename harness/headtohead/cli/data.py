@@ -154,7 +154,7 @@ def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) ->
     loaded = load_file(path, overrides, max_runs=sys.maxsize)
     if not any(block.between for block in loaded.file.design):
         # The baseline does not depend on the design.
-        baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": [], "published": None}
+        baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": []}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
     design = expand(loaded, loaded.load_plugins())
     return design.variant(design.baseline).config.for_seed(loaded.seeds[0]).data

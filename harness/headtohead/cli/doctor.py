@@ -162,8 +162,9 @@ def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
 
 def _store(runs_root: Path) -> Iterator[Diagnosis]:
     """Open the MLflow store if it exists."""
+    from headtohead.config.project import default_uri, readable
     from headtohead.errors import HeadToHeadError
-    from headtohead.tracking.store import database_of, default_uri, open_store, readable
+    from headtohead.tracking.store import database_of, open_store
 
     uri = default_uri(runs_root)
     database = database_of(uri)

@@ -143,7 +143,7 @@ def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFr
     if "://" in source:
         if experiment is None:
             raise HeadToHeadError(f"{source} is an MLflow store; name its experiment: --experiment NAME")
-        from headtohead.tracking.judge import experiment_table
+        from headtohead.tracking.reading import experiment_table
 
         return experiment_table(source, experiment, metric)
     if experiment is not None:

@@ -95,8 +95,8 @@ def _content(experiment: Path, store: str | None, runs_root: Path, allow_partial
         yield read_content(folder, allow_partial=allow_partial, file=file)
         return
     from headtohead import files
+    from headtohead.config.project import readable
     from headtohead.tracking import materialise
-    from headtohead.tracking.store import readable
 
     with files.scratch_folder() as scratch:
         folder = materialise(store, _name(experiment), scratch)

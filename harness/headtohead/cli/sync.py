@@ -30,50 +30,31 @@ def command(
     EXPERIMENT is a file, a name or a folder.
     With --logger, log to these loggers instead. The command is idempotent: a run is never logged twice.
     """
-    if loggers:
-        _send_to_loggers(_folders(runs_root, experiments), loggers, plugin_files)
-        return
-    from headtohead.config.project import next_command
-    from headtohead.tracking import environment
-    from headtohead.tracking.serving import server_of
-    from headtohead.tracking.shipping import ship
-    from headtohead.tracking.store import default_uri, readable
+    from headtohead.config.project import default_uri, next_command, readable
+    from headtohead.tracking.shipping import MLFLOW, require, ship
 
-    environment.require(str(runs_root))
-    uri = uri or default_uri(runs_root)
-    incomplete = False
+    if loggers:
+        from headtohead.plugins.registry import use_files
+
+        use_files(plugin_files)
+    chosen = dict.fromkeys(loggers or (MLFLOW,))
+    for logger in chosen:
+        require(logger)
+    is_complete = True
     for folder in _folders(runs_root, experiments):
-        report = ship(folder, uri, reports_root=reports_root)
-        echo(report.line())
-        for line in (*report.failures, *report.notes):
-            echo(f"  {line}", err=True)
-        echo(f"  {report.link(server_of(uri))}")
-        incomplete |= not report.complete
-    if not uri.startswith("http"):
+        for logger in chosen:
+            report = ship(folder, uri, logger=logger, reports=reports_root)
+            echo(report.line() + (f" ({logger})" if logger != MLFLOW else ""))
+            for line in (*report.failures, *report.notes):
+                echo(f"  {line}", err=True)
+            if report.link is not None:
+                echo(f"  {report.link}")
+            is_complete &= report.complete
+    uri = uri or default_uri(runs_root)
+    if MLFLOW in chosen and not uri.startswith("http"):
         ui = next_command("ui", None, runs_root)
         echo(f"store: {readable(uri)}; the links require a running {ui}")
-    if incomplete:
-        raise SystemExit(1)
-
-
-def _send_to_loggers(folders: list[Path], loggers: tuple[str, ...], plugin_files: tuple[Path, ...]) -> None:
-    """Log the missing runs of experiments to loggers; exit with 1 if a run cannot be logged."""
-    from headtohead.plugins.registry import use_files
-    from headtohead.tracking.loggers import send_all
-
-    registry = use_files(plugin_files)
-    for logger in loggers:
-        registry.logger(logger).require()
-    incomplete = False
-    for folder in folders:
-        for logger in dict.fromkeys(loggers):
-            sent = send_all(folder, logger)
-            failed = f", {len(sent.failures)} failed" if sent.failures else ""
-            echo(f"{folder.name}: {sent.shipped} logged to {logger}{failed}")
-            for line in sent.failures:
-                echo(f"  {line}", err=True)
-            incomplete |= bool(sent.failures)
-    if incomplete:
+    if not is_complete:
         raise SystemExit(1)
 
 

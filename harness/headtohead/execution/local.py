@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from headtohead import children, logs
+from headtohead.children import process_start
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
-from headtohead.storage.leases import process_start
 
 POLL_SECONDS = 0.2
 STARTS = 3

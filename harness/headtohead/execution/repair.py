@@ -1,23 +1,65 @@
-"""Damaged and stale runs of an experiment are moved away, so that the same command retrains them."""
+"""Runs that are trained again: all (``--fresh``), failed (``--retry``), damaged (``--repair``) and STALE runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.scheduler import move_to_archive
+from headtohead.execution.scheduler import stacks_of
 from headtohead.planning.plan import Plan
 from headtohead.storage import states
+from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, refuse_busy
 from headtohead.storage.paths import inside
 from headtohead.storage.run import HEADS, STATUS
-from headtohead.storage.run_directory import RunDirectory, RunWriter
-from headtohead.storage.stack import stack_folders
+from headtohead.storage.run_directory import RunDirectory, RunWriter, now
+from headtohead.storage.stack import STACKS, stack_folders
 
 SHOWN = 5
 """Number of damaged runs that a line lists."""
+
+
+def archive_runs(experiment: Path) -> None:
+    """Move all run directories and stacks of an experiment to ``.archived``, for ``--fresh``.
+
+    Raises:
+        HeadToHeadError: If another process trains one of the runs; then nothing is moved.
+    """
+    if paths := run_directories(experiment):
+        with _exclusive(experiment, paths):
+            archive = _archive(experiment, paths)
+            if (experiment / STACKS).exists():
+                (experiment / STACKS).rename(archive / STACKS)
+
+
+def with_failed_reset(plan: Plan) -> Plan:
+    """Reset the failed runs of a plan to PLANNED and return the plan with these states, for ``--retry``.
+
+    The resume points of their stacks are removed, so all members of these stacks without a final state begin at step 0.
+
+    Raises:
+        HeadToHeadError: If another process trains one of the runs; then nothing is changed.
+    """
+    failed = [run for run in plan.selected if run.state in states.RETRYABLE and not run.reused_from]
+    if not failed:
+        return plan
+    paths = [inside(plan.directory, run.directory, tree=True) for run in failed]
+    with layout_lock(plan.directory), refuse_busy():
+        stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
+        members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
+        with Lease(*members) as lease:
+            for path in members:
+                RunWriter(path, lease).archive_metrics()
+            for path in paths:
+                RunWriter(path, lease).set_state(states.PLANNED)
+            for folder in stacks:
+                folder.resume_points.clear()
+    runs = (run.model_copy(update={"state": states.PLANNED}) if run in failed else run for run in plan.runs)
+    return replace(plan, runs=tuple(runs))
 
 
 def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str]:
@@ -36,27 +78,30 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     Raises:
         HeadToHeadError: If another process writes a damaged run; then nothing is moved.
     """
-    runs = [RunDirectory(inside(experiment, path.parent.name)) for path in sorted(experiment.glob(f"[!.]*/{STATUS}"))]
-    damages = {run.path.name: _damages(run) for run in runs}
-    heads = [name for name, damage in damages.items() if set(damage) == {HEADS}]
-    damaged = [name for name, damage in damages.items() if set(damage) - {HEADS}]
-    if damaged or heads:
-        with layout_lock(experiment), refuse_busy(), Lease(*(experiment / name for name in damaged + heads)) as lease:
-            for name in heads:
+    runs = {
+        path.parent.name: RunDirectory(inside(experiment, path.parent.name))
+        for path in sorted(experiment.glob(f"[!.]*/{STATUS}"))
+    }
+    found = {name: damage for name, run in runs.items() if (damage := _damage(run))}
+    damaged = {name: damage for name, damage in found.items() if set(damage) != {HEADS}}
+    if found:
+        with _exclusive(experiment, [experiment / name for name in found]) as lease:
+            for name in found.keys() - damaged.keys():
                 RunWriter(experiment / name, lease).remove_result(HEADS)
                 log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
             if damaged:
-                _archive(experiment, damaged)
-    finished = sum(1 for run in runs if damages[run.path.name] or run.state in states.RESULTS)
-    if damaged:
-        log(f"{len(damaged)} of {finished} finished runs damaged: {_listed(damages, damaged)}; retraining")
-    else:
-        log(f"none of {finished} finished runs is damaged")
-    other = {reference: _damages(run) for reference, run in _reused(experiment).items()}
-    reused = [reference for reference, damage in other.items() if set(damage) - {HEADS}]
+                _archive(experiment, [experiment / name for name in damaged])
+    finished = sum(1 for name, run in runs.items() if name in found or run.state in states.RESULTS)
+    retrained = f"{len(damaged)} of {finished} finished runs damaged: {_listed(damaged)}; retraining"
+    log(retrained if damaged else f"none of {finished} finished runs is damaged")
+    reused = {
+        reference: damage
+        for reference, run in _reused(experiment).items()
+        if (damage := _damage(run)) and set(damage) != {HEADS}
+    }
     if reused:
         log(
-            f"{len(reused)} reused runs of other experiments damaged: {_listed(other, reused)}; training in "
+            f"{len(reused)} reused runs of other experiments damaged: {_listed(reused)}; training in "
             f"'{experiment.name}' instead, the other experiments are not changed"
         )
     return set(reused)
@@ -76,35 +121,45 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
         HeadToHeadError: If another process writes a STALE run; then nothing is moved.
     """
     stale = [run for run in plan.selected if run.stale]
-    own = [run.directory for run in stale if not run.reused_from]
-    if own:
-        paths = [inside(plan.directory, name) for name in own]
-        with layout_lock(plan.directory), refuse_busy(), Lease(*paths):
+    if own := [inside(plan.directory, run.directory) for run in stale if not run.reused_from]:
+        with _exclusive(plan.directory, own):
             _archive(plan.directory, own)
-    log(
-        f"{len(stale)} finished {'run is' if len(stale) == 1 else 'runs are'} STALE; retraining"
-        if stale
-        else "no run is STALE"
-    )
+    many = f"{len(stale)} finished {'run is' if len(stale) == 1 else 'runs are'} STALE; retraining"
+    log(many if stale else "no run is STALE")
     return {run.reused_from for run in stale if run.reused_from}
 
 
-def _archive(experiment: Path, runs: Sequence[str]) -> None:
-    """Move runs to ``.archived`` and remove the resume points of their stacks; the caller holds their leases."""
+@contextmanager
+def _exclusive(experiment: Path, runs: Collection[Path]) -> Iterator[Lease]:
+    """Hold the layout lock of an experiment and the leases of runs, or raise HeadToHeadError."""
+    with layout_lock(experiment), refuse_busy(), Lease(*runs) as lease:
+        yield lease
+
+
+def _archive(experiment: Path, runs: Collection[Path]) -> Path:
+    """Move runs to a new folder in ``.archived`` and return it; remove the resume points of their stacks."""
+    names = {run.name for run in runs}
     for folder in stack_folders(experiment):
-        if any(member.directory in runs for member in folder.record.members):
+        if any(member.directory in names for member in folder.record.members):
             folder.resume_points.clear()
-    move_to_archive(experiment, [experiment / name for name in runs])
+    archive = inside(experiment, ".archived", now().replace(":", ""))
+    archive.mkdir(parents=True)
+    for run in runs:
+        run.rename(archive / run.name)
+    return archive
 
 
-def _listed(damages: Mapping[str, Mapping[str, str]], damaged: Sequence[str]) -> str:
+def _listed(damaged: Mapping[str, Mapping[str, str]]) -> str:
     """Return the names of the first damaged runs, each with its first damaged file."""
-    first = [(name, next(iter(damages[name].items()))) for name in damaged[:SHOWN]]
-    more = f", and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
-    return ", ".join(f"{name} ({f'{file} {damage}'.strip()})" for name, (file, damage) in first) + more
+    texts = [
+        f"{name} ({f'{file} {damage}'.strip()})"
+        for name, of_run in damaged.items()
+        for file, damage in [*of_run.items()][:1]
+    ]
+    return ", ".join(texts[:SHOWN]) + (f", and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
-def _damages(run: RunDirectory) -> dict[str, str]:
+def _damage(run: RunDirectory) -> dict[str, str]:
     """Return the damage of each damaged or missing file of a run; of an unreadable record, the error."""
     try:
         damages = run.damaged_files()
@@ -117,12 +172,11 @@ def _damages(run: RunDirectory) -> dict[str, str]:
 
 def _reused(experiment: Path) -> dict[str, RunDirectory]:
     """Return the reused runs of other experiments by reference; none if the plan is unreadable, as it is rewritten."""
-    try:
+    with suppress(HeadToHeadError):
         directory = ExperimentDirectory.read(experiment)
-    except HeadToHeadError:
-        return {}
-    return {
-        run.reused_from: RunDirectory(path)
-        for run in directory.record.runs
-        if run.reused_from and (path := directory.run_path(run)).exists()
-    }
+        return {
+            run.reused_from: RunDirectory(path)
+            for run in directory.record.runs
+            if run.reused_from and (path := directory.run_path(run)).exists()
+        }
+    return {}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +14,15 @@ from headtohead.config.versions import drift, plugins_of, recorded_config
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import LocalLauncher
-from headtohead.execution.scheduler import Machine, Watcher, run_stacks
+from headtohead.execution.scheduler import Machine, Watcher, lay_out, run_stacks, stacks_of
 from headtohead.plugins.registry import current
 from headtohead.storage import states
+from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.run import CHECKPOINT, RESULTS
-from headtohead.storage.run_directory import RunDirectory, find_run, leased
+from headtohead.storage.run_directory import RunDirectory, RunWriter, find_run
 from headtohead.storage.run_files import delete_run_files
-from headtohead.storage.stack import STACKS, StackFolder, stack_folders
+from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
 
 MACHINE_METRICS = "system/"
@@ -53,12 +52,16 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
         raise HeadToHeadError(f"run '{path.name}' was imported, not trained; it cannot be reproduced")
     for name in (CHECKPOINT, RESULTS):
         original.verified(name)
-    stack = _stack_of(path)
-    for _, config, _ in stack.record.variants:
+    stacks = stacks_of(path.parent, {original.record.run_hash})
+    if not stacks:
+        raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
+    for _, config, _ in stacks[0].record.variants:
         recorded_config(config, current(), path.name)
-    with _workspace(path.parent) as workspace:
-        folder = _copy(stack, inside(workspace, path.name))
-        machine = Machine(LocalLauncher(), stack.record.device, workers=1)
+    # An experiment that cannot be written is reproduced in a temporary folder.
+    writable = os.access(path.parent, os.W_OK)
+    with nullcontext(inside(path.parent, ".reproduced")) if writable else files.scratch_folder() as workspace:
+        folder = _copy(stacks[0], inside(workspace, path.name))
+        machine = Machine(LocalLauncher(), folder.record.device, workers=1)
         stopped = run_stacks([folder], machine, watcher, folder.experiment)
         new = RunDirectory(folder.experiment / path.name)
         if stopped or new.state != states.DONE:
@@ -67,37 +70,16 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
         return _compare(original, new)
 
 
-@contextmanager
-def _workspace(experiment: Path) -> Iterator[Path]:
-    """Yield ``.reproduced`` in the experiment's folder; a temporary folder if that folder is read-only."""
-    if os.access(experiment, os.W_OK):
-        yield inside(experiment, ".reproduced")
-    else:
-        with files.scratch_folder() as folder:
-            yield folder
-
-
-def _stack_of(path: Path) -> StackFolder:
-    run_hash = RunDirectory(path).record.run_hash
-    for folder in stack_folders(path.parent):
-        if any(member.run_hash == run_hash for member in folder.record.members):
-            return folder
-    raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
-
-
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     """Lay out an untrained copy of the stack in another folder."""
     delete_run_files(experiment)
     record = replace(stack.record, cache=str(cache_root()), deaths=0, timeout_seconds=None)
-    for member, run in zip(record.members, stack.runs(), strict=True):
-        with leased(inside(experiment, member.directory)) as writer:
-            writer.plan(run.record)
-    folder = StackFolder(experiment / STACKS / record.id)
-    if stack.initial_weights.exists():
-        folder.path.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(stack.initial_weights, folder.initial_weights)
-    folder.write(record)
-    return folder
+    paths = [inside(experiment, member.directory) for member in record.members]
+    with Lease(*paths) as lease:
+        for path, run in zip(paths, stack.runs(), strict=True):
+            RunWriter(path, lease).plan(run.record)
+        weights = stack.initial_weights if stack.initial_weights.exists() else None
+        return lay_out(experiment, record, lease, weights)
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
@@ -106,25 +88,22 @@ def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
     distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
     equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
     before, after = (run.results.metrics if run.results else {} for run in (original, new))
-    different = {
-        name: (before[name], after.get(name))
+    different = [
+        f"{name} {_number(before[name])} then, {_number(after.get(name))} now"
         for name in before
         if not name.startswith(MACHINE_METRICS) and before[name] != after.get(name)
-    }
-    name = original.path.name
+    ]
+    name, record = original.path.name, original.record
     if equal_weights and not different:
         return Reproduction(True, f"{name}: weights and scores are bit-for-bit equal")
-    shown = ", ".join(f"{metric} {_number(a)} then, {_number(b)} now" for metric, (a, b) in different.items())
-    summary = f"{name}: weights differ by at most {distance:.2g}; {shown or 'scores are equal'}"
-    changed = ", ".join(_drift(original)) or "no recorded version"
-    return Reproduction(False, f"{summary}; changed since: {changed}")
+    config = recorded_config(record.config, current(), name)
+    changed = ", ".join(drift(record.versions, record.sources, plugins_of(config, current())))
+    return Reproduction(
+        False,
+        f"{name}: weights differ by at most {distance:.2g}; {', '.join(different) or 'scores are equal'}; "
+        f"changed since: {changed or 'no recorded version'}",
+    )
 
 
 def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
-
-
-def _drift(run: RunDirectory) -> list[str]:
-    record = run.record
-    config = recorded_config(record.config, current(), run.path.name)
-    return list(drift(record.versions, record.sources, plugins_of(config, current())))

@@ -11,8 +11,8 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,16 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
-from headtohead.plugins.launcher import Exit, Job, Launcher
+from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
-from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
 from headtohead.storage.run import RUN
-from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
+from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
@@ -77,6 +76,10 @@ class Machine:
     threads: int | None = None
     timeout_seconds: float | None = None
 
+    def share(self, stacks: int) -> tuple[int, int]:
+        """Return the number of concurrent processes and the number of threads per process."""
+        return self.launcher.share(self.device, stacks, self.workers, self.threads)
+
 
 @dataclass
 class Outcome:
@@ -109,7 +112,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
-            folders = _lay_out_study(plan, machine, cache, _unfinished(plan))
+            folders = _lay_out_study(plan, machine, cache)
     outcome = Outcome()
     if folders:
         hooks = current().manager.hook
@@ -125,7 +128,7 @@ def run_stacks(folders: Sequence[StackFolder], machine: Machine, watcher: Watche
     """Train stacks; return the reason if the execution stopped early, else None."""
     watcher.start(folders)
     try:
-        return _Execution(machine, watcher, experiment).run(folders)
+        return _Execution(machine, watcher, experiment).run({run for folder in folders for run in folder.record.hashes})
     finally:
         watcher.close()
 
@@ -139,127 +142,57 @@ def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counte
     return counts
 
 
-def archive_runs(experiment: Path) -> None:
-    """Move all run directories and stacks of an experiment to ``.archived``, for ``--fresh``.
-
-    Raises:
-        HeadToHeadError: If another process trains one of the runs; then nothing is moved.
-    """
-    paths = run_directories(experiment)
-    if not paths:
-        return
-    with layout_lock(experiment), refuse_busy(), Lease(*paths):
-        archive = move_to_archive(experiment, paths)
-        if (experiment / STACKS).exists():
-            (experiment / STACKS).rename(archive / STACKS)
-
-
-def move_to_archive(experiment: Path, runs: Sequence[Path]) -> Path:
-    """Move run directories to a new folder in ``.archived`` and return it; the caller holds their leases."""
-    archive = inside(experiment, ".archived", now().replace(":", ""))
-    archive.mkdir(parents=True)
-    for run in runs:
-        run.rename(archive / run.name)
-    return archive
-
-
-def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
-    """Reset runs to PLANNED and remove the resume points of their stacks, for ``--retry``.
-
-    Raises:
-        HeadToHeadError: If another process trains one of the runs; then nothing is changed.
-    """
-    if not runs:
-        return
-    paths = [inside(plan.directory, run.directory, tree=True) for run in runs]
-    with layout_lock(plan.directory), refuse_busy():
-        stacks = stacks_of(plan.directory, {run.run_hash for run in runs})
-        # Without resume points, all members of their stacks that are still open begin at step 0.
-        members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
-        with Lease(*members) as lease:
-            for path in members:
-                RunWriter(path, lease).archive_metrics()
-            for path in paths:
-                RunWriter(path, lease).set_state(states.PLANNED)
-            # The resume points record them as failed.
-            for folder in stacks:
-                folder.resume_points.clear()
-
-
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
     """Return the stacks of an experiment that contain any of these runs."""
-    return [
-        folder
-        for folder in stack_folders(experiment)
-        if any(member.run_hash in run_hashes for member in folder.record.members)
-    ]
+    return [folder for folder in stack_folders(experiment) if not run_hashes.isdisjoint(folder.record.hashes)]
 
 
-def _unfinished(plan: Plan) -> list[PlannedRun]:
-    """Return the pending runs that no other process has finished since planning."""
-    return [
-        run for run in pending(plan) if RunDirectory(inside(plan.directory, run.directory)).state not in states.FINAL
-    ]
-
-
-def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[PlannedRun]) -> list[StackFolder]:
+def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
     """Create missing run directories and stacks; return the stacks to train.
 
     Existing stacks keep their members. If another process has laid them out, the leases decide which process trains
     them. The caller holds the layout lock.
     """
-    folders, unassigned = _existing_stacks(plan, runs, machine, cache)
-    paths = {run.run_hash: inside(plan.directory, run.directory) for run in runs}
+    paths = {run.run_hash: inside(plan.directory, run.directory) for run in pending(plan)}
+    # Another process may have finished runs since planning.
+    runs = [run for run in pending(plan) if RunDirectory(paths[run.run_hash]).state not in states.FINAL]
+    remaining = {run.run_hash: run.directory for run in runs}
+    folders = stacks_of(plan.directory, remaining.keys())
+    for folder in folders:
+        # The name of an archived run's new directory has all axes of the current design.
+        members = [
+            replace(member, directory=remaining.pop(member.run_hash, member.directory))
+            for member in folder.record.members
+        ]
+        folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
+    unassigned = [run for run in runs if run.run_hash in remaining]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
-    workers, _ = share_machine(machine, len(folders) + len(unassigned))
+    workers, _ = machine.share(len(folders) + len(unassigned))
     memory = machine.launcher.memory(machine.device, workers)
     new_stacks = arrange(plan, unassigned, workers, machine.device, memory)
-    _, threads = share_machine(machine, len(folders) + len(new_stacks))
-    records = [stack_record(plan, members, machine, cache, threads) for members in new_stacks]
+    _, threads = machine.share(len(folders) + len(new_stacks))
     with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
-        plan_directories(plan, missing, lease)
+        write_planned(plan, missing, lease)
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
-        return folders + [lay_out(plan.directory, record, lease, initial_weights(plan, record)) for record in records]
+        return folders + [new_stack(plan, members, machine, cache, threads, lease) for members in new_stacks]
 
 
-def plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
+def write_planned(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
     """Write the directories of planned runs."""
     for run in runs:
         RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
 
 
-def _existing_stacks(
-    plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path
-) -> tuple[list[StackFolder], list[PlannedRun]]:
-    """Return the existing stacks with any of the runs, and the runs without a stack."""
-    remaining = {run.run_hash: run.directory for run in runs}
-    folders: list[StackFolder] = []
-    for folder in stack_folders(plan.directory):
-        record = folder.record
-        if any(member.run_hash in remaining for member in record.members):
-            # The name of an archived run's new directory has all axes of the current design.
-            members = [
-                replace(member, directory=remaining.pop(member.run_hash, member.directory)) for member in record.members
-            ]
-            folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
-            folders.append(folder)
-    return folders, [run for run in runs if run.run_hash in remaining]
-
-
-def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
-    """Return the number of concurrent processes and the number of threads per process."""
-    return machine.launcher.share(machine.device, stacks, machine.workers, machine.threads)
-
-
-def stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int) -> StackRecord:
-    """Return the record of a stack of planned runs."""
-    slug = runs[0].variant
-    variant = plan.variant_of(runs[0])
-    variants = list(dict.fromkeys(run.variant for run in runs))
-    return StackRecord(
-        variant=slug if len(variants) == 1 else f"{slug} and {len(variants) - 1} more",
-        config=variant.config.model_dump(mode="json"),
+def new_stack(
+    plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int, lease: Lease
+) -> StackFolder:
+    """Lay out a stack of planned runs, whose directories exist."""
+    slug, config = runs[0].variant, plan.variant_of(runs[0]).config
+    more = len({run.variant for run in runs}) - 1
+    record = StackRecord(
+        variant=f"{slug} and {more} more" if more else slug,
+        config=config.model_dump(mode="json"),
         members=[
             StackMember(
                 run.run_hash,
@@ -272,16 +205,12 @@ def stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache
         probes=[record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))],  # type: ignore[misc]
         threads=threads,
         device=machine.device,
-        num_microbatches=variant.config.train.num_microbatches,
+        num_microbatches=config.train.num_microbatches,
         cache=str(cache),
         timeout_seconds=machine.timeout_seconds,
     )
-
-
-def initial_weights(plan: Plan, record: StackRecord) -> Path | None:
-    """Return the checkpoint that ``init_from`` of a stack names; None without ``init_from``."""
-    init_from = record.config.get("init_from")
-    return plan.initial_weights[init_from["weights"]] if init_from else None
+    init_from = config.init_from
+    return lay_out(plan.directory, record, lease, plan.initial_weights[init_from.weights] if init_from else None)
 
 
 def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None) -> StackFolder:
@@ -299,25 +228,10 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
     return folder
 
 
-def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> list[StackFolder]:
-    """Replace a stack by several stacks that resume from copies of its resume points.
-
-    A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two stacks.
-    """
-    for part in parts:
-        folder.resume_points.copy(folder.path.parent / part.id)
-    (folder.path / RECORD).unlink()
-    weights = folder.initial_weights if folder.initial_weights.exists() else None
-    new_stacks = [lay_out(folder.experiment, part, lease, weights) for part in parts]
-    delete_run_files(folder.path)
-    return new_stacks
-
-
 def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str, Any] | None:
     """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
 
-    Returns None if a sentence is empty or contains a refused word, or if there is no reference and the run cannot
-    translate.
+    Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
     """
     data, decode = plan.data_of(run), plan.variant_of(run).config.evaluate.decode
     try:
@@ -340,191 +254,139 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str,
 
 
 class _Execution:
-    """The state of an execution: stacks to start, failures, and stacks of other processes."""
+    """Trains the runs of stacks until each has a final state or an error ends the execution."""
 
     def __init__(self, machine: Machine, watcher: Watcher, experiment: Path) -> None:
-        self.machine = machine
-        self.watcher = watcher
-        self.experiment = experiment
+        self.machine, self.watcher, self.experiment = machine, watcher, experiment
         self.failures: defaultdict[str, set[str]] = defaultdict(set)
         """Names of failed stacks by error signature."""
-        self.next_round: list[StackFolder] = []
-        self.records: dict[Path, StackRecord] = {}
-        """Last known records of the stacks, which another process may split or archive."""
+        self.left: set[str] = set()
+        """Hashes of the runs for the next round, whose stacks this or another process may split meanwhile."""
         self.waiting: set[Path] = set()
         """Stacks that another process trains and that the watcher has been notified of."""
 
-    def run(self, folders: Sequence[StackFolder]) -> str | None:
-        """Run rounds of stacks until none is left; return the reason if the execution stops early."""
-        while folders := self._current(folders):
-            self.next_round = []
-            stopped = self._round(folders)
-            if stopped:
+    def run(self, run_hashes: set[str]) -> str | None:
+        """Run rounds of stacks until no run is left; return the reason if the execution stops early."""
+        self.left = run_hashes
+        while self.left:
+            with layout_lock(self.experiment):
+                records = {folder.path: folder.record for folder in stacks_of(self.experiment, self.left)}
+            self.left = set()
+            if stopped := self._round(records):
                 return stopped
-            folders = self.next_round
-            if folders:
+            if self.left:
                 time.sleep(BUSY_SECONDS)
         return None
 
-    def _current(self, folders: Sequence[StackFolder]) -> list[StackFolder]:
-        """Return the stacks; a stack that was split is replaced by the stacks that now contain its runs."""
-        with layout_lock(self.experiment):
-            current = {folder.path: folder for folder in folders if folder.exists}
-            missing = {
-                member.run_hash
-                for folder in folders
-                if folder.path not in current and folder.path in self.records
-                for member in self.records[folder.path].members
-            }
-            if missing:
-                current |= {folder.path: folder for folder in stacks_of(self.experiment, missing)}
-            self.records |= {path: folder.record for path, folder in current.items()}
-            return list(current.values())
-
-    def _round(self, folders: Sequence[StackFolder]) -> str | None:
-        workers, _ = share_machine(self.machine, len(folders))
+    def _round(self, records: Mapping[Path, StackRecord]) -> str | None:
+        workers, _ = self.machine.share(len(records))
         plugins = worker_plugins()
-        jobs = [Job(folder.path, self.machine.device, self.records[folder.path].threads, plugins) for folder in folders]
+        jobs = [Job(path, self.machine.device, record.threads, plugins) for path, record in records.items()]
         log.info("training %d stacks, %d at a time", len(jobs), workers)
-        exits_of_workers = self.machine.launcher.launch(jobs, workers)
-        try:
-            for ended in exits_of_workers:
-                if ended is None:
+        with closing(self.machine.launcher.launch(jobs, workers)) as ends:  # type: ignore[type-var]
+            for end in ends:
+                if end is None:
                     self.watcher.tick()
                     continue
-                stopped = self._ended(ended)
+                log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
+                with layout_lock(self.experiment):
+                    stopped = self._ended(StackFolder(end.job.stack), records[end.job.stack], end.code)
                 if stopped:
                     return stopped
-        finally:
-            close: Callable[[], None] = getattr(exits_of_workers, "close", lambda: None)
-            close()
         return None
 
-    def _ended(self, ended: Exit) -> str | None:
-        folder = StackFolder(ended.job.stack)
-        log.info("stack %s ended with exit code %d", folder.path.name, ended.code)
-        with layout_lock(self.experiment):
-            if not folder.exists:
-                self.next_round.append(folder)
-                return None
-            self._handle(folder, ended.code)
-            if not folder.exists:
-                return None
-            busy, notified = ended.code == exits.BUSY, folder.path in self.waiting
-            if not (busy and notified):
-                self.watcher.ended(folder, ended.code)
-            (self.waiting.add if busy else self.waiting.discard)(folder.path)
-            return None if busy else self._count_failure(folder)
-
-    def _handle(self, folder: StackFolder, code: int) -> None:
-        handle: Callable[[], None] = {
-            exits.OK: lambda: None,
-            exits.BUSY: lambda: self.next_round.append(folder),
-            exits.DISK: lambda: self._disk(folder),
-            exits.INPUT: lambda: self._input(folder),
-            exits.OOM: lambda: self._out_of_memory(folder),
-            exits.TIMEOUT: lambda: self._end_runs(folder, states.TIMEOUT, f"over {folder.record.timeout_seconds:g} s"),
-            exits.FAILED: lambda: self._failed(folder),
-            exits.DEVICE: lambda: self._device_failed(folder),
-        }.get(code, lambda: self._died(folder, code))
-        handle()
-
-    def _count_failure(self, folder: StackFolder) -> str | None:
-        """Return the reason to stop if too many stacks failed as a whole with the same signature."""
-        statuses = [run.status for run in folder.runs()]
-        if any(status.state != states.FAILED for status in statuses):
+    def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:
+        """Handle the exit of a worker; return the reason to stop if too many stacks failed in the same way."""
+        if not folder.exists:  # another process has split or archived it
+            self.left |= record.hashes
             return None
-        for signature in {str(status.signature) for status in statuses}:
-            self.failures[signature].add(folder.path.name)
-            if len(self.failures[signature]) >= EQUAL_FAILURES:
-                return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
+        self._handle(folder, folder.record, code)
+        if not folder.exists:
+            return None
+        if code == exits.BUSY:
+            if folder.path not in self.waiting:
+                self.watcher.ended(folder, code)
+            self.waiting.add(folder.path)
+            return None
+        self.waiting.discard(folder.path)
+        self.watcher.ended(folder, code)
+        statuses = [run.status for run in folder.runs()]
+        if all(status.state == states.FAILED for status in statuses):
+            for signature in {str(status.signature) for status in statuses}:
+                self.failures[signature].add(folder.path.name)
+                if len(self.failures[signature]) >= EQUAL_FAILURES:
+                    return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
         return None
 
-    def _disk(self, folder: StackFolder) -> None:
-        # On a full disk, the reason in the log may be missing or incomplete.
+    def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
         last = files.last_line(folder.path / "worker.log")
-        found = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
-        raise unwritable(self.experiment, found[1].strip() if found else "the disk is full")
+        if code == exits.BUSY:
+            self.left |= record.hashes
+        elif code == exits.DISK:
+            # On a full disk, the reason in the log may be missing or incomplete.
+            found = re.search(r"(?:\[Errno \d+\]|I/O error:) ([^:(]+)", last)
+            raise unwritable(self.experiment, found[1].strip() if found else "the disk is full")
+        elif code == exits.INPUT:
+            raise HeadToHeadError(last)
+        elif code == exits.OOM:
+            self._out_of_memory(folder, record)
+        elif code == exits.TIMEOUT:
+            self._end_runs(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
+        elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
+            if len(record.variants) == 1:
+                self._end_runs(folder, states.FAILED, last)
+            else:  # separate stacks show which variant fails
+                parts = [
+                    replace(record, variant=name, config=config, members=members, deaths=0)
+                    for name, config, members in record.variants
+                ]
+                self._split(folder, record, parts)
+        elif code != exits.OK:
+            # After an error of the GPU, a new process has a new context.
+            folder.change(deaths=record.deaths + 1)
+            self._end_runs(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
+            if record.deaths + 1 < MAX_DEATHS:
+                self.left |= record.hashes
 
-    @staticmethod
-    def _input(folder: StackFolder) -> None:
-        raise HeadToHeadError(files.last_line(folder.path / "worker.log"))
-
-    def _out_of_memory(self, folder: StackFolder) -> None:
+    def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
         """Halve the stack, or double the number of micro-batches of a single run.
 
         The batch size does not change, so the results stay the same.
         """
-        record, left = folder.record, folder.open_runs()
-        if not left:
-            return
-        num_microbatches = record.num_microbatches * 2
-        if len(left) == 1 and num_microbatches > LARGEST_NUM_MICROBATCHES:
+        left, num_microbatches = len(folder.open_runs()), record.num_microbatches * 2
+        if left == 1 and num_microbatches > LARGEST_NUM_MICROBATCHES:
             self._end_runs(folder, states.OOM, "out of memory with the maximum number of micro-batches")
-            return
-        self._end_runs(folder, states.KILLED, f"out of memory in a stack of {len(left)}")
-        if len(left) == 1:
-            folder.change(num_microbatches=num_microbatches)
-            self._restart(folder)
-            return
-        self.watcher.ended(folder, exits.OOM)
-        middle = len(record.members) // 2
-        halves = [record.part(part) for part in (record.members[:middle], record.members[middle:])]
-        self._split(folder, halves)
+        elif left:
+            self._end_runs(folder, states.KILLED, f"out of memory in a stack of {left}")
+            if left == 1:
+                folder.change(num_microbatches=num_microbatches)
+                self.left |= record.hashes
+            else:
+                self.watcher.ended(folder, exits.OOM)
+                middle = len(record.members) // 2
+                halves = record.members[:middle], record.members[middle:]
+                self._split(folder, record, [record.part(members) for members in halves])
 
-    def _device_failed(self, folder: StackFolder) -> None:
-        """Train on in a new process, which has a new context of the GPU; if that fails as often, end the runs."""
-        if folder.record.deaths + 1 < MAX_DEATHS:
-            self._died(folder, exits.DEVICE)
-        else:
-            folder.change(deaths=0)
-            self._failed(folder)
+    def _split(self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]) -> None:
+        """Replace a stack by parts that resume from copies of its resume points, unless another process trains it.
 
-    def _failed(self, folder: StackFolder) -> None:
-        record = folder.record
-        if len(record.variants) > 1:
-            # Separate stacks show which variant fails.
-            self._split(
-                folder,
-                [
-                    replace(record, variant=name, config=config, members=members)
-                    for name, config, members in record.variants
-                ],
-            )
-            return
-        reason = files.last_line(folder.path / "worker.log")
-        self._end_runs(folder, states.FAILED, reason)
-
-    def _split(self, folder: StackFolder, records: Sequence[StackRecord]) -> None:
-        """Replace a stack by several stacks, unless another process trains it."""
-        try:
-            with Lease(*(run.path for run in folder.runs())) as lease:
-                self.next_round += _replace_stack(folder, records, lease)
-        except Busy:
-            self._restart(folder)
-
-    def _restart(self, folder: StackFolder) -> None:
-        """Add the stack to the next round."""
-        if folder not in self.next_round:
-            self.next_round.append(folder)
-
-    def _died(self, folder: StackFolder, code: int) -> None:
-        deaths = folder.record.deaths + 1
-        folder.change(deaths=deaths)
-        self._end_runs(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
-        if deaths < MAX_DEATHS:
-            self._restart(folder)
+        A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two
+        stacks.
+        """
+        self.left |= record.hashes
+        with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:
+            for part in parts:
+                folder.resume_points.copy(folder.path.parent / part.id)
+            (folder.path / RECORD).unlink()
+            weights = folder.initial_weights if folder.initial_weights.exists() else None
+            for part in parts:
+                lay_out(folder.experiment, part, lease, weights)
+            delete_run_files(folder.path)
 
     def _end_runs(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
-        """Write the state of runs without a final state.
+        """Write the state of runs without a final state; wait for the leases of a dying process.
 
-        A stack with runs that another process trains is added to the next round.
-
-        Args:
-            folder: The stack.
-            state: The new state.
-            reason: Reason of the state.
-            wait_seconds: How long to wait for the leases of a dying process.
+        Runs that another process trains are left for the next round.
         """
         deadline = time.monotonic() + wait_seconds
         for run in folder.runs():
@@ -536,7 +398,7 @@ class _Execution:
                     break
                 except Busy:
                     if time.monotonic() >= deadline:
-                        self._restart(folder)
+                        self.left |= folder.record.hashes
                         break
                     time.sleep(0.05)
 

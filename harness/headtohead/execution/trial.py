@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.loading import LoadedExperiment
-from headtohead.execution.scheduler import Machine, initial_weights, lay_out, pending, plan_directories, stack_record
+from headtohead.execution.scheduler import Machine, new_stack, pending, write_planned
 from headtohead.execution.worker import Worker
 from headtohead.planning.design import Design
 from headtohead.planning.planner import make_plan
@@ -91,9 +91,8 @@ def try_out(
         log(f"{run.variant}:")
         path = inside(plan.directory, run.directory)
         with Lease(path) as lease:
-            plan_directories(plan, [run], lease)
-            record = stack_record(plan, [run], machine, cache, threads)
-            stack = lay_out(plan.directory, record, lease, initial_weights(plan, record))
+            write_planned(plan, [run], lease)
+            stack = new_stack(plan, [run], machine, cache, threads, lease)
             trial = _Trial(stack, machine.device, WorkerPlugins(), lease)
             trial.log = log
             trial.run()

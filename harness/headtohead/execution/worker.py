@@ -238,7 +238,6 @@ class Worker:
             _log("".join(traceback.format_exception(error)))
 
     def _on_progress(self, step: int, steps: int) -> None:
-        self.lease.check()
         moment = time.monotonic()
         if moment - self.last_progress >= PROGRESS_SECONDS or step == steps:
             self.last_progress = moment

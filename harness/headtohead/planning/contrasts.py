@@ -1,14 +1,24 @@
-"""Contrasts of product designs: axis values against the baseline's, averaged over other axes, and interactions."""
+"""Contrasts: of product designs axis values against the baseline's and interactions, and those that a file declares."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headtohead.config.labels import Scalar, text
-from headtohead.planning.axes import DATA_AXIS
-from headtohead.storage.contrasts import FactorContrast, InteractionContrast, Pairs
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation, shown
+from headtohead.planning.axes import DATA_AXIS, Match
+from headtohead.planning.variants import Variant
+from headtohead.schema.run_config import RunConfig
+from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
+
+Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
+
+POOLED = ("test/exact_match", "test/bleu", "test/loss")
+"""Metrics that can be computed over several length buckets from the counts per bucket."""
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""
@@ -153,3 +163,96 @@ def _fixed_axes(factorial: Factorial, axis: str, labels: Labels, baseline: str) 
             if value != labels[baseline][name]:
                 fixed[name] = value
     return fixed
+
+
+def declared_contrasts(
+    loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, conditions: Conditions
+) -> tuple[DeclaredContrast, ...]:
+    """Return the contrasts that the file declares.
+
+    Args:
+        loaded: The experiment file.
+        variants: Variants of the design that are not excluded.
+        baseline: Slug of the baseline.
+        conditions: Converts axis values to predicates, as in ``exclude``.
+
+    Raises:
+        HeadToHeadError: For a side that matches no variant or several, for equal sides, for sides with different
+            data, for a repeated contrast and for lengths without scores; with the location in the file.
+    """
+    base = next(variant for variant in variants if variant.slug == baseline)
+    contrasts: list[DeclaredContrast] = []
+    for number, declared in enumerate(loaded.file.contrasts):
+        location = loaded.location("contrasts", number)
+        variant, against = (
+            _select(getattr(declared, side), variants, base, conditions, location.child(side))
+            for side in ("variant", "against")
+        )
+        contrast = DeclaredContrast(
+            name=declared.name or f"{variant.title} − {against.title}",
+            variant=variant.slug,
+            against=against.slug,
+            **{field: getattr(declared, field) for field in ("metric", *_SCORE_OF_SIDES, "expect")},
+        )
+        if variant is against and contrast.same_score:
+            raise location.error("variant and against are the same variant; name two different variants")
+        if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
+            raise location.error("scores on different data are not compared; give both sides the same data")
+        for other, earlier in enumerate(contrasts):
+            if {*contrast.pairs[0]} == {*earlier.pairs[0]} and _scores(contrast) == _scores(earlier):
+                raise location.error(f"the same two variants as contrasts[{other}]; remove one of them")
+        if declared.expect and declared.expect.direction == "equal" and not declared.expect.by:
+            raise location.child("expect").error("direction: equal requires by, the largest difference that agrees")
+        metric, buckets = declared.metric or loaded.file.metrics.primary, base.config.evaluate.buckets
+        _check_lengths(declared.lengths, metric, buckets, location.child("lengths"))
+        field, metric = "against_lengths" if declared.against_lengths else "lengths", declared.against_metric or metric
+        _check_lengths(getattr(declared, field), metric, buckets, location.child(field))
+        contrasts.append(contrast)
+    return tuple(contrasts)
+
+
+_SCORE_OF_SIDES = ("against_metric", "lengths", "against_lengths")
+
+
+def _scores(contrast: DeclaredContrast) -> tuple[object, ...]:
+    return contrast.metric, *(getattr(contrast, field) for field in _SCORE_OF_SIDES)
+
+
+def _select(
+    when: Mapping[str, Any] | None,
+    variants: Sequence[Variant],
+    baseline: Variant,
+    conditions: Conditions,
+    location: SourceLocation,
+) -> Variant:
+    """Return the variant with these axis values; other axes have the baseline's values."""
+    if not when:
+        return baseline
+    wanted = conditions(when, location)
+    matching = [variant for variant in variants if all(holds(variant.config, variant.match) for holds in wanted)]
+    if len(matching) > 1:
+        rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}.items()
+        matching = [variant for variant in matching if rest <= variant.axes.items()] or matching
+    if len(matching) != 1:
+        titles = "; ".join(variant.title for variant in (matching or variants)[:6])
+        count = f"{len(matching)} variants have" if matching else "no variant of the design has"
+        written = ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
+        raise location.error(f"{count} {written}; expected one of: {titles}")
+    return matching[0]
+
+
+def _check_lengths(
+    lengths: tuple[int, int] | None, metric: str, buckets: Sequence[int], location: SourceLocation
+) -> None:
+    if lengths is None:
+        return
+    if metric not in POOLED:
+        raise location.error(f"{metric} has no score by source length; use {', '.join(POOLED)}")
+    starts = [1, *(bound + 1 for bound in buckets)]
+    low, high = lengths
+    if low > high or low not in starts or high not in buckets:
+        ends = [", ".join(map(str, bounds)) for bounds in (starts, buckets)]
+        raise location.error(
+            f"lengths must be whole buckets of evaluate.buckets: start at {ends[0]} and end at {ends[1]}; "
+            f"got {low} to {high}"
+        )

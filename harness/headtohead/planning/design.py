@@ -30,20 +30,13 @@ from headtohead.planning.axes import (
     recipe_parts,
 )
 from headtohead.planning.between import END, START, changes_between, expand_between
-from headtohead.planning.claims import declared_contrasts, published_record
-from headtohead.planning.contrasts import Factorial, factor_contrasts, interaction_contrasts
+from headtohead.planning.contrasts import Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import BetweenDesign
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.contrasts import (
-    ChangeContrast,
-    ContrastRecord,
-    DeclaredContrast,
-    PublishedRecord,
-    VariantContrast,
-)
+from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
 from headtohead.storage.experiment import ExcludedRecord
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
@@ -66,7 +59,6 @@ class Design:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     changes: tuple[ChangeContrast, ...] = ()
-    published: PublishedRecord | None = None
     declared: tuple[DeclaredContrast, ...] = ()
 
     def variant(self, slug: str) -> Variant:
@@ -237,7 +229,6 @@ class _AxesDesign:
             ),
             notes=tuple(incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
-            published=published_record(self.loaded, variants, baseline, incompatibilities.conditions),
             declared=declared_contrasts(self.loaded, variants, baseline, incompatibilities.conditions),
         )
 
@@ -428,11 +419,6 @@ class _BetweenDesign:
         if self.loaded.file.baseline:
             raise self.loaded.location("baseline").error(
                 "the baseline of between is its first configuration; move these fields to base"
-            )
-        if self.loaded.file.published:
-            raise self.loaded.location("published").error(
-                "published claims name variants by axis values, and between has no axes; "
-                "move the claims to a file with product or one_at_a_time"
             )
         if self.loaded.file.contrasts:
             raise self.loaded.location("contrasts").error(

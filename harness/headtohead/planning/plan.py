@@ -274,7 +274,6 @@ class Plan:
             tuning=self.tuning.record if self.tuning else None,
             excluded=self.design.excluded,
             contrasts=self.contrasts,
-            published=self.design.published,
             match=file.match,
             entries=compared_entries([variant.config for variant in self.variants], current()),
             metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),

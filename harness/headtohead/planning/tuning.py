@@ -57,7 +57,7 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     # Merged over the baseline like axes, so that values are validated with their locations in the file.
     block = DesignBlock(product=dict(tune))
     file = loaded.file.model_copy(
-        update={"design": [block], "tune": None, "published": None, "contrasts": [], "exclude": [], "match": "none"}
+        update={"design": [block], "tune": None, "contrasts": [], "exclude": [], "match": "none"}
     )
     lines = {
         ("design", 0, "product", *path[1:]): line for path, line in loaded.source.lines.items() if path[:1] == ("tune",)
@@ -115,7 +115,6 @@ def sweep(
             "question": f"Which {' and '.join(settings[0].values)} suits each variant of {loaded.name}?",
             "tune": None,
             "tune_epochs": None,
-            "published": None,
             "metrics": Metrics(primary=TUNING_METRIC, report=()),
             "seeds": list(seeds),
         }

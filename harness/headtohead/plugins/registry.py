@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 import pluggy
 
@@ -94,16 +94,6 @@ BUILT_IN = (
     "headtohead_plugins.loggers.tensorboard",
     "headtohead_plugins.loggers.wandb",
 )
-
-FAMILY_HOOKS = {
-    "positional": "register_positionals",
-    "attention": "register_attentions",
-    "masking": "register_maskings",
-    "dataset": "register_datasets",
-    "recipe": "register_recipes",
-    "launcher": "register_launchers",
-    "logger": "register_loggers",
-}
 
 FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",
@@ -188,7 +178,7 @@ class Registry:
 
     def all(self) -> Iterator[Registered]:
         """Yield every entry, family by family, in alphabetical order of names."""
-        for family in FAMILY_HOOKS:
+        for family in FAMILY_BASES:
             for name in sorted(self.entries[family]):
                 yield self.entries[family][name]
 
@@ -238,7 +228,7 @@ class Registry:
         """
         if self.manager.has_plugin(name):
             return
-        with _importing(name, "module", name.partition(".")[0]):
+        with _importing(name, "module", name):
             plugin = importlib.import_module(name)
         self.add(plugin, name, *_module_distribution(name))
         self.modules.append(name)
@@ -318,12 +308,12 @@ def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
 def _entries_of(
     plugin: object, hooks: Iterable[str], label: str, distribution: str, version: str, where: str
 ) -> Iterator[Registered]:
-    for family, hook in FAMILY_HOOKS.items():
+    for family, base in FAMILY_BASES.items():
+        hook = f"register_{family}s"
         if hook not in hooks:
             continue
         for name, entry in _call(plugin, where, hook).items():
             _check_name(name, f"{where}: {hook}")
-            base = FAMILY_BASES[family]
             if not (isinstance(entry, type) and issubclass(entry, _imported(base))):
                 got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
                 raise HeadToHeadError(
@@ -512,12 +502,11 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     """
     manager = pluggy.PluginManager("headtohead")
     manager.add_hookspecs(hookspecs)
-    registry = Registry(manager, {family: {} for family in FAMILY_HOOKS})
+    registry = Registry(manager, {family: {} for family in FAMILY_BASES})
     version = _version("headtohead")
     for module in BUILT_IN:
         registry.add(importlib.import_module(module), module, "headtohead", version)
-    for point in _entry_points():
-        distribution, version = _distribution(point)
+    for point, distribution, version in _entry_points():
         with _importing(point.value, distribution, point.value.partition(":")[0]):
             plugin = point.load()
         registry.add(plugin, point.value, distribution, version)
@@ -530,27 +519,18 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     return registry
 
 
-def _entry_points() -> Sequence[importlib.metadata.EntryPoint]:
-    try:
-        return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
-    except Exception as error:  # a text that is no entry-point file; find the package that has it
-        for distribution in importlib.metadata.distributions():
-            try:
-                tuple(distribution.entry_points)
-            except Exception:
-                where = getattr(distribution, "_path", "?")
-                raise HeadToHeadError(
-                    f"cannot read entry_points.txt of '{where}': {describe(error)}; reinstall or remove this package"
-                ) from error
-        raise
-
-
-def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    """Return name and version of the distribution of an entry point; ``?`` where its metadata is missing."""
-    try:
-        return (point.dist.name or "?", point.dist.version or "?") if point.dist else ("?", "?")
-    except Exception:
-        return "?", "?"
+def _entry_points() -> Iterator[tuple[importlib.metadata.EntryPoint, str, str]]:
+    """Yield the entry points of installed plugins, each with the name and version of its distribution."""
+    for distribution in importlib.metadata.distributions():
+        try:
+            points = distribution.entry_points.select(group=ENTRY_POINT_GROUP)
+            owner = (distribution.name or "?", distribution.version or "?") if points else ("?", "?")
+        except Exception as error:  # a text that is no entry-point file, or metadata without a name
+            where = getattr(distribution, "_path", "?")
+            raise HeadToHeadError(
+                f"cannot read the metadata of '{where}': {describe(error)}; reinstall or remove this package"
+            ) from error
+        yield from ((point, *owner) for point in points)
 
 
 _current: Registry | None = None
@@ -564,24 +544,8 @@ def current() -> Registry:
     return _current
 
 
-@overload
-def registered(family: Literal["positional"], name: str) -> type[Positional]: ...
-
-
-@overload
-def registered(family: Literal["attention"], name: str) -> type[Attention]: ...
-
-
-@overload
-def registered(family: Literal["masking"], name: str) -> type[Masking]: ...
-
-
-@overload
-def registered(family: str, name: str) -> type[Entry]: ...
-
-
-def registered(family: str, name: str) -> type[Entry]:
-    """Return a registered entry, for plugins that build on other entries.
+def registered(family: str, name: str) -> Any:
+    """Return the class of a registered entry, for plugins that build on other entries.
 
     Raises:
         HeadToHeadError: If the name is unknown. The message suggests the nearest name.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.published import OPPOSITE, ClaimResult
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis, SeparateEffects
 from headtohead.config.labels import NAMED_AXES, listed
@@ -41,8 +40,7 @@ def answer(analysis: Analysis) -> str:
     if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.unranked else ""
-    if claims := analysis.claims:
-        opening += f"{published_counts(claims)} "
+    opening += expected_counts(contrasts)
     if contrasts[-1].kind in ("declared", "added", "taken"):
         return opening + " ".join(_sentences(analysis, contrasts))
     if grid := two_way_answer(analysis):
@@ -142,6 +140,14 @@ def _own_condition(analysis: Analysis, contrast: Contrast) -> str:
 
 def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
     """Return a sentence for each kind of verdict, large effects first."""
+    metrics = dict.fromkeys(contrast.metric for contrast in contrasts)
+    if len(metrics) > 1:
+        by_metric = [[contrast for contrast in contrasts if contrast.metric == metric] for metric in metrics]
+        return [sentence for group in by_metric for sentence in _sentences(analysis, group)]
+    parts = [contrast for contrast in contrasts if contrast.compares_parts]
+    if parts:
+        others = [contrast for contrast in contrasts if not contrast.compares_parts]
+        return [*map(_part, parts), *(_sentences(analysis, others) if others else [])]
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
     groups: dict[Callable[[Analysis, list[Contrast]], str], list[Contrast]] = {
         _detected: [],
@@ -165,6 +171,14 @@ def _sentences(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[str]:
     if _largest(analysis, groups[_dependent]) > _largest(analysis, groups[_detected]):
         groups = {_dependent: groups[_dependent], **groups}
     return [_capital(sentence(analysis, group)) for sentence, group in groups.items() if group]
+
+
+def _part(contrast: Contrast) -> str:
+    """Return the difference of a contrast that compares some lengths only, or two metrics."""
+    if contrast.paired is None:
+        return f"{contrast.name}: {contrast.reason}."
+    mean = show(contrast.paired.mean, contrast.metric, signed=True)
+    return f"{contrast.name}: {mean} {readable(contrast.metric)}, {contrast.verdict_text}."
 
 
 def _largest(analysis: Analysis, contrasts: Sequence[Contrast]) -> float:
@@ -438,18 +452,12 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def published_counts(results: Sequence[ClaimResult]) -> str:
-    """Return a sentence with the number of published claims by verdict."""
-    counts = Counter(result.label for result in results)
-    verbs = {
-        "agrees": ("agrees", "agree"),
-        "different": ("is different", "are different"),
-        "disagrees": ("disagrees", "disagree"),
-        OPPOSITE: (f"is {OPPOSITE}", f"are {OPPOSITE}"),
-        "inconclusive": ("is inconclusive", "are inconclusive"),
-    }
-    parts = [f"{counts[label]} {verb[counts[label] > 1]}" for label, verb in verbs.items() if counts[label]]
-    return f"Of {counted(len(results), 'published claim')}, {', '.join(parts)}."
+def expected_counts(contrasts: Sequence[Contrast]) -> str:
+    """Return a sentence with the number of contrasts by agreement with their expected results; empty without any."""
+    counts = Counter[str](contrast.agreement.verdict for contrast in contrasts if contrast.agreement)
+    order = ("agrees", "different", "disagrees", "inconclusive")
+    parts = ", ".join(f"{verdict} {counts[verdict]}" for verdict in order if counts[verdict])
+    return f"{counted(counts.total(), 'expected result')}: {parts}. " if parts else ""
 
 
 def _nothing_to_compare(analysis: Analysis) -> str:
@@ -461,9 +469,6 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"their seeds have a result."
         )
     if len(analysis.frames.by_slug) == 1:
-        results = analysis.claims
-        if results:
-            return published_counts(results)
         summary = analysis.summaries[analysis.frames.baseline]
         interval = f" (95 % interval {show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)})"
         return (

@@ -10,7 +10,6 @@ from headtohead.report.content import ReportContent
 from headtohead.report.convergence import convergence_record
 from headtohead.report.json_values import interval_record, number
 from headtohead.report.looks import looks_record
-from headtohead.report.published import published_record
 from headtohead.report.reference_points import reference_record
 from headtohead.report.setup import setup_line
 from headtohead.report.targets import target_record
@@ -46,7 +45,6 @@ def answer_file(content: ReportContent) -> str:
         "targets": target_record(analysis),
         "training": convergence_record(analysis),
         "reference_points": reference_record(analysis),
-        "published_claims": published_record(analysis),
     }
     return json_text(answer, indent=2) + "\n"
 
@@ -63,4 +61,7 @@ def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
         "holm_interval": interval_record(judgement.interval),
         "holm_p": number(judgement.holm_p),
         "seeds": list(contrast.seeds),
+        "metric": contrast.metric,
+        "expected": contrast.expected or None,
+        "agreement": contrast.agreement and contrast.agreement.verdict,
     }

@@ -44,6 +44,11 @@ class AnswerContrast(BaseModel):
     )
     holm_p: float | None = Field(ge=0, le=1, description="p of the paired t-test, adjusted by Holm in its family.")
     seeds: list[int] = Field(description="Seeds that both sides have.")
+    metric: str = Field(description="Metric of the contrast, the unit of its differences.")
+    expected: str | None = Field(description="Expected result, such as `higher by more than 2`.")
+    agreement: Literal["agrees", "different", "disagrees", "inconclusive"] | None = Field(
+        description="Whether the difference is as expected."
+    )
 
 
 class AnswerLooks(BaseModel):
@@ -123,18 +128,6 @@ class AnswerReferencePoints(BaseModel):
     )
 
 
-class AnswerClaim(BaseModel):
-    """A published claim, in units of its own metric."""
-
-    statement: str = Field(description="The claim.")
-    verdict: str = Field(description="Verdict on the claim, for example `agrees`, `disagrees` or `inconclusive`.")
-    reason: str = Field(description="Reason of the verdict.")
-    difference: float | None = Field(description="Measured difference.")
-    interval: AnswerInterval | None = Field(description="Interval of the measured difference.")
-    published_difference: float | None = Field(description="Published difference.")
-    includes_published: bool | None = Field(description="Whether the interval includes the published difference.")
-
-
 class AnswerFile(BaseModel):
     """The answer of a report."""
 
@@ -161,7 +154,6 @@ class AnswerFile(BaseModel):
     reference_points: AnswerReferencePoints | None = Field(
         description="Scores without training; null if the data is not a translation dataset."
     )
-    published_claims: list[AnswerClaim] = Field(description="Published claims with verdicts.")
 
 
 class JudgeSummary(BaseModel):
@@ -220,7 +212,6 @@ ANSWER_TABLES: dict[str, type[BaseModel]] = {
     "training.variants.VARIANT": AnswerTrend,
     "training.gaps[]": AnswerGap,
     "reference_points": AnswerReferencePoints,
-    "published_claims[]": AnswerClaim,
 }
 JUDGE_TABLES: dict[str, type[BaseModel]] = {
     "": JudgeFile,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, TableCell, TableRow
-from headtohead.report.cells import difference_cell, verdict_cells, verdict_columns
+from headtohead.analysis.contrasts import Contrast
+from headtohead.report.blocks import Block, CellNote, Column, DataTable, Heading, Paragraph, TableCell, TableRow
+from headtohead.report.cells import difference_cell, show_interval, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
+from headtohead.storage.metrics import readable
 
 
 def declared_blocks(content: ReportContent) -> list[Block]:
@@ -12,13 +14,24 @@ def declared_blocks(content: ReportContent) -> list[Block]:
     family = content.analysis.declared
     if not family.contrasts:
         return []
+    expected = any(contrast.expect for contrast in family.contrasts)
     columns = (
         Column("contrast", align="left"),
-        Column(f"difference in {content.metric}"),
+        Column("metric", align="left"),
+        Column("difference"),
+        *((Column("expected", align="left"), Column("as expected", align="left")) if expected else ()),
         *verdict_columns(family.tested, "declared contrasts"),
     )
     rows = tuple(
-        TableRow((TableCell(contrast.name), difference_cell(contrast), *verdict_cells(contrast)))
+        TableRow(
+            (
+                TableCell(contrast.name),
+                TableCell(readable(contrast.metric)),
+                difference_cell(contrast),
+                *(_expected(contrast) if expected else ()),
+                *verdict_cells(contrast),
+            )
+        )
         for contrast in family.contrasts
     )
     note = (
@@ -30,3 +43,15 @@ def declared_blocks(content: ReportContent) -> list[Block]:
         Paragraph(note, "note"),
         DataTable(columns, rows),
     ]
+
+
+def _expected(contrast: Contrast) -> tuple[TableCell, TableCell]:
+    """Return the expected result with its source, and whether the difference agrees with it."""
+    if contrast.expect is None or contrast.agreement is None:
+        return TableCell(""), TableCell("")
+    found = contrast.agreement
+    notes = [found.reason, *([show_interval(found.interval, contrast.metric)] if found.interval else [])]
+    return (
+        TableCell(contrast.expected, (CellNote(contrast.expect.source, "interval wrap"),)),
+        TableCell(found.verdict, tuple(CellNote(note, "details") for note in notes)),
+    )

@@ -14,7 +14,6 @@ from headtohead.report.data_description import data_blocks
 from headtohead.report.declared import declared_blocks
 from headtohead.report.factors import factor_blocks
 from headtohead.report.figures.forest import forest_rows
-from headtohead.report.published import claim_list, published_blocks
 from headtohead.report.reference_points import reference_blocks
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
@@ -39,7 +38,6 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *change_blocks(analysis),
         *declared_blocks(content),
         *two_way_blocks(analysis),
-        *published_blocks(analysis),
         *(factor_blocks(content, figures) if content.answers_factors else ()),
         *variant_blocks(content, figures),
         *target_blocks(content),
@@ -67,7 +65,6 @@ def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
-    blocks += claim_list(analysis)
     blocks += [
         Paragraph(Span(caution, "alarm") if caution in content.warnings else caution) for caution in content.cautions
     ]

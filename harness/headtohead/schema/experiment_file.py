@@ -89,14 +89,14 @@ HEAD_METRICS = tuple(
 """Metrics that ``h2h ablate-heads`` adds to a finished run: changes by masking heads of a role."""
 
 
-def _known_claim_metric(name: str) -> str:
+def _known_contrast_metric(name: str) -> str:
     known = (*MEASURED, *HEAD_METRICS)
     if name not in known:
         raise ValueError(f"unknown metric '{name}'{nearest(name, known)}")
     return name
 
 
-ClaimMetric = Annotated[str, AfterValidator(_known_claim_metric)]
+ContrastMetric = Annotated[str, AfterValidator(_known_contrast_metric)]
 
 
 TARGETS = tuple(name for name in MEASURED if name.startswith("valid/"))
@@ -145,6 +145,25 @@ class ExclusionRule(Section):
     reason: str = Field(description="reason, printed in plan and report")
 
 
+class Expectation(Section):
+    """A published or predicted result of a contrast; the report says whether the experiment agrees with it."""
+
+    direction: Literal["higher", "lower", "equal"] = Field(
+        description="variant − against is higher or lower than 0, or equal within `by`"
+    )
+    by: float = Field(
+        0.0,
+        ge=0,
+        le=MAX_SCORE,
+        description="with higher and lower: smallest difference that agrees; with equal: largest. Set it before the "
+        "first run",
+    )
+    published: Score | None = Field(
+        None, description="published variant − against, if it has the unit of the contrast's metric"
+    )
+    source: str = Field(description="where the result is published, such as authors, year and table; why this size")
+
+
 class ContrastDeclaration(Section):
     """Two variants of the design that are compared; other axes are as in the baseline."""
 
@@ -153,6 +172,17 @@ class ContrastDeclaration(Section):
         None, description="axis values of the variant that it is compared with; default: the baseline"
     )
     name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
+    metric: ContrastMetric | None = Field(
+        None, description="metric, including those of `h2h ablate-heads`; default: metrics.primary"
+    )
+    against_metric: ContrastMetric | None = Field(None, description="metric of `against`; default: metric")
+    lengths: tuple[Length, Length] | None = Field(
+        None,
+        description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
+        "for test/exact_match, test/bleu and test/loss",
+    )
+    against_lengths: tuple[Length, Length] | None = Field(None, description="the same for `against`; default: lengths")
+    expect: Expectation | None = Field(None, description="published or predicted result that the contrast tests")
 
 
 class BetweenDesign(Section):
@@ -180,62 +210,6 @@ class DesignBlock(Section):
     between: BetweenDesign | None = Field(
         None, description="two configurations, and every single change between them; the only block of its design"
     )
-
-
-class PublishedValues(Section):
-    """Values that the source prints for a claim."""
-
-    variant: Score | None = Field(None, description="printed value of `variant`")
-    against: Score | None = Field(None, description="printed value of `against`")
-    where: str = Field(description="metric, data and table: BLEU on newstest2013, table 3")
-    comparable: bool = Field(
-        True, description="whether the values have the unit of `metric`; nats per subword are not nats per word"
-    )
-
-
-class Claim(Section):
-    """A published result, and the difference that agrees with it."""
-
-    statement: str = Field(description="the claim in one sentence")
-    variant: dict[str, Any] = Field(description="axis values of the claim's variant; other axes are as in the baseline")
-    against: dict[str, Any] | None = Field(
-        None, description="axis values of the variant that it is compared with; default: the baseline"
-    )
-    metric: ClaimMetric | None = Field(
-        None, description="metric of our runs, including those of `h2h ablate-heads`; default: metrics.primary"
-    )
-    against_metric: ClaimMetric | None = Field(None, description="metric of `against`; default: metric")
-    lengths: tuple[Length, Length] | None = Field(
-        None,
-        description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
-        "for test/exact_match, test/bleu and test/loss",
-    )
-    against_lengths: tuple[Length, Length] | None = Field(None, description="the same for `against`; default: lengths")
-    published: PublishedValues = Field(description="printed values")
-    expect: Literal["higher", "lower", "equal", "at-most"] = Field(
-        description="variant − against is higher or lower than 0, or equal within the margin; "
-        "at-most: no run of the variant exceeds the limit"
-    )
-    by: float = Field(0.0, ge=0, le=MAX_SCORE, description="with higher and lower: smallest difference that agrees")
-    margin: float | None = Field(None, gt=0, le=MAX_SCORE, description="with equal: largest difference that agrees")
-    limit: Score | None = Field(None, description="with at-most: maximum value of every run")
-    justification: str | None = Field(
-        None, description="with margin or by: why this size, for example as a fraction of the published difference"
-    )
-
-
-class Published(Section):
-    """Published results that the report compares with the experiment; not part of the run hash."""
-
-    source: str = Field(description="authors, year, title, arXiv number, table")
-    setup: dict[str, Any] = Field(
-        default_factory=dict,
-        description="set-up of the source: fields such as model.d_model, and data, test, pairs, "
-        "vocabulary, parameters, steps, seeds, decoding; the report prints differences from ours, and they decide "
-        "whether the set-ups are far apart",
-    )
-    differences: tuple[str, ...] = Field((), description="further differences of the set-up, one sentence each")
-    claims: list[Claim] = Field(min_length=1, description="published results to compare")
 
 
 class ExperimentFile(Section):
@@ -286,4 +260,3 @@ class ExperimentFile(Section):
     probes: list[str | Probe] | None = Field(
         None, description="sentences for attention maps; default: two of the test part"
     )
-    published: Published | None = Field(None, description="published results that the report compares with ours")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
+Side = TypeVar("Side", bound=Hashable)
+
 
 def pair_differences(
-    scores: Mapping[str, Mapping[int, float]], pairs: Iterable[tuple[str, str]]
+    scores: Mapping[Side, Mapping[int, float]], pairs: Iterable[tuple[Side, Side]]
 ) -> tuple[list[int], np.ndarray]:
-    """Return the seeds that all variants of the pairs have, and the differences ``[pair, seed]``."""
+    """Return the seeds that all sides of the pairs have, and the differences ``[pair, seed]``."""
     pairs = list(pairs)
     shared: set[int] | None = None
     for left, right in pairs:

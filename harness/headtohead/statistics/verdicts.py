@@ -67,16 +67,16 @@ UNTESTED = Judgement()
 def judge(
     family: Sequence[Difference | None],
     *,
-    margin: float | None = None,
-    higher_is_better: bool = True,
+    margin: float | Sequence[float | None] | None = None,
+    higher_is_better: bool | Sequence[bool] = True,
     looks: Looks | None = None,
 ) -> list[Judgement]:
     """Return the judgement of each contrast of a family.
 
     Args:
         family: The differences; None for a contrast without scores, which is not counted as a test.
-        margin: The smallest difference that matters; None for no test of equivalence.
-        higher_is_better: Whether a positive difference is better.
+        margin: The smallest difference that matters, of all contrasts or of each; None for no test of equivalence.
+        higher_is_better: Whether a positive difference is better, of all contrasts or of each.
         looks: The numbers of seeds at which the study is judged; None for a single look. Every p-value is first
             adjusted for the looks, then by Holm. Intervals have the levels of these tests at each look.
     """
@@ -87,9 +87,14 @@ def judge(
     def at_look(level: float, sides: int) -> float:
         return looks.level(level, sides) if looks else level
 
+    margins = margin if isinstance(margin, Sequence) else [margin] * len(family)
+    better = higher_is_better if isinstance(higher_is_better, Sequence) else [higher_is_better] * len(family)
     p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
     adjusted, levels = holm(p_values), holm_levels(p_values)
-    one_sided = [over_looks(equivalence_p(found, margin), 1) if found and margin else math.nan for found in family]
+    one_sided = [
+        over_looks(equivalence_p(found, size), 1) if found and size else math.nan
+        for found, size in zip(family, margins, strict=True)
+    ]
     equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
     judgements = []
     for index, found in enumerate(family):
@@ -97,11 +102,11 @@ def judge(
             judgements.append(UNTESTED)
             continue
         equivalence = None
-        if margin:
+        if size := margins[index]:
             within = interval(found, 1 - 2 * at_look(equivalence_levels[index], 1))
-            equivalence = EquivalenceTest(margin, equivalence_adjusted[index], within)
+            equivalence = EquivalenceTest(size, equivalence_adjusted[index], within)
         p = adjusted[index]
-        verdict = _verdict(found, p, equivalence, higher_is_better)
+        verdict = _verdict(found, p, equivalence, better[index])
         too_few = found.kind == "constant" and p > ALPHA
         step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
         judgements.append(Judgement(verdict, p, step, equivalence))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StrictBool
+from pydantic import Field
 
-from headtohead.schema.experiment_file import ClaimMetric
-from headtohead.storage.record import AxisValue, Count, Number, Record
+from headtohead.schema.experiment_file import ContrastMetric, Expectation
+from headtohead.storage.record import AxisValue, Count, Record
 
 Pairs = tuple[tuple[str, str], ...]
 """Pairs of slugs; a difference is left minus right."""
@@ -65,17 +65,30 @@ class InteractionContrast(Record):
 
 
 class DeclaredContrast(Record):
-    """A contrast of two variants that the experiment file declares."""
+    """A contrast of two variants that the experiment file declares.
+
+    The fields with ``against_`` are those of the side ``against``; None if they equal those of the side ``variant``.
+    """
 
     kind: Literal["declared"] = "declared"
     name: str
     variant: str
     against: str
+    metric: ContrastMetric | None = None
+    against_metric: ContrastMetric | None = None
+    lengths: tuple[Count, Count] | None = None
+    against_lengths: tuple[Count, Count] | None = None
+    expect: Expectation | None = None
 
     @property
     def pairs(self) -> Pairs:
         """The pair of variants."""
         return ((self.variant, self.against),)
+
+    @property
+    def same_score(self) -> bool:
+        """Whether both sides use the same metric and lengths."""
+        return self.against_metric is None and self.against_lengths is None
 
 
 class ChangeContrast(Record):
@@ -101,39 +114,3 @@ ContrastRecord = Annotated[
     Field(discriminator="kind"),
 ]
 """A difference that is tested."""
-
-
-class PublishedNumbers(Record):
-    """The numbers that a publication reports for a claim."""
-
-    variant: Number | None
-    against: Number | None
-    where: str
-    comparable: StrictBool = True
-
-
-class ClaimRecord(Record):
-    """A published claim with the slugs of its variants; ``against`` is None with ``expect: at-most``."""
-
-    statement: str
-    variant: str
-    against: str | None
-    metric: ClaimMetric
-    against_metric: ClaimMetric | None
-    lengths: tuple[Count, Count] | None
-    against_lengths: tuple[Count, Count] | None
-    published: PublishedNumbers
-    expect: Literal["higher", "lower", "equal", "at-most"]
-    by: Number
-    margin: Number | None
-    limit: Number | None
-    justification: str | None = None
-
-
-class PublishedRecord(Record):
-    """The published results that an experiment tests."""
-
-    source: str
-    setup: Mapping[str, JsonValue]
-    differences: tuple[str, ...]
-    claims: tuple[ClaimRecord, ...]

@@ -16,7 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
 from headtohead.schema.experiment_file import Metric, TargetMetric
 from headtohead.schema.roles import Role
-from headtohead.storage.contrasts import ContrastRecord, PublishedRecord
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import checked_name, inside, run_folder
 from headtohead.storage.record import (
     AxisValue,
@@ -253,7 +253,6 @@ class ExperimentRecord(Record):
     tuning: TuningRecord | None = None
     excluded: tuple[ExcludedRecord, ...] = ()
     contrasts: tuple[ContrastRecord, ...]
-    published: PublishedRecord | None = None
     match: str
     entries: tuple[EntryRecord, ...] = ()
     metrics: ReportedMetrics
@@ -292,8 +291,6 @@ class ExperimentRecord(Record):
             yield "runs.variant", run.variant
         for contrast in self.contrasts:
             yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
-        for claim in self.published.claims if self.published else ():
-            yield from (("published.claims", slug) for slug in (claim.variant, claim.against) if slug is not None)
 
     @property
     def by_slug(self) -> dict[str, VariantRecord]:

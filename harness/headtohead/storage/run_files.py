@@ -15,8 +15,8 @@ from headtohead.storage.run import METRICS, RESULT_FILES, RUN, STATUS
 RECORDS = (RUN, EXPERIMENT, "stack.json")
 
 PATTERNS = (
-    *(*RECORDS, STATUS, METRICS, *RESULT_FILES, "mlflow.json", "attempts/*.json", f"attempts/*.{METRICS}"),
-    *(REFERENCE_POINTS, "shipper*.log", ".shipping-done", ".loggers/*.json", ".loggers/*.lock", ".layout.lock"),
+    *(*RECORDS, STATUS, METRICS, *RESULT_FILES, "attempts/*.json", f"attempts/*.{METRICS}"),
+    *(REFERENCE_POINTS, "shipper*.log", ".loggers/*.json", ".loggers/*.lock", ".layout.lock"),
     *(".leases/*.json", ".leases/*.lock", f".*.{'?' * 32}{files.TEMPORARY}"),
     *(
         f".stacks/*/{name}"

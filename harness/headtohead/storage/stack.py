@@ -124,6 +124,11 @@ class StackRecord:
         )
 
     @property
+    def hashes(self) -> set[str]:
+        """The run hashes of the members."""
+        return {member.run_hash for member in self.members}
+
+    @property
     def id(self) -> str:
         """An identifier that depends only on the members and their order."""
         run_hashes = json.dumps([member.run_hash for member in self.members])

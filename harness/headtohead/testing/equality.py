@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.invariants.stacking import trained_weights
+from headtohead.testing.invariants.trained_stacks import trained_weights
 from headtohead.testing.subject import Subject, forward
 from headtohead.testing.verdict import EXACT, Verdict, within
 

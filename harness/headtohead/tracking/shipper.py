@@ -1,164 +1,192 @@
-"""The process that logs an experiment to MLflow or a logger: ``python -m headtohead.tracking.shipper``.
+"""The process that logs a study to MLflow or another logger while others train it.
 
-It polls the run directories at low priority. No other process waits for it, so a slow or unreachable store does not
-slow down training. It ends when the parent creates the file ``.shipping-done`` or has ended, after a final pass over
-all runs. Exit code 3: the store is incomplete, and ``h2h sync`` logs the rest.
+It polls the run directories at low priority. No other process waits for it, so a slow or unreachable tracker does not
+slow down training. Only this process imports mlflow and the packages of loggers. It ends when its standard input is
+closed, by the parent or by the parent's end, after a final pass over all runs. Exit code 3: the tracker is incomplete,
+and ``h2h sync`` logs the rest.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import logging
 import os
 import pickle
+import subprocess
 import sys
+import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from headtohead import children, files
+from headtohead.config.project import default_uri, readable
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
-from headtohead.execution.shipper import DONE, log_file
-from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
-from headtohead.storage.leases import process_start
-from headtohead.storage.objects import load_plugins
+from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.tracking import environment
-from headtohead.tracking.loggers import LoggerShipper, locked
-from headtohead.tracking.replay import Destination
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
-from headtohead.tracking.serving import server_of
-from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
-from headtohead.tracking.store import Store, readable
-from headtohead.tracking.study import describe, open_study
+from headtohead.tracking.loggers import locked
+from headtohead.tracking.shipping import MLFLOW, Shipper
+
+QUIET_SECONDS = 2.0
+"""Waiting time after which a message is logged."""
 
 POLL_SECONDS = 1.0
-LIVE_SECONDS = 8.0
-# Maximum fraction of a core for logging active runs, and for polling. With many runs, polls are less frequent.
-LIVE_SHARE = 0.02
-MAX_PAUSE_SECONDS = 60.0
-LAST_ATTEMPTS = 3
-INCOMPLETE = 3
+STOPPING_SECONDS = 5.0
+LOCK_SECONDS = 30.0
 NICENESS = 10
+INCOMPLETE = 3
 
 log = logging.getLogger("headtohead.shipper")
 
 
 @dataclass
-class StudyShipper:
-    """Follows an experiment's folder; ``seen`` holds `TrackedRun.modified` of each run when it was last shipped."""
+class ShipperProcess:
+    """A running shipper of an experiment's folder to a logger."""
 
-    folder: Path
-    uri: str
-    reports: Path | None = None
-    destination: Destination | None = None
-    seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    live_since: dict[str, float] = field(default_factory=dict)
-    live_seconds: float = LIVE_SECONDS
-    pause: float = 0.0
-    next_try: float = 0.0
-    poll_seconds: float = 0.0
-    """Processor time of the last poll, without logging."""
+    experiment: Path
+    logger: str
+    process: subprocess.Popen[bytes]
 
-    def poll(self) -> None:
-        """Log the changes since the last poll; after failures, pause for increasing times."""
-        if time.monotonic() < self.next_try:
-            return
-        began = time.process_time()
+    @property
+    def tracker(self) -> str:
+        """The tracker's name in messages: the MLflow store without its password, or the logger."""
+        return readable(default_uri(self.experiment.parent)) if self.logger == MLFLOW else self.logger
+
+    def close(self) -> None:
+        """Signal the shipper to end after a final pass, without waiting for it."""
+        if self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+
+    def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
+        """Wait until everything is shipped or the time is over, then end the shipper.
+
+        Args:
+            sync: The command that ships the rest.
+            until: Deadline in seconds of ``time.monotonic``.
+            log: Receives a line if shipping takes longer than `QUIET_SECONDS`.
+
+        Returns:
+            A message with the command to use if runs are missing in the tracker, else None.
+        """
+        self.close()
         try:
-            study = TrackedStudy.read(self.folder)
-            due = [run for run in study.runs() if self._due(run)]
-            self.poll_seconds = time.process_time() - began
-            if due:
-                self._ship(study, due)
-        except HeadToHeadError as error:
-            self.destination = None
-            self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause))
-            self.next_try = time.monotonic() + self.pause
-            log.warning("%s; next attempt in %.0f s", error, self.pause)
-        else:
-            self.pause = 0.0
+            if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
+                if (left := until - time.monotonic()) > 0:
+                    log(
+                        f"{self.logger}: shipping to {self.tracker} for at most {left:.0f} s more; "
+                        f"Ctrl-C leaves the rest to {sync}"
+                    )
+                self._ended(until - time.monotonic())
+        except KeyboardInterrupt:
+            pass
+        if self.process.poll() == 0:
+            return None
+        last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
+        reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
+        if self.process.poll() is None:
+            reason = "stopped early"
+            self.process.terminate()
+            if not self._ended(STOPPING_SECONDS):
+                self.process.kill()
+                self.process.wait()
+        return f"{self.logger}: not everything was shipped to {self.tracker} ({reason}); nothing is lost, run {sync}"
 
-    def finish(self) -> bool:
-        """Log all missing runs and the experiment's summary run; return whether the store is complete."""
-        for attempt in range(1, LAST_ATTEMPTS + 1):
-            try:
-                report = ship(self.folder, self.uri, reports_root=self.reports)
-            except HeadToHeadError as error:
-                log.warning("attempt %d of %d: %s", attempt, LAST_ATTEMPTS, error)
-            else:
-                _log_report(report)
-                if report.complete:
-                    log.info("view: %s", report.link(server_of(self.uri)))
-                    return True
-            time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
-        return False
-
-    def _due(self, run: TrackedRun) -> bool:
-        if self.seen.get(run.run_hash) == run.modified() or not run.begun():
-            return False
-        if run.state_or_unreadable() in states.PENDING:
-            since = self.live_since.setdefault(run.run_hash, time.monotonic())
-            return time.monotonic() - since >= self.live_seconds
-        return True
-
-    def _ship(self, study: TrackedStudy, due: list[TrackedRun]) -> None:
-        modified, began = {run.run_hash: run.modified() for run in due}, time.process_time()
-        with opened(self.uri) as store:
-            destination = self._destination(store, study, due)
-            report = ShipReport(study.name, self.uri, destination.experiment_id)
-            ship_runs(destination, study, due, report, sweep=False)
-        self.seen |= modified
-        self.live_since |= dict.fromkeys(modified, time.monotonic())
-        self.live_seconds = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
-        _log_report(report)
-
-    def _destination(self, store: Store, study: TrackedStudy, due: list[TrackedRun]) -> Destination:
-        if self.destination is None:
-            self.destination = open_study(store, study)
-            describe(self.destination, study)
-        elif any(run.run_hash not in self.destination.logged_runs for run in due):
-            self.destination.refresh()
-        return self.destination
+    def _ended(self, seconds: float) -> bool:
+        """Return whether the process ends within ``seconds``."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=max(0.0, seconds))
+        return self.process.poll() is not None
 
 
-def follow(shipper: StudyShipper | LoggerShipper, parent: int) -> bool:
-    """Log runs while the parent runs, then all missing runs; return whether the store is complete."""
-    done, next_poll = shipper.folder / DONE, 0.0
-    started = process_start(parent)
-    while started is not None and process_start(parent) == started and not done.exists():
-        if time.monotonic() >= next_poll and (shipper.folder / EXPERIMENT).is_file():
-            shipper.poll()
-            next_poll = time.monotonic() + shipper.poll_seconds / LIVE_SHARE
-        time.sleep(POLL_SECONDS)
-    return shipper.finish()
+def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
+    """Start a shipper; return None if MLflow is not installed or the folder cannot be written.
+
+    Args:
+        experiment: The experiment's folder.
+        logger: Name of the logger.
+        reports: The folder of all reports.
+    """
+    if logger == MLFLOW and importlib.util.find_spec("mlflow") is None:
+        return None
+    try:
+        experiment.mkdir(parents=True, exist_ok=True)
+        file = inside(experiment, f"shipper-{logger}.log").open("ab")
+    except OSError:
+        # The scheduler writes the same folder next and reports the error.
+        return None
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(experiment), logger, "--reports", str(reports)]
+    with file:
+        process = children.start_program(
+            command, stdin=subprocess.PIPE, stdout=file, stderr=file, start_new_session=True
+        )
+    assert process.stdin is not None
+    with suppress(OSError):  # a process that has ended is reported by `finish`
+        pickle.dump(None if logger == MLFLOW else worker_plugins(), process.stdin)
+        process.stdin.flush()
+    return ShipperProcess(experiment, logger, process)
+
+
+def shipping_seconds() -> float:
+    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60.
+
+    Raises:
+        HeadToHeadError: If the variable is not a valid number of seconds.
+    """
+    text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < threading.TIMEOUT_MAX:
+            return seconds
+    raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+
+
+def follow(shipper: Shipper, ended: threading.Event) -> bool:
+    """Log runs until the event is set, then all missing runs; return whether the tracker is complete.
+
+    If another process logs this study, wait until it ends.
+    """
+    while not ended.is_set():
+        with suppress(HeadToHeadError), locked(shipper.folder, shipper.name):
+            while not ended.wait(POLL_SECONDS):
+                if (shipper.folder / EXPERIMENT).is_file():
+                    shipper.poll()
+            return shipper.finish()
+        ended.wait(POLL_SECONDS)
+    with locked(shipper.folder, shipper.name, LOCK_SECONDS):
+        return shipper.finish()
+
+
+def _set_at_end(ended: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    ended.set()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the shipper; the log is in the experiment's folder: ``shipper.log``, or ``shipper-<logger>.log``."""
+    """Run the shipper; its log is ``shipper-<logger>.log`` in the experiment's folder."""
     parser = argparse.ArgumentParser(prog="headtohead.tracking.shipper", description=__doc__)
     parser.add_argument("folder", type=Path, help="the experiment's folder")
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--uri", help="the MLflow store")
-    target.add_argument("--logger", help="a registered logger; plugins are read from standard input")
+    parser.add_argument("logger", help="mlflow, or a registered logger")
     parser.add_argument("--reports", type=Path, help="the folder of reports; default: beside the runs folder")
-    parser.add_argument("--parent", type=int, required=True, help="process to follow")
     options = parser.parse_args(arguments)
-    _log_to(inside(options.folder, log_file(options.logger)))
-    if options.uri and not environment.installed():
-        log.warning(environment.ABSENT.format(runs=options.folder.parent))
-        return INCOMPLETE
+    handler = logging.FileHandler(inside(options.folder, f"shipper-{options.logger}.log"), encoding="utf-8")
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
     os.nice(NICENESS)
+    ended = threading.Event()
     try:
-        if options.logger:
-            load_plugins(pickle.load(sys.stdin.buffer))  # from the parent, through a pipe
-            log.info("logging %s to %s", options.folder, options.logger)
-            with locked(options.folder, options.logger):
-                complete = follow(LoggerShipper(options.folder, options.logger), options.parent)
-        else:
-            log.info("shipping %s to %s", options.folder, readable(options.uri))
-            complete = follow(StudyShipper(options.folder, options.uri, options.reports), options.parent)
+        plugins = pickle.load(sys.stdin.buffer)  # from the parent, through a pipe
+        if plugins is not None:
+            load_plugins(plugins)
+        threading.Thread(target=_set_at_end, args=(ended,), daemon=True).start()
+        log.info("shipping %s to %s", options.folder, options.logger)
+        complete = follow(Shipper(options.folder, options.logger, reports=options.reports), ended)
     except HeadToHeadError as error:
         log.warning(error)
         return INCOMPLETE
@@ -166,21 +194,6 @@ def main(arguments: list[str] | None = None) -> int:
         log.exception("the shipper failed; no run is lost, run h2h sync")
         return INCOMPLETE
     return 0 if complete else INCOMPLETE
-
-
-def _log_report(report: ShipReport) -> None:
-    log.info(report.line())
-    # The parent prints the last line as the reason if the store is incomplete.
-    for line in (*report.notes, *report.failures):
-        log.warning(line)
-
-
-def _log_to(path: Path) -> None:
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
 
 
 if __name__ == "__main__":

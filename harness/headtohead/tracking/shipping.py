@@ -1,28 +1,37 @@
-"""Logging of a whole experiment to MLflow: each changed run, then the experiment's summary run."""
+"""Logging of a study's run directories to MLflow or another logger, by a single mechanism for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import logging
+import math
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from safetensors import SafetensorError
 
 from headtohead import files
 from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking import environment
-from headtohead.tracking.replay import Destination, replay
-from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
-from headtohead.tracking.store import Store, default_uri, locked, one_line, open_store
-from headtohead.tracking.study import close_study, describe, open_study
-from headtohead.tracking.view import TESTED, link, tested
+from headtohead.plugins.logger import Logger
+from headtohead.plugins.registry import current
+from headtohead.storage import states
+from headtohead.storage.paths import inside
+from headtohead.tracking.loggers import StudyLogger, locked
+from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
-RUNS_PER_ANALYZE = 500
-# Errors caused by damaged run directories. Errors of the store end the pass.
-DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
-REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
+MLFLOW = "mlflow"
+"""Name of the logger that headtohead itself provides and that is used by default."""
+
+LIVE_SECONDS = 5.0
+"""Minimum time between passes over active runs."""
+
+# Maximum fraction of a core for passes over active runs, and for polling. With many runs, both are less frequent.
+LIVE_SHARE = 0.02
+MAX_PAUSE_SECONDS = 60.0
+LAST_ATTEMPTS = 3
+
+log = logging.getLogger("headtohead.shipper")
 
 
 @dataclass
@@ -30,22 +39,17 @@ class ShipReport:
     """The result of a pass: numbers of logged, unchanged and waiting runs, and failures with reasons."""
 
     experiment: str
-    uri: str
-    experiment_id: str
     shipped: int = 0
     unchanged: int = 0
     waiting: int = 0
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    link: str | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether all started runs are in the store."""
+        """Whether the tracker has all started runs."""
         return not self.failures
-
-    def link(self, server: str) -> str:
-        """Return the link to the experiment's page on a server."""
-        return link(self.experiment_id, server)
 
     def line(self) -> str:
         """Return the counts as a line of text."""
@@ -57,73 +61,206 @@ class ShipReport:
         return f"{self.experiment}: {counts}"
 
 
-def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None) -> ShipReport:
-    """Log all runs of an experiment that are missing or outdated in the store.
+@dataclass
+class OpenRun:
+    """A run that a logger has begun, its last logged step, and the names of the metrics that were logged."""
+
+    logger: Logger
+    last: int
+    names: set[str]
+
+
+@dataclass
+class Shipper:
+    """Logs a study to a logger; ``seen`` holds `TrackedRun.modified` of each run when it was last shipped.
+
+    A logger gets a run's new steps while the run is active, and its results when it has ended.
+    """
+
+    folder: Path
+    name: str = MLFLOW
+    uri: str | None = None
+    reports: Path | None = None
+    tracker: StudyLogger | None = None
+    runs: dict[str, OpenRun] = field(default_factory=dict)
+    seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    pause: float = 0.0
+    next_poll: float = 0.0
+    next_live: float = field(default_factory=lambda: time.monotonic() + LIVE_SECONDS)
+
+    def poll(self) -> None:
+        """Log the changes since the last poll; after failures, pause for increasing times."""
+        if time.monotonic() < self.next_poll:
+            return
+        began, reason = time.process_time(), None
+        try:
+            study = TrackedStudy.read(self.folder)
+            is_live = time.monotonic() >= self.next_live
+            due = [run for run in study.runs() if self._due(run, is_live)]
+            self.next_poll = time.monotonic() + (time.process_time() - began) / LIVE_SHARE
+            if due:
+                report = self.ship(study, due, is_last=False)
+                log.info(report.line())
+                reason = report.failures[-1] if report.failures else None
+                if is_live:
+                    self.next_live = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE) + time.monotonic()
+        except HeadToHeadError as error:
+            reason = str(error)
+        self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause)) if reason else 0.0
+        if reason:
+            self.next_poll = time.monotonic() + self.pause
+            log.warning("%s; next attempt in %.0f s", reason, self.pause)
+
+    def finish(self) -> bool:
+        """Log all that is missing; return whether the tracker has every started run."""
+        for attempt in range(1, LAST_ATTEMPTS + 1):
+            try:
+                report = self.ship()
+            except HeadToHeadError as error:
+                log.warning("attempt %d of %d: %s", attempt, LAST_ATTEMPTS, error)
+            else:
+                log.info("%s; %s", report.line(), report.link)
+                # The parent prints the last line as the reason if the tracker is incomplete.
+                for line in (*report.notes, *report.failures):
+                    log.warning(line)
+                if report.complete:
+                    return True
+            time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
+        return False
+
+    def ship(
+        self, study: TrackedStudy | None = None, runs: Sequence[TrackedRun] | None = None, *, is_last: bool = True
+    ) -> ShipReport:
+        """Log the changes of runs; with ``is_last`` close active runs without a process, and log the study itself.
+
+        Raises:
+            HeadToHeadError: If the tracker cannot be used.
+        """
+        study = study or TrackedStudy.read(self.folder)
+        report = ShipReport(study.name)
+        try:
+            self.tracker = self.tracker or self._tracker(study)
+            self.tracker.study = study
+            with self.tracker.opened():
+                for run in study.runs() if runs is None else runs:
+                    self._try(self.tracker, run, report, is_last)
+                if is_last:
+                    report.notes += self.tracker.finish()
+                report.link = self.tracker.link
+        except BaseException:
+            for run_hash in [*self.runs]:
+                self._abort(run_hash)
+            self.tracker = None
+            raise
+        return report
+
+    def _tracker(self, study: TrackedStudy) -> StudyLogger:
+        reports = reports_folder(study.path.resolve().parent, self.reports)
+        if self.name != MLFLOW:
+            return StudyLogger(self.name, study, reports)
+        from headtohead.tracking.mlflow_study import MlflowStudy
+
+        return MlflowStudy(self.name, study, reports, uri=self.uri)
+
+    def _due(self, run: TrackedRun, is_live: bool) -> bool:
+        if not run.begun() or self.seen.get(run.run_hash) == run.modified():
+            return False
+        try:
+            return is_live or run.state not in states.PENDING
+        except HeadToHeadError:  # a damaged status, reported as a failure
+            return True
+
+    def _try(self, tracker: StudyLogger, run: TrackedRun, report: ShipReport, sweep: bool) -> None:
+        """Log a run and count the outcome; a failure of this run does not end the pass."""
+        if not run.begun():
+            report.waiting += 1
+            return
+        modified = run.modified()
+        try:
+            shipped = self._ship(tracker, run, sweep)
+        except Exception as error:
+            reason = tracker.failure(error)
+            if reason is None:
+                raise
+            self._abort(run.run_hash)
+            report.failures.append(f"{run.path.name}: {' '.join(reason.split())}")
+            return
+        self.seen[run.run_hash] = modified
+        report.shipped += shipped
+        report.unchanged += not shipped
+
+    def _ship(self, tracker: StudyLogger, run: TrackedRun, sweep: bool) -> bool:
+        """Return whether anything was logged."""
+        inside(run.path, tree=True)  # the target of a symbolic link would be uploaded
+        status, state, _ = run.observed(sweep=sweep)
+        is_final, content_hash = state not in states.PENDING, run.content_hash()
+        if (is_final and tracker.received.get(run.run_hash) == content_hash) or not (
+            is_final or state == states.RUNNING
+        ):
+            return False
+        steps = run.steps()
+        opened = self.runs.get(run.run_hash)
+        if opened is None:
+            tracker.received.pop(run.run_hash, None)
+            logger = tracker.logger(run)
+            opened = self.runs[run.run_hash] = OpenRun(logger, -1, set())
+            opened.last = logger.begin()
+            # An earlier process has logged these steps, but test metrics can follow a step that it logged.
+            earlier = {name for step in steps if step.step <= opened.last for name in step.metrics}
+            opened.names = {name for name in earlier if not name.startswith("test/")}
+        # Further metrics of the newest step may follow.
+        for step, seconds, metrics in steps if is_final else steps[:-1]:
+            if step > opened.last:
+                opened.logger.log(step, seconds, metrics)
+                opened.last = step
+                opened.names |= metrics.keys()
+        if not is_final:
+            opened.logger.flush()
+            return True
+        results = run.results_of(status) if state in states.RESULTS else None
+        final = {**results.metrics, **run.head_metrics_of(status)} if results else {}
+        finite = {name: float(value) for name, value in final.items() if value is not None and math.isfinite(value)}
+        # With early stopping, the test metrics have an earlier step than the last one, so they are logged here.
+        opened.logger.end(state, {name: value for name, value in finite.items() if name not in opened.names})
+        del self.runs[run.run_hash]
+        tracker.keep(run, content_hash)
+        return True
+
+    def _abort(self, run_hash: str) -> None:
+        if opened := self.runs.pop(run_hash, None):
+            with suppress(Exception):
+                opened.logger.abort()
+
+
+def require(name: str) -> None:
+    """Raise HeadToHeadError if a logger is unknown or lacks a package."""
+    if name == MLFLOW:
+        from headtohead.tracking.mlflow_logger import MlflowLogger
+
+        MlflowLogger.require()
+    else:
+        current().logger(name).require()
+
+
+def ship(
+    experiment_dir: Path, uri: str | None = None, *, logger: str = MLFLOW, reports: Path | None = None
+) -> ShipReport:
+    """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
     The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged.
 
+    Args:
+        experiment_dir: The experiment's folder.
+        uri: The MLflow store; default: ``MLFLOW_TRACKING_URI``, else a database beside the runs folder.
+        logger: Name of the logger.
+        reports: The folder of all reports; default: beside the runs folder.
+
     Raises:
-        HeadToHeadError: If mlflow is not installed or the store cannot be used.
+        HeadToHeadError: If the logger lacks a package, its tracker cannot be used, or another process uses it for this
+            experiment.
     """
-    study = TrackedStudy.read(experiment_dir)
-    uri = uri or default_uri(experiment_dir.parent)
-    environment.require(str(experiment_dir.parent))
+    require(logger)
+    TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
-    with opened(uri) as store:
-        destination = open_study(store, study)
-        describe(destination, study)
-        report = ShipReport(study.name, uri, destination.experiment_id)
-        ship_runs(destination, study, study.runs(), report, sweep=True)
-        close_study(destination, study, reports_folder(experiment_dir.resolve().parent, reports_root))
-        report.notes += _version_notes()
-        store.analyze()
-    return report
-
-
-def ship_runs(
-    destination: Destination, study: TrackedStudy, runs: Sequence[TrackedRun], report: ShipReport, *, sweep: bool
-) -> None:
-    """Replay the started runs and count the outcomes in ``report``."""
-    for run in runs:
-        if not run.begun():
-            report.waiting += 1
-        elif _replayed(destination, study, run, report, sweep):
-            report.shipped += 1
-            if report.shipped % RUNS_PER_ANALYZE == 0:
-                destination.store.analyze()
-
-
-@contextmanager
-def opened(uri: str) -> Iterator[Store]:
-    """Open a store under its lock; convert its errors into HeadToHeadError."""
-    environment.load()
-    with locked(uri), one_line(uri):
-        yield open_store(uri, create=True)
-
-
-def _version_notes() -> list[str]:
-    version = environment.load().__version__
-    if tested(version):
-        return []
-    return [
-        f"the saved view was tested with MLflow {', '.join(TESTED)}, not {version}; "
-        "if its link fails, the experiment's page shows the same runs"
-    ]
-
-
-def _replayed(destination: Destination, study: TrackedStudy, run: TrackedRun, report: ShipReport, sweep: bool) -> bool:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        sent = replay(destination, study, run, sweep=sweep)
-    except DAMAGED as error:
-        report.failures.append(f"{run.path.name}: {type(error).__name__}: {error}")
-        return False
-    except MlflowException as error:
-        if error.error_code not in REFUSED:
-            raise
-        report.failures.append(f"{run.path.name}: {error.message}")
-        return False
-    if not sent:
-        report.unchanged += 1
-    return sent
+    with locked(experiment_dir, logger):
+        return Shipper(experiment_dir, logger, uri, reports).ship()

@@ -26,9 +26,6 @@ from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
 from headtohead_notebooks.page.numbers import fill
 
 OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
-FEW_CELLS = 3
-"""Number of boxes of a picture that fit into a narrow column."""
-
 SIZES = ("d_model / heads / layers / d_ff", "optimiser", "epochs, batch")
 
 
@@ -113,18 +110,6 @@ class NotebookPitfall:
         """Why a number could not be measured; empty if all are measured."""
         reasons = [fact.sentence for fact in self.measured.facts if not fact.measured]
         return _capitalised(reasons[0]) if reasons else ""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the picture needs the full width of the page."""
-        panels = (self.measured.picture or {}).get("panels", ())
-        cells = [len(row["cells"]) for panel in panels for row in panel.get("rows", ())]
-        return len(panels) > 1 or max(cells, default=0) > FEW_CELLS
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the picture needs a line of its own on the full width."""
-        return len((self.measured.picture or {}).get("columns", ())) > FEW_CELLS + 1
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,6 @@ class Notebook:
         data: Its data.
         prints: Its printed results, digits as printed.
         remarks: Pitfalls of its code that are not in the configuration.
-        sentences: Example sentences for pictures.
-        words: Example words for pictures of normalisation.
     """
 
     recipe: str
@@ -52,8 +50,6 @@ class Notebook:
     data: str
     prints: tuple[str, ...]
     remarks: tuple[str, ...] = ()
-    sentences: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

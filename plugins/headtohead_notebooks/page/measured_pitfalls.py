@@ -1,12 +1,10 @@
-"""Measurements of the pitfalls of a notebook, with pictures."""
+"""Measurements of the pitfalls of a notebook."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
@@ -14,9 +12,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing.checks.entries import recipe_config
-from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page.descriptions import Notebook
-from headtohead_notebooks.page.pictures import pitfall_picture
 from headtohead_notebooks.pitfalls.case import Case
 from headtohead_notebooks.pitfalls.facts import Fact
 from headtohead_notebooks.pitfalls.measurements import measure_pitfall
@@ -29,12 +25,10 @@ class MeasuredPitfall:
     Attributes:
         pitfall: The field and its consequence.
         facts: The measured facts, in sentences with numbers.
-        picture: A small picture as plain data, or None.
     """
 
     pitfall: Pitfall
     facts: tuple[Fact, ...]
-    picture: Mapping[str, Any] | None = None
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -61,13 +55,7 @@ def measure_notebook(
         config = recipe_config(notebook.recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
     case = Case(config, registry, cache)
     with one_thread():
-        return config, tuple(_measure(pitfall, case, notebook) for pitfall in find_pitfalls(config, registry))
-
-
-def _measure(pitfall: Pitfall, case: Case, notebook: Notebook) -> MeasuredPitfall:
-    measured = MeasuredPitfall(pitfall, tuple(measure_pitfall(pitfall.name, case)))
-    try:
-        picture = pitfall_picture(pitfall.name, case, notebook, measured.numbers)
-    except MissingFilesError:
-        return measured
-    return MeasuredPitfall(pitfall, measured.facts, picture)
+        return config, tuple(
+            MeasuredPitfall(pitfall, tuple(measure_pitfall(pitfall.name, case)))
+            for pitfall in find_pitfalls(config, registry)
+        )

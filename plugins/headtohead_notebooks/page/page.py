@@ -14,8 +14,8 @@ from headtohead.plugins.registry import Registry
 from headtohead.report.templating import environment
 from headtohead_notebooks.page.content import PageContent, read_result
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
-from headtohead_notebooks.page.drawing import draw, interval
 from headtohead_notebooks.page.editions import Edition
+from headtohead_notebooks.page.interval import interval
 from headtohead_notebooks.page.measured_pitfalls import measure_notebook
 
 
@@ -73,12 +73,7 @@ def _html(content: PageContent) -> str:
     template = environment("headtohead_notebooks.page", html=True).get_template("index.html.j2")
     return visible(
         template.render(
-            c=content,
-            css=Markup("\n".join(styles)),
-            policy=content_policy(),
-            draw=draw,
-            interval=interval,
-            code_spans=_code_spans,
+            c=content, css=Markup("\n".join(styles)), policy=content_policy(), interval=interval, code_spans=_code_spans
         )
     )
 

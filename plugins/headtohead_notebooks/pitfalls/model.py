@@ -160,7 +160,7 @@ def not_autoregressive(case: Case) -> SentenceNumbers:
 
 def reference_as_input(case: Case) -> SentenceNumbers:
     """Translate with the reference, and with the words of the reference reversed."""
-    reordered = reversed_reference(case.target)
+    reordered = [*case.target[:1], *case.target[1:-1][::-1], *case.target[-1:]]
     tokens = case.logits([case.source] * 2, [case.target, reordered]).argmax(-1)
     changed = int(torch.ne(*tokens).sum())
     yield (
@@ -168,11 +168,6 @@ def reference_as_input(case: Case) -> SentenceNumbers:
         f"{changed} of {counted(len(case.target), 'word')} of the translation of the same source change",
         {"words": len(case.target), "changed": changed},
     )
-
-
-def reversed_reference(target: list[int]) -> list[int]:
-    """Return a target with its inner tokens reversed."""
-    return [*target[:1], *target[1:-1][::-1], *target[-1:]]
 
 
 def _replace_last_token(case: Case) -> torch.Tensor:

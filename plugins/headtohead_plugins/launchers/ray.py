@@ -66,12 +66,12 @@ class RayLauncher(ClusterLauncher):
         Raises:
             HeadToHeadError: If no node has ``threads`` cores, or no node has a core.
         """
-        gpus, most = (self.gpus() if device == "cuda" else 0), self._most_cores()
+        cores, gpus = self._cores(), self.gpus() if device == "cuda" else 0
+        most = max(cores)
         if (threads or 1) > most:
             todo = f"use --threads {most} or fewer" if most else "add a node with ray start --address HOST:PORT"
             raise HeadToHeadError(f"no node of the cluster has {threads or 1} CPU cores; {todo}")
-        cores = int(sum(node.get("CPU", 0) for node in self._nodes()))
-        workers, threads = self.divide(cores, gpus, stacks, workers, threads)
+        workers, threads = self.divide(sum(cores), gpus, stacks, workers, threads)
         return workers, min(threads, most)
 
     def memory(self, device: str, workers: int) -> int:
@@ -93,13 +93,13 @@ class RayLauncher(ClusterLauncher):
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self._connect().nodes() if node["Alive"]]
 
-    def _most_cores(self) -> int:
-        return int(max(node.get("CPU", 0) for node in self._nodes()))
+    def _cores(self) -> list[int]:
+        return [int(node.get("CPU", 0)) for node in self._nodes()]
 
     def _resources(self, job: Job, workers: int) -> dict[str, float]:
         """Return the Ray resources of a stack: CPU cores, or a GPU or a fraction of a GPU."""
         if job.device != "cuda":
-            return {"num_cpus": min(job.threads, self._most_cores())}
+            return {"num_cpus": min(job.threads, max(self._cores()))}
         return {"num_cpus": 1, "num_gpus": min(1.0, int(1e4 * self.gpus() / workers) / 1e4)}
 
     def _connect(self) -> Any:

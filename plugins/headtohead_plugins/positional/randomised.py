@@ -52,14 +52,14 @@ class Randomised(Positional):
 
     def build(self) -> None:
         """Create the inner encoding and a stream of random numbers per member."""
-        entry = registered("positional", self.options.of)
+        entry: type[Positional] = registered("positional", self.options.of)
         self.inner = entry(entry.Options(), self.context)
         self.rng = PerMemberRNG(self.context)
 
     @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
         """Return the mechanisms of the inner encoding and ``draw``."""
-        entry = registered("positional", options.of)
+        entry: type[Positional] = registered("positional", options.of)
         return entry.mechanisms_of(entry.Options()) | {"draw"}
 
     @classmethod
@@ -76,7 +76,7 @@ class Randomised(Positional):
                 f"randomised cannot sample {most} positions from {options.numbers} numbers; "
                 f"set positional.{setting.role}.numbers to at least {most}"
             )
-        entry = registered("positional", options.of)
+        entry: type[Positional] = registered("positional", options.of)
         return entry.incompatible_with(entry.Options(), setting)
 
     def formula(self) -> str:

@@ -29,7 +29,7 @@ class Shape(Positional):
 
     def build(self) -> None:
         """Create the sinusoids and a stream of random numbers per member."""
-        entry = registered("positional", "sinusoidal")
+        entry: type[Positional] = registered("positional", "sinusoidal")
         self.sinusoidal = entry(entry.Options(), self.context)
         self.rng = PerMemberRNG(self.context)
 

@@ -288,14 +288,14 @@ class UnsmoothedLoss(Fault):
     @classmethod
     @contextmanager
     def planted(cls):
-        from headtohead.testing.invariants import loss
+        from headtohead.testing.invariants import arithmetic
 
-        original = loss.loss_gradients
-        loss.loss_gradients = lambda *arguments: original(*arguments[:-1], 0.0)
+        original = arithmetic.loss_gradients
+        arithmetic.loss_gradients = lambda *arguments: original(*arguments[:-1], 0.0)
         try:
             yield
         finally:
-            loss.loss_gradients = original
+            arithmetic.loss_gradients = original
 
 
 class UnmaskedLayer(Fault):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from headtohead import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
@@ -81,40 +80,11 @@ def test_target_must_have_d_model_tokens():
     assert reason(quirks=same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
 
 
-def test_padding_to_another_length_is_refused():
-    target = {"source": 5, "target": 7}
-    assert reason({"batch_size": 2}, {"pad_to": 7}, longest=target) is None
-    assert reason({"batch_size": 2}, {"pad_to": 8}, longest=target) == LENGTH.format(7, 7)
-    wider = {"source": 9, "target": 7}
-    assert reason({"batch_size": 2}, {"pad_to": "corpus"}, longest=wider) == LENGTH.format(8, 8)
-
-
 @pytest.mark.parametrize("role", ["encoder", "cross"])
 def test_other_roles_are_refused(role):
     assert reason(attention={role: "embedding-softmax"}) == (
         f"embedding-softmax is defined for the decoder only, got role '{role}'; use another attention"
     )
-
-
-@pytest.mark.parametrize("decode", ["greedy", "non-autoregressive"])
-def test_decoding_with_fewer_tokens_is_refused(decode):
-    assert reason(decode=decode) == (
-        f"embedding-softmax requires exactly 6 target tokens, which decode '{decode}' does not provide; "
-        "set evaluate.decode: teacher-forced"
-    )
-    assert reason(decode="none") is None
-
-
-def test_sentence_of_another_length_is_refused_in_one_line():
-    model = Subject(tiny_config(attention="embedding-softmax")).model
-    ids, lengths = torch.ones(2, 1, 5, dtype=torch.long), torch.full((2, 1), 5)
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"^embedding-softmax needs as many target tokens as "
-        r"d_model, got 5 and 16; use targets of 16 tokens, "
-        r"or change model\.d_model$",
-    ):
-        model(ids, lengths, ids, lengths)
 
 
 def test_targets_of_several_lengths_are_refused_before_training():

@@ -77,34 +77,12 @@ REFUSED = {
         r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
         r"got 3, 4 and 24$",
     ),
-    "more groups than heads": (
-        "grouped-query",
-        {"kv_heads": 8},
-        MODEL,
-        r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
-        r"got 8, 4 and 24$",
-    ),
     "differential maps that make no pairs": (
         "differential",
         {},
         ModelInput(d_model=15, heads=3),
         r"^differential needs an even number of heads, and d_model to be a multiple of it, "
         r"got 3 and 15$",
-    ),
-    **{
-        f"{name} heads that do not divide the width": (
-            name,
-            {},
-            ModelInput(d_model=10, heads=4),
-            rf"^{name} needs d_model to be a multiple of heads, got 10 and 4$",
-        )
-        for name in ("multi-query", "qk-norm", "talking-heads", "sigmoid", "linear", "uniform", "random")
-    },
-    "free groups that do not divide the heads": (
-        "free-geometry",
-        {"kv_heads": 3},
-        MODEL,
-        r"^free-geometry needs kv_heads to divide heads, got 3 and 4$",
     ),
 }
 
@@ -113,9 +91,3 @@ REFUSED = {
 def test_errors_name_inconsistent_sizes(name, options, model, message):
     with pytest.raises(HeadToHeadError, match=message):
         geometry(name, options, model)
-
-
-def test_styles_without_split_heads_accept_any_width():
-    model = ModelInput(d_model=10, heads=4)
-    assert geometry("independent-heads", {}, model).key_width == 10
-    assert geometry("single-head", {}, model).heads == 1

@@ -1,17 +1,12 @@
 """Styles: initialisation, special cases, incompatibility, costs and decoding."""
 
-import itertools
 import math
 
 import pytest
 import torch
 
 from headtohead import HeadToHeadError
-from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.attention_context import AttentionContext
-from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
-from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.equality import same_function
@@ -103,16 +98,6 @@ def test_weights_of_a_differential_head_sum_to_one_minus_its_factor():
     assert bool((seen["weights"] < 0).any())
 
 
-def test_random_matrix_is_trained_or_stays_at_its_initial_values():
-    trained = style("random")
-    assert [name for name, _ in trained.named_parameters()] == ["table"]
-    fixed = style({"name": "random", "trained": False, "max_length": 300, "std": 0.5})
-    assert not list(fixed.parameters())
-    assert fixed.state_dict()["table"].shape == (2, 4, 300, 300)
-    assert abs(float(fixed.table.std()) - 0.5) < 0.01
-    assert not fixed.table[0].eq(fixed.table[1]).any()
-
-
 def test_uniform_attention_is_a_mean_or_weighted_by_the_encoding_only():
     for positional, expected in (
         ("none", torch.full((6,), 1 / 6, dtype=torch.float64)),
@@ -142,14 +127,6 @@ def test_incompatible_encodings_are_refused_with_the_reason(positional, attentio
     assert reason is not None
     assert REFUSED[positional, attention] in reason
     assert reason.startswith(positional)
-
-
-@pytest.mark.parametrize(
-    ("positional", "attention"), list(itertools.product(["none", "sinusoidal", "learned", "rotary", "alibi"], NEW))
-)
-def test_other_encodings_are_compatible(positional, attention):
-    refused = find_incompatibility(tiny_config(positional, attention), {}, REGISTRY)
-    assert (refused is not None) is ((positional, attention) in REFUSED)
 
 
 def test_sentences_longer_than_the_random_matrix_are_refused():
@@ -187,72 +164,3 @@ def test_cached_decoding_equals_a_full_forward_pass(attention, masking):
     subject = Subject(tiny_config("sinusoidal", attention, masking))
     for name in ("cached-decoding", "greedy-decoding"):
         assert INVARIANT[name](subject).state == "holds"
-
-
-def costs(attention, heads=4, time=40.0, **choices):
-    return count(tiny_config("none", attention, heads=heads, d_model=32, **choices), 50, 50, time, time)
-
-
-def test_parameter_counts_differ_from_split_heads_by_closed_forms():
-    split, d, h = costs("split-heads").total, 32, 4
-    attentions = 1 + 2 * 2
-    beyond = {
-        "multi-query": -(2 * d + 2) * (d - d // h),
-        "qk-norm": h,
-        "talking-heads": 2 * h * h,
-        "differential": 6 * (d // h),
-        "sigmoid": 0,
-        "linear": 0,
-        "uniform": -2 * d * (d + 1),
-        "random": h * 64 * 64 - 2 * d * (d + 1),
-    }
-    assert {name: costs(name).total - split for name in beyond} == {
-        name: attentions * per_attention for name, per_attention in beyond.items()
-    }
-
-
-@pytest.mark.slow
-def test_flops_grow_quadratically_with_length_except_for_linear_attention():
-    """FLOPs per token of a forward pass: the part that depends on length doubles if the length doubles."""
-    for name, growing in (("split-heads", True), ("sigmoid", True), ("linear", False)):
-        short, long, longer = (costs(name, time=t).flops_per_token for t in (96.0, 192.0, 384.0))
-        assert (long - short > 1000) is growing
-        if growing:
-            assert (longer - long) / (long - short) == pytest.approx(2.0, rel=1e-6)
-        else:
-            assert longer == pytest.approx(long, rel=0.02)
-
-
-def test_dropout_of_weights_requires_the_explicit_path_and_plans_record_it():
-    """A fast path computes no weights, so dropout of weights requires the explicit path."""
-    for rate, path in ((0.0, "fused"), (0.1, "explicit")):
-        config = tiny_config("none", "linear", "padding-causal", dropout_attention=rate)
-        model = Transformer(config, [1, 2], 64, 64)
-        attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
-        assert {part.path for part in attentions} == {path}
-        assert set(count(config, 64, 64, 8.0, 8.0).path.values()) == {path}
-
-
-def test_content_free_styles_have_no_flops_for_scores():
-    """What remains is the product of weights and values, and the projections."""
-    split, uniform = costs("split-heads"), costs("uniform")
-    queries_and_keys = 2 * 2 * 32 * 32
-    scores = 2 * 40 * 32
-    attentions = 1 + 2 * 2
-    assert split.flops_per_token - uniform.flops_per_token == attentions * (queries_and_keys + scores)
-    assert uniform.inner_width == 0
-
-
-def test_masks_are_classified_by_their_declaration(monkeypatch):
-    looked = []
-    own = AttentionContext.__dict__["pattern"].fget
-    monkeypatch.setattr(AttentionContext, "pattern", property(lambda view: looked.append(own(view)) or looked[-1]))
-    for masking, expected in (
-        ("padding-causal", ["same", "prefix", "same"]),
-        ("none", ["same", "same", "same"]),
-        ({"name": "window", "width": 1}, ["other", "other", "same"]),
-        ({"name": "prefix", "length": 2}, ["same", "other", "same"]),
-    ):
-        looked.clear()
-        Subject(tiny_config("none", "linear", masking, decoder_layers=1)).logits()
-        assert looked == expected

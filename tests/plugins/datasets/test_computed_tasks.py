@@ -132,15 +132,6 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     assert all(test[length] <= 40 for length in test)
 
 
-@case_table("name", ["copy", "reverse", "sort"], default=1)
-def test_most_examples_of_a_rare_length_are_in_train(name: str, prepared: Prepare) -> None:
-    """Only two of the ten sources with one symbol are in test, or the model could not learn the length."""
-    splits = prepared(name, split="length", options={"size": SIZE}).splits
-    single = {part: sum(len(source.split()) == 1 for source in pairs.source_text) for part, pairs in splits.items()}
-    assert single["test"] == 2
-    assert single["train"] + single["valid"] == 8
-
-
 @case_table("name", TRUTH, default=2)
 def test_a_seed_determines_the_corpus(name: str, read: Read, corpus: Read) -> None:
     first, same, other = corpus(name, size=SIZE, seed=1), *(read(name, size=SIZE, seed=seed) for seed in (1, 2))
@@ -162,15 +153,6 @@ FROZEN = {
 @case_table("name", FROZEN, default=2)
 def test_generated_corpora_do_not_change_between_versions(name: str, corpus: Read) -> None:
     assert corpus(name, "length").data_hash[:16] == FROZEN[name]
-
-
-def test_lengths_have_equally_many_pairs_as_far_as_possible(corpus: Read) -> None:
-    counts = Counter(len(pair.source.split()) for pair in corpus("copy").pairs)
-    assert counts[1] == 10
-    assert counts[2] == 100
-    rest = [counts[length] for length in range(3, 11)]
-    assert sum(rest) == 6000 - 110
-    assert max(rest) - min(rest) <= 1
 
 
 def orders_of(corpus: Corpus) -> dict[tuple[str, ...], set[str]]:
@@ -205,29 +187,10 @@ def test_with_all_orders_the_bag_of_words_bound_is_one_in_n_factorial(
     assert not bags["train"] & bags["test"]
 
 
-def test_equal_sums_do_not_connect_examples(prepared: Prepare) -> None:
-    """Thousands of examples share few sums: connected by sums, they would be one group."""
-    data = prepared("addition", options={"longest": 2, "size": 2000})
-    assert data.record["counts"] == {"train": 1800, "valid": 100, "test": 100}
-    shared = set(data.splits["train"].target_text) & set(data.splits["test"].target_text)
-    assert shared
-
-
 IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
     ("copy", "iid", {"shortest": 5, "longest": 4}, "copy: shortest is 5 and longest 4; lower shortest"),
     ("reverse", "iid", {"alphabet": 2, "longest": 3, "size": 50}, "only 14 pairs of 1 to 3 symbols, but size is 50"),
-    ("sort", "length", {"alphabet": 2, "longest": 6, "size": 60}, "24 pairs of 1 to 6 symbols outside its test part"),
     ("reverse", "length", {"distinct": True, "alphabet": 12}, "20 distinct symbols require an alphabet of 20, got 12"),
-    ("reverse", "iid", {"all_orders": True}, "reverse: all_orders requires distinct: true and split: iid"),
-    (
-        "reverse",
-        "iid",
-        {"all_orders": True, "distinct": True, "shortest": 6, "longest": 6, "size": 6000},
-        "reverse: size 6,000 gives 8 examples of 720 pairs each, fewer than 20; raise size or lower longest",
-    ),
-    ("lookup", "length", {"keys": 8}, "lookup: a source of 10 pairs requires 10 keys, got 8; raise keys or lower"),
-    ("lookup", "iid", {"queries": 2}, "lookup: 2 queries require 2 pairs, but the shortest source has 1; raise"),
-    ("addition", "iid", {"longest": 1}, "addition has only 55 pairs of 1 to 1 digits, but size is 6,000; lower size"),
     ("addition", "iid", {"base": 2}, "addition: base: unknown field 'base'; known: longest, reverse, seed"),
 ]
 

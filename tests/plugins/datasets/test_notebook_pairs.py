@@ -30,10 +30,3 @@ def test_en_de_has_the_50_pairs(read: Callable) -> None:
     assert len({pair.source for pair in corpus.pairs}) == len(corpus.pairs) == 50
     assert ("what time is it?", "wie spät ist es?") in {(p.source, p.target) for p in corpus.pairs}
     assert corpus.languages == ("English", "German")
-
-
-def test_case_and_punctuation_stay_as_the_notebooks_have_them(prepared: Callable) -> None:
-    data = prepared("notebook-en-de", test=40)
-    known = {text for split in data.splits.values() for text in split.source_text}
-    assert "I'm from Germany" in known
-    assert data.record["counts"] == {"train": 8, "valid": 2, "test": 40}

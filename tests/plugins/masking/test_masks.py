@@ -5,10 +5,9 @@ import torch
 
 from headtohead.data.vocabulary import EOS
 from headtohead.model.decoding import greedy, is_causal
-from headtohead.model.grouping import hides_padding
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugin import HeadToHeadError, Masking, Options
+from headtohead.plugin import Masking, Options
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function
@@ -32,12 +31,6 @@ OPTIONS = {"window": {"width": 2}, "prefix": {"length": 3}}
 def masking(name, **options):
     entry = current().masking(name)
     return entry(entry.Options(**(options or OPTIONS.get(name, {}))))
-
-
-def test_every_registered_masking_is_defined_here():
-    entries = current().all()
-    built_in = {entry.name for entry in entries if (entry.family, entry.distribution) == ("masking", "headtohead")}
-    assert built_in == set(DEFINITIONS)
 
 
 @pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
@@ -78,25 +71,12 @@ def test_properties_depend_on_role_and_options(name, options, role, properties):
     assert masking(name, **options).role_properties(role) == properties
 
 
-def test_plain_names_set_a_padding_mask_in_roles_without_the_scheme():
-    names = {
-        name: [tiny_config(masking=name).masking.role(role).name for role in ("encoder", "decoder", "cross")]
-        for name in ("window", "prefix")
-    }
-    assert names == {"window": ["window", "window", "padding"], "prefix": ["padding", "prefix", "padding"]}
-
-
 def test_window_of_two_sentences_is_refused():
     config = tiny_config(masking={"cross": "window"})
     assert find_incompatibility(config, {}, current()) == (
         "window is defined for distances within a sentence, and cross-attention has two sentences; "
         "set masking.cross: padding"
     )
-
-
-def test_window_without_a_key_is_refused():
-    with pytest.raises(HeadToHeadError, match="width"):
-        tiny_config(masking={"name": "window", "width": 0})
 
 
 @case_table("positional", ["sinusoidal", "rotary", "alibi"], default=3)
@@ -154,11 +134,6 @@ def test_a_mask_without_declared_properties_is_decoded_without_a_cache():
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 14)
     assert found.shape[-1] == 14
     assert torch.equal(found, naive_greedy(subject, 14))
-
-
-def test_a_mask_without_declared_properties_is_translated_in_groups_of_equal_length():
-    for role in ("encoder", "cross"):
-        assert not hides_padding(with_masks(**{role: ShowsFarKeys}).model)
 
 
 def test_a_false_declaration_about_far_keys_is_detected():

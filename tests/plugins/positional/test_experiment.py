@@ -72,20 +72,3 @@ def test_every_entry_trains_decodes_and_writes_maps(trained):
         assert all(weights.isfinite().all() for weights in maps.values()), run.name
         translations = (run / "translations.tsv").read_text("utf-8").splitlines()
         assert len(translations) == 1 + 6
-
-
-FORMULAS = {
-    "shaw-relative": "a^K_c",
-    "kerple-log-fire": "ψ(max(L, i))",
-    "randomised-of-alibi": "positions: sorted random numbers of 1..2048",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", FORMULAS)
-def test_trace_of_a_trained_run_shows_the_formula_of_its_encoding(h2h, trained, variant):
-    (run,) = trained.glob(f"*{variant}*-s1-*")
-    sentence = (run / "translations.tsv").read_text("utf-8").splitlines()[1].split("\t")[0]
-    done = h2h("trace", run.name, sentence)
-    assert done.returncode == 0, done.stderr
-    assert FORMULAS[variant] in done.stdout

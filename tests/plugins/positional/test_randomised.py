@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from headtohead.model.transformer import Transformer
-from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugin import HeadToHeadError, sorted_subset
-from headtohead.plugins.registry import current
+from headtohead.plugin import sorted_subset
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_plugins.positional.alibi import slopes
 from headtohead_plugins.positional.randomised import __doc__ as declaration
 from headtohead_plugins.positional.randomised import evaluation_positions
 
@@ -39,11 +36,6 @@ def test_all_subsets_are_equally_likely(most, count):
     # Mean of the chi-squared distribution plus five standard deviations.
     freedom = len(every) - 1
     assert surplus < freedom + 5 * (2 * freedom) ** 0.5
-
-
-def test_a_subset_of_all_numbers_is_all_numbers():
-    drawn = sorted_subset(9, 9, 3, torch.Generator().manual_seed(1))
-    assert torch.equal(drawn, torch.arange(1, 10).expand(3, 9))
 
 
 def test_training_samples_sorted_positions_per_sentence_step_and_member():
@@ -79,17 +71,6 @@ def test_training_passes_the_sampled_positions_to_the_encoding(of):
         assert found is None or torch.equal(found, expected)
 
 
-def test_alibi_uses_distances_between_sampled_positions():
-    own = part(True, of="alibi")
-    drawn = own.draw(1, 4).flatten(0, 1)
-    found = own.bias(drawn, drawn, "decoder", 0)
-    for row in range(2):
-        for head, slope in enumerate(slopes(4)):
-            for i, query in enumerate(drawn[row].tolist()):
-                for j, key in enumerate(drawn[row].tolist()):
-                    assert found[0, row, head, i, j].item() == -slope * abs(query - key)
-
-
 def test_evaluation_uses_a_fixed_sorted_subset_for_all_lengths():
     own = part()
     fixed = evaluation_positions(torch.arange(32), 2048, 32).tolist()
@@ -105,48 +86,8 @@ def test_evaluation_uses_a_fixed_sorted_subset_for_all_lengths():
     assert torch.equal(short, expected)
 
 
-@pytest.mark.parametrize("of", ALL)
-def test_evaluation_is_deterministic_and_samples_nothing(of):
-    subject = Subject(randomised(of=of))
-    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
-    assert torch.equal(subject.logits(), subject.logits())
-    for name, value in subject.model.state_dict().items():
-        assert torch.equal(value, before[name])
-
-
 def test_sampled_positions_of_a_member_do_not_depend_on_its_stack():
     models = [Transformer(randomised(), seeds, 12, 9) for seeds in ((2,), (1, 2))]
     single, stacked = (model.positionals["encoder"] for model in models)
     for _ in range(3):
         assert torch.equal(single.draw(4, 5)[0], stacked.draw(4, 5)[1])
-
-
-def test_positions_beyond_the_maximum_length_are_refused_in_one_line():
-    own = part(max_length=6)
-    assert own.limit(own.options) == 6
-    model = Transformer(randomised(max_length=6), [1], 12, 9).eval()
-    ids, lengths = torch.ones(1, 1, 7, dtype=torch.long), torch.full((1, 1), 7)
-    model(ids[..., :6], lengths - 1, ids[..., :6], lengths - 1)
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"^position 7 is beyond the 6 positions of randomised; "
-        r"set positional\.encoder\.max_length to at least 7$",
-    ):
-        model(ids, lengths, ids, lengths)
-
-
-@pytest.mark.parametrize(
-    ("of", "attention", "is_compatible"),
-    [
-        ("sinusoidal", "linear", True),
-        ("rotary", "linear", False),
-        ("alibi", "linear", False),
-        ("sinusoidal", "uniform", True),
-        ("alibi", "uniform", True),
-        ("rotary", "uniform", False),
-        ("sinusoidal", "random", False),
-    ],
-)
-def test_randomised_is_compatible_with_a_style_if_its_encoding_is(of, attention, is_compatible):
-    config = tiny_config({"name": "randomised", "of": of}, attention)
-    assert (find_incompatibility(config, {}, current()) is None) is is_compatible

@@ -28,18 +28,6 @@ def test_biases_equal_the_sum_of_cosines_divided_by_the_ratio_of_the_head(heads,
                 assert found[0, 0, head, a, b].item() == pytest.approx(expected, abs=1e-10)
 
 
-def test_the_formula_counts_heads_from_0():
-    assert sandwich(width=6).formula().endswith(" − 3) / (8(n + 1)/h) in head n of h")
-
-
-def test_the_subtracted_constant_does_not_change_the_softmax():
-    positions = torch.arange(12)[None]
-    found = sandwich().bias(positions, positions, "encoder", 0)
-    paper = found + 64 / (2.0 * torch.arange(1, 5, dtype=torch.float64)[:, None, None])
-    torch.testing.assert_close(found.softmax(-1), paper.softmax(-1), rtol=0, atol=1e-12)
-    assert (found.diagonal(dim1=-2, dim2=-1) == 0).all()
-
-
 def test_biases_fall_logarithmically_but_not_at_every_distance():
     far = torch.arange(1, 51)[None]
     falls = -sandwich(heads=1).bias(torch.tensor([[0]]), far, "encoder", 0)[0, 0, 0, 0]

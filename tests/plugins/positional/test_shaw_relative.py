@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
-from headtohead.testing.invariants.stacking import trained_weights
+from headtohead.testing.invariants.trained_stacks import trained_weights
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from made import case_table
@@ -69,20 +68,6 @@ def test_each_layer_has_separate_tables():
     q = torch.ones(2, 1, 4, 4, WIDTH, dtype=torch.float64)
     first, second = (part.score(q, positions, positions, "decoder", layer) for layer in (0, 1))
     assert not torch.isclose(first, second).any()
-
-
-def test_vectors_on_values_do_not_change_scores_and_vectors_on_keys_do_not_change_outputs():
-    keys, values = shaw(on="keys").positional("encoder"), shaw(on="values").positional("encoder")
-    assert [name for name, _ in keys.named_parameters()] == ["on_keys"]
-    assert [name for name, _ in values.named_parameters()] == ["on_values"]
-    positions, q = torch.arange(3)[None], torch.ones(2, 1, 4, 3, WIDTH)
-    assert values.score(q, positions, positions, "encoder", 0) is None
-    assert keys.values(q[..., :3], positions, positions, "encoder", 0) is None
-
-
-def test_plan_records_the_explicit_path_for_training():
-    costs = count(tiny_config("shaw-relative"), 20, 20, 6, 5)
-    assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
 
 
 def test_training_changes_only_vectors_of_distances_that_occur():

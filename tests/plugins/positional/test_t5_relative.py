@@ -74,14 +74,6 @@ def test_encoder_buckets_distinguish_directions_and_decoder_buckets_cover_earlie
     assert torch.equal(back[..., later], here), "what is ahead is at distance 0"
 
 
-def test_all_layers_share_a_table():
-    subject = Subject(tiny_config("t5-relative", encoder_layers=3))
-    part, positions = subject.positional("encoder"), torch.arange(4)[None]
-    first, last = (part.bias(positions, positions, "encoder", layer) for layer in (0, 2))
-    assert torch.equal(first, last)
-    assert [tuple(parameter.shape) for parameter in part.parameters()] == [(2, 4, 32)]
-
-
 def test_initial_values_have_the_variance_of_the_authors_code():
     config = tiny_config({"name": "t5-relative", "buckets": 4000}, d_model=16)
     # The subject multiplies each element by a factor that is uniform from 0.6 to 1.4.

@@ -2,9 +2,7 @@
 
 import pytest
 
-from headtohead.model.bounds import find_bound
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugin import Options, Positional, Setting
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
 
@@ -33,38 +31,11 @@ def test_learned_refuses_data_longer_than_its_table():
     )
 
 
-def test_a_message_names_the_option_that_sets_the_limit():
-    class TableOptions(Options):
-        max_len: int = 3
-        rows: int = 12
-
-    class Table(Positional):
-        Options = TableOptions
-        limit = classmethod(lambda cls, options: options.rows)
-
-    class Fixed(Table):
-        limit = classmethod(lambda cls, options: 4)
-
-    bound, fixed = (find_bound(entry, {}, "positional", "encoder") for entry in (Table, Fixed))
-    assert (bound.most, bound.option) == (12, "positional.encoder.rows")
-    assert (fixed.most, fixed.option) == (4, None)
-
-
 @pytest.mark.parametrize("name", ["sinusoidal", "learned", "shape"])
 def test_encodings_of_embeddings_refuse_cross_attention(name):
     assert reason(tiny_config({"cross": name})) == (
         f"{name} adds to embeddings, and cross-attention has none of its own; use 'none'"
     )
-
-
-UNBOUNDED = ["none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape"]
-
-
-@pytest.mark.parametrize("name", UNBOUNDED)
-def test_other_encodings_are_compatible_with_every_width_and_length(name):
-    entry = current().positional(name)
-    setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
-    assert entry.incompatible_with(entry.Options(), setting) is None
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row", "max_len": 20}
@@ -87,10 +58,6 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
     assert incompatibility(20, batch_tokens=20) is None
 
 
-def test_options_for_rows_do_not_apply_to_positions_in_time():
-    assert reason(tiny_config({"name": "sinusoidal", "max_len": 2})) is None
-
-
 ACTING = "acts on queries, keys or scores, and embedding-softmax attention projects none; "
 
 
@@ -101,11 +68,6 @@ def test_encodings_of_scores_refuse_a_style_without_scores(name):
     )
     elsewhere = {"encoder": name, "decoder": "none"}
     assert reason(tiny_config(elsewhere, "embedding-softmax")) is None
-
-
-@pytest.mark.parametrize("name", ["alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"])
-def test_encodings_of_distances_are_compatible_with_every_role(name):
-    assert reason(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), name))) is None
 
 
 def test_t5_refuses_a_largest_distance_without_room_for_logarithmic_buckets():
@@ -126,15 +88,6 @@ def test_t5_refuses_a_largest_distance_without_room_for_logarithmic_buckets():
 RANDOMISED = {"name": "randomised", "max_length": 12}
 
 
-def test_randomised_refuses_cross_attention():
-    assert reason(tiny_config({"cross": "randomised"})) == (
-        "randomised adds to embeddings, and cross-attention has none of its own; use 'none'"
-    )
-    assert reason(tiny_config({"cross": {"name": "randomised", "of": "alibi"}})) == (
-        "randomised samples positions of a single sentence, and cross-attention has two; use 'none'"
-    )
-
-
 def test_randomised_refuses_fewer_numbers_than_positions():
     assert reason(tiny_config(RANDOMISED | {"numbers": 11})) == (
         "randomised cannot sample 12 positions from 11 numbers; set positional.encoder.numbers to at least 12"
@@ -142,27 +95,10 @@ def test_randomised_refuses_fewer_numbers_than_positions():
     assert reason(tiny_config(RANDOMISED | {"numbers": 12})) is None
 
 
-def test_randomised_refuses_data_longer_than_its_maximum_length():
-    config = tiny_config(RANDOMISED)
-    assert reason(config, source=12, target=12) is None
-    assert reason(config, source=9, target=13) == (
-        "a target of 13 tokens is longer than the 12 positions of randomised; "
-        "set positional.decoder.max_length to at least 13"
-    )
-
-
 def test_randomised_is_incompatible_where_its_encoding_is():
     odd = {"d_model": 9, "heads": 3}
     assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ODD_WIDTH
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
-
-
-@pytest.mark.parametrize("name", ["rotary", "shaw-relative"])
-def test_encodings_of_queries_refuse_a_style_without_queries(name):
-    assert reason(tiny_config(name, "uniform")) == (
-        f"{name} acts on queries, and uniform attention has none; use an encoding that is added to "
-        "embeddings or to scores, or 'none'"
-    )
 
 
 def test_shaws_vectors_on_values_need_no_queries():

@@ -8,7 +8,6 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.figures.forest import ForestRow, forest
 from headtohead.report.figures.strip import MOST_ROWS
-from headtohead.statistics.differences import pair_differences
 from headtohead.storage.metrics import higher_is_better, readable, show
 
 
@@ -43,7 +42,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
 
 def judged_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the main contrasts with a difference."""
-    return [contrast for contrast in analysis.main_contrasts if contrast.paired is not None]
+    return [found for found in analysis.main_contrasts if found.paired is not None and found.metric == analysis.metric]
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
@@ -68,16 +67,8 @@ def _row(analysis: Analysis, contrast: Contrast) -> ForestRow:
     assert paired is not None
     points = tuple(
         (value, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
-        for seed, value in _by_seed(analysis, contrast).items()
+        for seed, value in contrast.by_seed.items()
     )
     note = f"{show(paired.mean, metric, signed=True)}  {contrast.verdict}"
     name = contrast_name(analysis, contrast)
     return ForestRow(name, note, paired.mean, paired.low, paired.high, points, contrast.detected)
-
-
-def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
-    """Return the difference by seed, averaged over the pairs of the contrast."""
-    slugs = {slug for pair in contrast.pairs for slug in pair}
-    scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
-    seeds, differences = pair_differences(scores, contrast.pairs)
-    return dict(zip(seeds, differences.mean(axis=0).tolist(), strict=True))

@@ -1,0 +1,223 @@
+"""A run directory as an MLflow run.
+
+Every call is idempotent, so a shipper that was killed between any two calls is restarted without loss: the run is
+identified by its run hash, a tag set in the call that creates the run; metrics, artifacts and tags are overwritten; an
+existing model is reused. ``h2h.shipped`` and the final status are written last. Only a run with both is complete.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headtohead.plugins.logger import LoggedRun, Logger
+from headtohead.storage import states
+from headtohead.storage.run import CHECKPOINT, RUN, VOCABULARY
+from headtohead.tracking import run_page
+from headtohead.tracking.artifacts import copy_files, stage
+from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
+from headtohead.tracking.runs import TrackedRun, TrackedStudy, milliseconds
+from headtohead.tracking.store import Store, require_mlflow
+
+if TYPE_CHECKING:
+    from mlflow.entities import LoggedModel, Metric
+
+STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
+"""MLflow's status by state; FAILED for any other state."""
+
+DENSE_POINTS = 200
+"""Number of first points of a history that are all logged; each doubling of the length adds half as many."""
+
+MODEL_TYPE = "headtohead-transformer"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where the runs of a study are logged; ``parent`` is the id of the study's own MLflow run."""
+
+    study: TrackedStudy
+    store: Store
+    experiment_id: str
+    parent: str
+
+
+class MlflowLogger(Logger):
+    """Logs to MLflow: parameters, histories, results, attention maps, translations and weights.
+
+    Args:
+        run: The run as any logger gets it.
+        directory: The run's directory.
+        to: Where to log it.
+        run_id: Id of the run's MLflow run; empty if it does not exist yet.
+    """
+
+    packages = ("mlflow",)
+    entry_name = "mlflow"
+
+    def __init__(self, run: LoggedRun, directory: TrackedRun, to: Destination, run_id: str) -> None:
+        super().__init__(run)
+        self.directory, self.to, self.client, self.run_id = directory, to, to.store.client, run_id
+        self.points: dict[str, dict[int, tuple[int, float]]] = {}
+        """Time and value that MLflow displays at each step of a metric."""
+        self.counts: Counter[str] = Counter()
+        self.last: dict[str, tuple[int, int, float]] = {}
+        self.fresh: list[Metric] = []
+
+    @classmethod
+    def require(cls) -> None:
+        require_mlflow()
+
+    def begin(self) -> int:
+        """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
+        client, status = self.client, self.directory.status
+        self.is_new = not self.run_id
+        if self.is_new:
+            created = client.create_run(
+                self.to.experiment_id,
+                start_time=milliseconds(status.started or self.directory.record.created),
+                run_name=run_page.run_name(self.directory),
+                tags={
+                    RUN_HASH_TAG: self.run.run_hash,
+                    "mlflow.parentRunId": self.to.parent,
+                    "mlflow.user": run_page.user(),
+                },
+            )
+            self.run_id = created.info.run_id
+        self.mlflow_run = created if self.is_new else client.get_run(self.run_id)
+        if self.mlflow_run.info.status != "RUNNING":
+            client.update_run(self.run_id, status="RUNNING")
+        for name in self.mlflow_run.data.metrics:
+            points = self.points.setdefault(name, {})
+            for metric in client.get_metric_history(self.run_id, name):
+                # Of equal steps MLflow displays the latest value.
+                points[metric.step] = max(points.get(metric.step, (0, 0.0)), (metric.timestamp, metric.value))
+        self.described = False
+        return -1
+
+    def log(self, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
+        """Log a step, thinned so that the points of a shorter history are also points of a longer history."""
+        for name, value in metrics.items():
+            self.last[name] = (step, round(seconds * 1000), value)
+            index, stride = self.counts[name], 1
+            self.counts[name] += 1
+            while index >= DENSE_POINTS * stride:
+                stride *= 2
+            if index % stride == 0:
+                self._add(name, *self.last[name])
+
+    def flush(self) -> None:
+        self._send(states.RUNNING, None, {})
+
+    def end(self, state: str, results: Mapping[str, float]) -> None:
+        client, directory = self.client, self.directory
+        status, _, reason = directory.observed(sweep=True)
+        steps = [point[1] for point in self.last.values()]
+        ended = milliseconds(status.ended) or max(steps, default=milliseconds(status.started) or 0)
+        model = self._log_model()
+        for name, point in self.last.items():
+            self._add(name, *point)
+        # Results without a final state are those of a process that died while it finished.
+        if state in states.RESULTS and directory.results is not None:
+            self._add_results({**directory.results.metrics, **directory.head_metrics_of(status)}, ended, model)
+        upload = functools.partial(client.log_artifacts, self.run_id)
+        with self.to.store.artifacts(self.mlflow_run.info.artifact_uri, upload) as folder:
+            # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
+            tags = stage(directory, folder, self.mlflow_run.info.start_time)
+        client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
+        self._send(state, reason, tags | {SHIPPED_TAG: directory.content_hash()})
+        client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
+
+    def _add(self, name: str, step: int, time: int, value: float) -> None:
+        """Add a point to the next batch.
+
+        A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on
+        a GPU differs in the last digits. A point with another time, as after ``--fresh``, is logged if it differs.
+        """
+        from mlflow.entities import Metric
+
+        shown = self.points.setdefault(name, {}).get(step)
+        if shown is None or (shown[0] != time and shown[1] != value):
+            self.points[name][step] = (time, value)
+            self.fresh.append(Metric(name, value, time, step))
+
+    def _add_results(self, results: Mapping[str, float | None], ended: int, model: LoggedModel | None) -> None:
+        """Add the results as points at the last step, linked to the model.
+
+        MLflow displays the value with the highest step. With these points its table shows the results of the report,
+        even if the best checkpoint is not the last.
+        """
+        from mlflow.entities import Metric
+
+        last = max((step for step, _, _ in self.last.values()), default=0)
+        linked = {metric.key for metric in model.metrics or ()} if model else set(results)
+        for name, value in results.items():
+            shown = self.points.setdefault(name, {}).get(last)
+            if value is None or (shown is not None and shown[1] == value and name in linked):
+                continue
+            if shown is None or shown[1] != value:
+                time = ended if shown is None else max(ended, shown[0] + 1)
+                shown = self.points[name][last] = (time, float(value))
+            # A point that is linked to a model replaces the same point in the batch.
+            self.fresh = [point for point in self.fresh if (point.key, point.step) != (name, last)]
+            model_id = model.model_id if model else None
+            self.fresh.append(Metric(name, shown[1], shown[0], last, model_id=model_id))
+
+    def _send(self, state: str, reason: str | None, tags: dict[str, str]) -> None:
+        """Log everything in a single call; parameters and tags of an active run only once."""
+        from mlflow.entities import Param, RunTag
+
+        client, existing, params = self.client, self.mlflow_run.data, {}
+        if not self.described or state not in states.PENDING:
+            self.described, record = True, self.directory.record
+            tags = run_page.tags(self.to.study, self.directory, record, state, reason, self.to.parent) | tags
+            params = run_page.parameters(self.directory, record)
+            changed = sorted(name for name, value in existing.params.items() if params.get(name, value) != value)
+            if changed:  # MLflow does not allow changes of parameters
+                tags |= {PARAMS_CHANGED_TAG: ", ".join(changed)}
+            for name in (REASON_TAG, PARAMS_CHANGED_TAG):
+                if name in existing.tags and name not in tags:
+                    client.delete_tag(self.run_id, name)
+        client.log_batch(
+            self.run_id,
+            metrics=self.fresh,
+            params=[Param(name, value) for name, value in params.items() if name not in existing.params],
+            tags=[RunTag(name, value) for name, value in tags.items()],
+        )
+        self.fresh = []
+
+    def _log_model(self) -> LoggedModel | None:
+        """Log the final weights as a model of the run and return the model; return None for a run without weights.
+
+        The weights of a reused run are logged only by the experiment that trained it.
+        """
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        run, client = self.directory, self.client
+        if run.reused_from or not run.has(CHECKPOINT):
+            return None
+        query = f"source_run_id = '{self.run_id}'"
+        found = [] if self.is_new else client.search_logged_models([self.to.experiment_id], query, max_results=1)
+        model = (
+            found[0]
+            if found
+            else client.create_logged_model(
+                self.to.experiment_id,
+                name=run_page.allowed(f"{run.variant.slug}-s{run.seed}", "-_ "),
+                source_run_id=self.run_id,
+                tags={RUN_HASH_TAG: run.run_hash},
+                params={axis: str(value) for axis, value in run.variant.axes.items()},
+                model_type=MODEL_TYPE,
+            )
+        )
+        upload = functools.partial(client.log_model_artifacts, model.model_id)
+        with self.to.store.artifacts(model.artifact_location, upload) as folder:
+            copy_files(run, (RUN, CHECKPOINT, VOCABULARY), folder)
+        if model.status != LoggedModelStatus.READY:
+            client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+        outputs = self.mlflow_run.outputs.model_outputs if self.mlflow_run.outputs else []
+        if model.model_id not in {output.model_id for output in outputs}:
+            client.log_outputs(self.run_id, [LoggedModelOutput(model.model_id, step=0)])
+        return model

@@ -1,0 +1,251 @@
+"""A study in MLflow: its runs in an MLflow experiment, and a summary run in an index experiment.
+
+MLflow displays nested runs of the same experiment only as a collapsed parent. The summary run is therefore in the
+index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.parentRunId``.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from headtohead import files
+from headtohead.config.project import default_uri
+from headtohead.errors import HeadToHeadError, describe
+from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
+from headtohead.plugins.logger import Logger
+from headtohead.storage import states
+from headtohead.storage.experiment import EXPERIMENT
+from headtohead.storage.paths import inside
+from headtohead.storage.staleness import stale_changes
+from headtohead.tracking.loggers import StudyLogger
+from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
+from headtohead.tracking.run_page import IN_PLAN_TAG, PARAM_LIMIT, RUN_HASH_TAG, SHIPPED_TAG, TAG_LIMIT, user
+from headtohead.tracking.runs import TrackedRun, milliseconds
+from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
+from headtohead.tracking.view import link, untested, views
+
+INDEX = "headtohead studies"
+STUDY_TAG = "h2h.study"
+STALE_TAG = "h2h.stale"
+NOTE_TAG = "mlflow.note.content"
+# Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+REPORT_FILES = ("index.html", "report.md", "answer.json", "results.csv")
+UNREADABLE = "UNREADABLE"
+WAITING = "waiting"
+
+# Errors caused by damaged run directories. Errors of the store end the pass.
+DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
+REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
+
+
+@dataclass
+class MlflowStudy(StudyLogger):
+    """Logs a study to an MLflow store; the tags of the MLflow runs determine which runs are complete."""
+
+    uri: str | None = None
+    store: Store | None = None
+    experiment_id: str = ""
+    parent: str = ""
+    run_ids: dict[str, str] = field(default_factory=dict)
+    in_plan: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.uri = self.uri or default_uri(self.study.path.parent)
+        load_mlflow()
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the store's lock; connect to the store and describe the study in the first pass."""
+        assert self.uri is not None
+        with store_errors(self.uri), locked(self.uri):
+            if self.store is None:
+                self.store = open_store(self.uri, create=True)
+                self._open(self.store)
+            yield
+
+    def logger(self, run: TrackedRun) -> Logger:
+        assert self.store is not None
+        to = Destination(self.study, self.store, self.experiment_id, self.parent)
+        return MlflowLogger(self.logged_run(run), run, to, self.run_ids.get(run.run_hash, ""))
+
+    def keep(self, run: TrackedRun, content_hash: str) -> None:
+        self.received[run.run_hash] = content_hash
+
+    def failure(self, error: Exception) -> str | None:
+        from mlflow.exceptions import MlflowException
+
+        if isinstance(error, MlflowException):
+            return str(error.message) if error.error_code in REFUSED else None
+        if not isinstance(error, DAMAGED):
+            return None
+        return str(error) if isinstance(error, HeadToHeadError) else describe(error)
+
+    @property
+    def link(self) -> str:
+        assert self.uri is not None
+        return link(self.experiment_id, self.uri)
+
+    def _open(self, store: Store) -> None:
+        """Find or create experiment and summary run, and write the question and the views before the first run ends."""
+        self.experiment_id, index = store.experiment(self.study.name), store.experiment(INDEX)
+        for run in store.runs(self.experiment_id):
+            tags = run.data.tags
+            if run_hash := tags.get(RUN_HASH_TAG):
+                self.run_ids.setdefault(run_hash, run.info.run_id)
+                self.in_plan[run.info.run_id] = tags.get(IN_PLAN_TAG)
+                if SHIPPED_TAG in tags and run.info.status != "RUNNING":
+                    self.received.setdefault(run_hash, tags[SHIPPED_TAG])
+        known = [run.info.run_id for run in store.runs(index) if run.data.tags.get(STUDY_TAG) == self.study.name]
+        if not known:
+            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": user()}
+            tags["mlflow.source.name"] = self.study.record.file or self.study.name
+            started = milliseconds(self.study.record.created)
+            created = store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)
+            known = [created.info.run_id]
+        self.parent = known[0]
+        has_old_runs = self._mark_plan(store)
+        experiment_tags = {
+            NOTE_TAG: self._description(""),
+            **KIND,
+            "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
+            STUDY_TAG: self.study.name,
+            "h2h.study_run": self.parent,
+            **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'" if has_old_runs else ""),
+        }
+        for name, value in experiment_tags.items():
+            store.client.set_experiment_tag(self.experiment_id, name, value)
+        for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
+            store.client.set_experiment_tag(index, name, value)
+
+    def _mark_plan(self, store: Store) -> bool:
+        """Tag runs by whether they are in the current plan, and return whether runs of earlier plans exist."""
+        planned = {run.run_hash for run in self.study.record.runs}
+        old = {run_id for run_hash, run_id in self.run_ids.items() if run_hash not in planned}
+        for run_id, tagged in self.in_plan.items():
+            in_plan = "no" if run_id in old else "yes"
+            if tagged != in_plan:
+                store.client.set_tag(run_id, IN_PLAN_TAG, in_plan)
+        return bool(old)
+
+    def finish(self) -> list[str]:
+        """Update the summary run: counts, plan, report and status."""
+        from mlflow.entities import Param, RunTag
+
+        assert self.store is not None
+        client, plan, existing = self.store.client, self.study.record, self.store.client.get_run(self.parent).data
+        counts = Counter(self._state(run) for run in self.study.runs())
+        stale = "; ".join(stale_changes(self.study))
+        warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
+        report = inside(self.reports, self.study.name, tree=True)
+        tags = {
+            NOTE_TAG: warning + self._note(counts, report),
+            "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
+            "h2h.experiment_id": self.experiment_id,
+            "h2h.verdicts": _verdicts(report / "results.csv"),
+            **({STALE_TAG: stale} if stale else {}),
+        }
+        if not stale and STALE_TAG in existing.tags:
+            client.delete_tag(self.parent, STALE_TAG)
+        params = {
+            "axes": ", ".join(plan.axes),
+            "baseline": plan.baseline,
+            "match": plan.match,
+            "primary metric": plan.metrics.primary,
+            "dataset": plan.data["dataset"],
+            "data.seed": plan.by_slug[plan.baseline].config["data"]["seed"],
+            "question": plan.question,
+        }
+        new = {name: str(value)[:PARAM_LIMIT] for name, value in params.items() if name not in existing.params}
+        client.log_batch(
+            self.parent,
+            params=[Param(name, value) for name, value in new.items()],
+            tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
+        )
+        self._log_files(self.store, report)
+        if counts.keys() & (states.PENDING | {WAITING}):
+            client.update_run(self.parent, status="RUNNING")
+        else:
+            answer = report / "answer.json"
+            shown = markdown_escape(str(files.read_json(answer)["answer"])) if answer.is_file() else ""
+            client.set_experiment_tag(self.experiment_id, NOTE_TAG, (warning + self._description(shown))[:TAG_LIMIT])
+            client.set_terminated(self.parent, "FINISHED", self._ended())
+        self.store.analyze()
+        return untested()
+
+    def _state(self, run: TrackedRun) -> str:
+        try:
+            return run.observed(sweep=True)[1] if run.begun() else WAITING
+        except HeadToHeadError:
+            return UNREADABLE
+
+    def _ended(self) -> int | None:
+        readable = [run for run in self.study.runs() if self._state(run) not in (UNREADABLE, WAITING)]
+        return max(filter(None, (milliseconds(run.status.ended) for run in readable)), default=None)
+
+    def _description(self, answer: str) -> str:
+        """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
+        plan = self.study.record
+        probes = "; ".join(f"{step}: {markdown_escape(probe.source)}" for step, probe in enumerate(plan.probes))
+        paragraphs = [
+            f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
+            safe_markdown(plan.description or ""),
+            "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
+            f"axis, attention. [Open the view of all runs]({link(self.experiment_id)}).",
+            f"Steps of the attention images are probe sentences. {probes}",
+        ]
+        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
+
+    def _note(self, counts: Counter[str], folder: Path) -> str:
+        """Return the description of the summary run: question, report, and what the report does not state."""
+        plan, report = self.study.record, ""
+        if (folder / "report.md").is_file():
+            paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
+            # A picture and its caption are a single paragraph.
+            report = "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
+        shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+        lines = [f"**{markdown_escape(plan.question)}**", *([report[: TAG_LIMIT // 2]] if report else [])]
+        lines.append(
+            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {shown}. "
+            f"[Open the view of all runs]({link(self.experiment_id)})"
+        )
+        lines += [
+            f"{markdown_code(variant.slug)} equals {markdown_code(variant.equal_to)} by construction "
+            f"({markdown_escape(variant.equal_reason)}); they share their runs"
+            for variant in plan.variants
+            if variant.equal_to
+        ]
+        lines += [f"Excluded: {markdown_code(left.slug)} ({markdown_escape(left.reason)})" for left in plan.excluded]
+        return "\n\n".join([*lines, f"Command: {markdown_code(plan.command)}"])
+
+    def _log_files(self, store: Store, report: Path) -> None:
+        with files.scratch_folder() as scratch:
+            folder = scratch / "study"
+            folder.mkdir()
+            shutil.copyfile(self.study.path / EXPERIMENT, folder / EXPERIMENT)
+            for file in REPORT_FILES:
+                if (report / file).is_file():
+                    (folder / "report").mkdir(exist_ok=True)
+                    shutil.copyfile(report / file, folder / "report" / file)
+            if (report / "figures").is_dir():
+                shutil.copytree(report / "figures", folder / "figures")
+            store.client.log_artifacts(self.parent, str(folder))
+
+
+def _verdicts(results: Path) -> str:
+    """Return the variants of the report's ``results.csv`` by verdict; empty if there is no report."""
+    variants: dict[str, dict[str, None]] = {}
+    if results.is_file():
+        with results.open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["verdict"]:
+                    variants.setdefault(row["verdict"], {})[row["variant"]] = None
+    return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())

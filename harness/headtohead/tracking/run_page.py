@@ -1,0 +1,174 @@
+"""The page of a run in MLflow: name, parameters, tags, dataset and description."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headtohead.config.builder import FAMILIES
+from headtohead.escaping import markdown_code, markdown_escape
+from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
+from headtohead.schema.sections import NotHashed
+from headtohead.storage.run import RunRecord
+from headtohead.tracking.runs import TrackedRun, TrackedStudy
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
+PARAM_LIMIT = 6000
+TAG_LIMIT = 8000
+DIGEST_LENGTH = 36
+RUN_HASH_TAG = "h2h.run_hash"
+SHIPPED_TAG = "h2h.shipped"
+REASON_TAG = "h2h.reason"
+PARAMS_CHANGED_TAG = "h2h.params_changed"
+IN_PLAN_TAG = "h2h.in_plan"
+
+
+def run_name(run: TrackedRun) -> str:
+    """Return the short name of a run in MLflow's lists, legends and image titles."""
+    return f"{run.variant.title} · s{run.seed}"
+
+
+def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
+    """Return the axes, then the flattened configuration.
+
+    Unset fields and fields that are not hashed are omitted. An entry that is equal in all roles is a single
+    parameter; an option follows the name after a dot.
+    """
+    params: dict[str, Any] = {
+        **run.variant.axes,
+        "seed": run.seed,
+        "variant": run.variant.slug,
+        "parameters": record.counts.total,
+        "flops_per_token": record.counts.flops_per_token,
+    }
+    config = dict(record.config)
+    for family in FAMILIES:
+        roles = config.pop(family)
+        entries = {f"{family}.{role}": roles[role] for role in ROLES}
+        first, *others = entries.values()
+        if all(entry == first for entry in others):
+            entries = {family: first}
+        else:
+            params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
+        for name, entry in entries.items():
+            params = {name: entry["name"], **_flat(name, entry["options"])} | params
+    fields = {name: value for name, value in _flat("", config).items() if name not in _runtime_fields()}
+    named = {allowed(name): value for name, value in (fields | params).items() if value is not None}
+    return {name: text(value)[:PARAM_LIMIT] for name, value in named.items()}
+
+
+def tags(
+    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, parent: str
+) -> dict[str, str]:
+    """Return MLflow's tags and ours; writing them repeatedly is safe."""
+    status = run.status
+    values: dict[str, Any] = {
+        "mlflow.parentRunId": parent,
+        "mlflow.source.name": study.record.file or study.name,
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": record.versions.get("git_commit"),
+        "mlflow.note.content": note(study, run, record, state, reason),
+        RUN_HASH_TAG: run.run_hash,
+        IN_PLAN_TAG: "yes",
+        "h2h.experiment": study.name,
+        "h2h.variant": run.variant.slug,
+        "h2h.seed": run.seed,
+        "h2h.state": state,
+        REASON_TAG: reason,
+        "h2h.host": status.host,
+        "h2h.pid": status.pid,
+        "h2h.attempt": status.attempt,
+        "h2h.device": record.execution.device if record.execution else None,
+        "h2h.directory": run.path.name,
+        "h2h.reused_from": run.reused_from,
+        "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
+    }
+    return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
+
+
+def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None) -> str:
+    """Return the run's description in Markdown: question, variant, pitfalls, data and the command to reproduce it."""
+    escape, data = markdown_escape, record.data
+    baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
+    lines = [
+        f"**Question:** {escape(study.record.question)}",
+        f"**Variant:** {escape(run.variant.title)}{baseline}, seed {run.seed}",
+        *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
+    ]
+    if reason:
+        lines.append(f"**{state}:** {escape(reason)}")
+    if run.reused_from:
+        lines.append(f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there")
+    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
+    leaky = "; **leaky split**" if data.get("leaky") else ""
+    lines.append("**Data:** " + escape(f"{data['dataset']}, split {data['split']} ({counts})") + leaky)
+    command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
+    return "\n\n".join([*lines, f"**Reproduce:** {markdown_code(command)}"])
+
+
+def dataset_input(data: Mapping[str, Any]) -> DatasetInput:
+    """Return the dataset of a run for MLflow: name, hash, licence and counts, without the sentences."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    columns = [{"type": "string", "name": name, "required": True} for name in ("source", "target")]
+    profile = {"num_rows": sum(data["counts"].values()), **data["counts"]}
+    dataset = Dataset(
+        name=data["dataset"],
+        digest=data["data_hash"][:DIGEST_LENGTH],
+        source_type="headtohead",
+        source=json.dumps({name: data.get(name) for name in ("dataset", "licence", "citation", "languages")}),
+        schema=json.dumps({"mlflow_colspec": columns}),
+        profile=json.dumps(
+            profile | {name: data.get(name) for name in ("split", "vocabulary", "bag_of_words_upper_bound")}
+        ),
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", ", ".join(data["counts"]))])
+
+
+def user() -> str:
+    """Return the user's name, or ``unknown`` if the system has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def text(value: Any) -> str:
+    """Format a value for MLflow's user interface."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(text(item) for item in value)
+    return str(value)
+
+
+def allowed(name: str, marks: str = "_-./ :") -> str:
+    """Return a name with a hyphen for each character that MLflow does not allow."""
+    return "".join(letter if letter.isalnum() or letter in marks else "-" for letter in name)
+
+
+def _flat(prefix: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    fields: dict[str, Any] = {}
+    for name, inner in value.items():
+        fields |= _flat(prefix if name == "options" else f"{prefix}.{name}" if prefix else name, inner)
+    return fields
+
+
+@functools.cache
+def _runtime_fields() -> frozenset[str]:
+    return frozenset(
+        f"{section}.{name}"
+        for section, outer in RunConfig.model_fields.items()
+        for name, field in getattr(outer.annotation, "model_fields", {}).items()
+        if any(isinstance(mark, NotHashed) for mark in field.metadata)
+    )

@@ -1,0 +1,213 @@
+"""Planted expected results: every agreement if the runs support it, and none if they cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headtohead.analysis.contrasts import Contrast, agreement
+from headtohead.analysis.study import Analysis
+from headtohead.schema.experiment_file import Expectation
+from headtohead.statistics.looks import Looks
+from headtohead.storage.frames import Frames, load_frames
+from made import case_table
+
+Plant = Callable[..., Frames]
+HEADS = {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
+
+
+def expect(direction: str = "higher", by: float = 0.0) -> dict[str, Any]:
+    return {"direction": direction, "by": by, "published": None, "source": "A. Author 2018, table 3"}
+
+
+@pytest.fixture
+def plant(made: ModuleType, tmp_path: Path) -> Plant:
+    """Write a study of three variants that declares contrasts; ``gap`` is the mean effect of rotary."""
+
+    def write(
+        *contrasts: Mapping[str, Any],
+        gap: float = 0.0,
+        seeds: int = 6,
+        states: Mapping[tuple[str, int], str] | None = None,
+        score: Callable[[Mapping[str, Any], int], float] | None = None,
+    ) -> Frames:
+        wobble = np.random.default_rng(3).normal(0, 0.004, size=50)
+
+        def planted(axes: Mapping[str, Any], seed: int) -> float:
+            base = 0.5 + 0.02 * (seed % 3)
+            return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
+
+        study = made.Study(
+            name="expected",
+            axes={"positional": ["sinusoidal", "rotary", "none"]},
+            seeds=tuple(range(1, seeds + 1)),
+            score=score or planted,
+            states=states or {},
+            maps=False,
+            one_at_a_time=True,
+        )
+        folder = made.write_study(tmp_path, study)
+        file = folder / "experiment.json"
+        content = json.loads(file.read_text())
+        defaults = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal", "expect": expect()}
+        content["contrasts"] += [defaults | dict(contrast) for contrast in contrasts]
+        file.write_text(json.dumps(content))
+        return load_frames(folder)
+
+    return write
+
+
+def contrast_of(frames: Frames, **options: Any) -> Contrast:
+    (found,) = Analysis(frames, **options).declared.contrasts
+    assert found.agreement is not None
+    return found
+
+
+@case_table(
+    ("expected", "gap", "verdict"),
+    [
+        (expect(), 0.1, "agrees"),
+        (expect(), -0.1, "disagrees"),
+        (expect(), 0.0, "inconclusive"),
+        (expect("lower"), -0.1, "agrees"),
+        (expect("lower"), 0.1, "disagrees"),
+        (expect(by=0.05), 0.1, "agrees"),
+        (expect(by=0.05), 0.02, "different"),
+        (expect(by=0.05), 0.05, "different"),
+        (expect(by=0.05), 0.0, "disagrees"),
+        (expect(by=0.05), -0.1, "disagrees"),
+        (expect("lower", 0.05), -0.05, "different"),
+        (expect("equal", 0.05), 0.0, "agrees"),
+        (expect("equal", 0.05), 0.1, "disagrees"),
+        (expect("equal", 0.05), -0.05, "different"),
+        (expect("equal", 0.001), 0.0, "inconclusive"),
+    ],
+    default=20,
+)
+def test_planted_results_have_the_right_agreement(
+    expected: dict[str, Any], gap: float, verdict: str, plant: Plant
+) -> None:
+    assert contrast_of(plant({"expect": expected}, gap=gap)).agreement.verdict == verdict
+
+
+def test_the_expected_column_names_direction_size_and_published_difference(plant: Plant) -> None:
+    found = contrast_of(plant({"expect": expect("lower", 0.5) | {"published": -13.3}}))
+    assert found.expected == "lower by more than 0.5 (published −13.3)"
+
+
+def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_expected_results(plant: Plant) -> None:
+    frames = plant(
+        {}, {"expect": expect("equal", 0.2), "variant": "none"}, {"expect": None, "against": "none"}, gap=0.03
+    )
+    ours, theirs = (
+        [frames.scores(slug, "test/exact_match")[n] for n in frames.seeds] for slug in ("rotary", "sinusoidal")
+    )
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
+    first, _, untested = Analysis(frames).declared.contrasts
+    assert first.agreement.interval.level == pytest.approx(0.975)
+    assert first.agreement.interval.low == pytest.approx(expected.low, abs=1e-9)
+    assert first.agreement.interval.high == pytest.approx(expected.high, abs=1e-9)
+    assert untested.agreement is None
+
+
+def test_the_interval_of_a_study_with_looks_has_the_level_of_the_look(plant: Plant) -> None:
+    frames = plant({})
+    looks = {"seeds": [6, 12, 18], "taken": [6], "since": "2000-01-01T00:00:00+00:00"}
+    record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"looks": looks}))
+    found = contrast_of(replace(frames, record=record))
+    assert found.agreement.interval.level == pytest.approx(1 - Looks((6, 12, 18)).level(0.05))
+
+
+def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_margin_each(plant: Plant) -> None:
+    frames = plant({"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1)
+    margins = {"test/loss": {"value": 1e-6, "since": "2000-01-01T00:00:00+00:00"}}
+    record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"margins": margins}))
+    family = Analysis(replace(frames, record=record)).declared
+    match, loss = family.contrasts
+    assert family.tested == 2
+    assert (match.metric, match.verdict, match.judgement.equivalence) == ("test/exact_match", "better", None)
+    assert (loss.metric, loss.judgement.equivalence.margin) == ("test/loss", 1e-6)
+    assert loss.verdict == ("better" if loss.paired.mean < 0 else "worse")
+
+
+@case_table(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")], default=2)
+def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int, verdict: str, plant: Plant) -> None:
+    """Each seed differs by exactly 0.4: the t-test is undefined, and a sign test requires six seeds."""
+    frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
+    assert contrast_of(frames).agreement.verdict == verdict
+
+
+@case_table("expected", [expect(), expect("equal", 0.9)], default=2)
+def test_a_single_seed_is_inconclusive(expected: dict[str, Any], plant: Plant) -> None:
+    found = contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement
+    assert (found.verdict, found.reason) == ("inconclusive", "one seed")
+
+
+def test_missing_seeds_are_inconclusive_unless_partial_is_allowed(plant: Plant) -> None:
+    frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
+    found = contrast_of(frames).agreement
+    assert (found.verdict, found.interval) == ("inconclusive", None)
+    assert "1 diverged of 6 seeds" in found.reason
+    assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
+
+
+def test_the_reason_for_missing_head_ablations_names_the_command(plant: Plant) -> None:
+    found = contrast_of(plant(HEADS))
+    assert found.agreement.verdict == "inconclusive"
+    assert "run h2h ablate-heads expected" in found.reason
+
+
+def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_checksums: Callable[[Path], None]) -> None:
+    frames = plant(HEADS)
+    for number, run in enumerate(frames.rows("rotary").index):
+        metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
+        record = {"format": 1, "split": "test", "whole": {"loss": 1.0}, "heads": [], "metrics": metrics}
+        (frames.path(run) / "heads.json").write_text(json.dumps(record))
+        record_checksums(frames.path(run))
+    found = contrast_of(load_frames(frames.directory))
+    assert found.agreement.verdict == "agrees"
+    assert found.paired.mean == pytest.approx(0.8 - 0.01 * 2.5)
+
+
+def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
+    """Buckets are 1-5, 6-8, 9-11 and 12-14 with 88, 97, 45 and 20 sentences."""
+    frames = plant({"variant": "sinusoidal", "lengths": [9, 14], "against_lengths": [1, 8], "expect": expect("lower")})
+    found = contrast_of(frames)
+    table = frames.buckets[frames.buckets["run"] == frames.rows("sinusoidal").index[0]]
+    scores = dict(zip(table["low"], table["exact_match"], strict=True))
+    long, short = (45 * scores[9] + 20 * scores[12]) / 65, (88 * scores[1] + 97 * scores[6]) / 185
+    assert found.paired.mean == pytest.approx(long - short)
+    assert found.agreement.verdict == "agrees"
+
+
+def test_losses_on_different_data_are_not_compared(plant: Plant) -> None:
+    frames = plant({"metric": "test/loss", "expect": expect("lower")}, gap=0.2)
+    runs = frames.runs.copy()
+    runs.loc[runs["variant"] == "rotary", "data_hash"] = "cd" * 32
+    assert contrast_of(replace(frames, runs=runs)).agreement.verdict == "inconclusive"
+
+
+@pytest.mark.slow
+def test_agreements_have_at_most_the_stated_error_rate() -> None:
+    """2,000 simulated studies of eight seeds with differences at the threshold of each rule: at most 5 % are wrong."""
+    random = np.random.default_rng(11)
+    wrong = {"higher": 0, "equal": 0, "different": 0}
+    for _ in range(2000):
+        noise = random.normal(0, 0.02, size=8)
+
+        def verdict(shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise) -> str:
+            expected = Expectation.model_validate(expect(direction, by))
+            return agreement(expected, noise + shift, 1.0, 0.05).verdict
+
+        wrong["higher"] += verdict(0.0, "higher") != "inconclusive"
+        wrong["different"] += verdict(0.0, "higher", 0.05) in ("agrees", "different")
+        wrong["equal"] += verdict(0.05, "equal", 0.05) == "agrees"
+    assert max(wrong.values()) / 2000 < 0.065

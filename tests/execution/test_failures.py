@@ -1,0 +1,340 @@
+"""A failing member, stack or machine does not affect other runs, and the command names the fault and how to resume."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+import threading
+
+import pytest
+
+from headtohead import files
+from headtohead.cli.progress import LineWatcher
+from headtohead.execution import scheduler
+from headtohead.plugin import LocalLauncher
+from headtohead.storage.frames import load_frames
+from headtohead.storage.histories import read_metrics
+from headtohead.storage.leases import Lease
+from headtohead.storage.run_directory import leased
+from headtohead.storage.stack import stack_folders
+from made.study import Study, on_evaluation, own_positional, wait_for
+
+FAILING_SEED = on_evaluation('if "-s1-" in run.name and step == 40:\n    raise ValueError("no more of this")')
+BROKEN = own_positional('if x.requires_grad:\n    raise RuntimeError("cannot divide\\n  by 0")')
+OWN = {"positional": "own"}
+
+
+def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(study: Study, undisturbed: Study) -> None:
+    study.write(plugin=FAILING_SEED)
+    done = study.run(code=1)
+    raised, neighbour = study.directories()
+    status = files.read_json(raised / "status.json")
+    assert (status["state"], status["reason"]) == ("FAILED", "ValueError: no more of this (mine.py:6)")
+    assert "not complete: 1 DONE, 1 FAILED" in done.stdout
+    assert study.results() == {neighbour.name: undisturbed.results()[neighbour.name]}
+    study.write()
+    assert "training" not in study.run(code=1).stderr
+    study.run("--retry")
+    assert study.results() == undisturbed.results()
+
+
+def test_a_retried_run_has_the_metrics_of_its_last_attempt_alone(study: Study) -> None:
+    """It fails at step 40, then at step 20, and is then retrained with corrected code."""
+    histories, steps = [], []
+    for fail_at in (40, 20, -1):
+        fault = on_evaluation(f'if step == {fail_at}:\n    raise ValueError("no more of this")')
+        study.write(plugin=fault, seeds=1)
+        study.run(*(["--retry"] if histories else []), code=1 if fail_at > 0 else 0)
+        (run,) = study.directories()
+        histories.append((run / "metrics.jsonl").read_text())
+        curve = load_frames(study.experiment).histories
+        steps.append(curve.loc[curve["metric"] == "valid/loss", "step"].tolist())
+    assert steps == [[20, 40], [20], [20, 40, 60]]
+    for attempt in (1, 2):
+        assert (run / "attempts" / f"{attempt}.metrics.jsonl").read_text() == histories[attempt - 1]
+
+
+def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: Study) -> None:
+    plugin = own_positional(
+        "if role == 'decoder' and len(x) == 2:\n    x = x * torch.tensor([float('nan'), 1]).reshape(2, 1, 1, 1, 1)"
+    )
+    study.write(plugin=plugin, base={"model": {"dropout": 0.0}}, baseline=OWN)
+    study.run()
+    diverged, neighbour = study.directories()
+    status = files.read_json(diverged / "status.json")
+    assert (status["state"], status["reason"]) == ("DIVERGED", "the loss is not finite at step 20")
+    assert study.states()[neighbour.name] == "DONE"
+    assert "NaN" not in json.dumps(study.results()[neighbour.name])
+
+
+@pytest.mark.slow
+def test_a_loss_worse_than_a_uniform_guess_at_the_end_is_a_divergence(study: Study) -> None:
+    study.write(base={"train": {"steps": 120, "lr": 50.0}}, seeds=1)
+    study.run()
+    assert set(study.states().values()) == {"DIVERGED"}
+    study.write(base={"train": {"steps": 20, "lr": 50.0}}, seeds=1)
+    study.run("--fresh")
+    assert set(study.states().values()) == {"DONE"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["self.training", "not self.training"])
+def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, phase: str) -> None:
+    plugin = own_positional(
+        f'if {phase} and len(x) > 1 and Own.calls > 60:\n    raise RuntimeError("CUDA error: out of memory")'
+    )
+    changes = {
+        "base": {"train": {"precision": "float64", "checkpoint_seconds": 0}},
+        "baseline": OWN,
+        "design": [{"one_at_a_time": {"train.lr": [0.01]}}],
+    }
+    study.write(plugin=plugin, **changes)
+    done = study.run()
+    assert "training 4 runs in 1 stack" in done.stderr
+    assert done.stderr.count("continue in two stacks") == 3
+    assert len(stack_folders(study.experiment)) == 4
+    halved = study.scores()
+    for path in study.directories():
+        reasons = [files.read_json(attempt)["reason"] for attempt in sorted(path.glob("attempts/*.json"))]
+        assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
+        steps = [line.step for line in read_metrics(path / "metrics.jsonl") if line and "train/loss" in line.values]
+        assert steps == [20, 40, 60], "a half began anew"
+    study.write(plugin=own_positional("pass"), **changes)
+    study.run("--fresh")
+    assert study.scores().keys() == halved.keys()
+    for name, scores in study.scores().items():
+        assert halved[name] == pytest.approx(scores, rel=1e-9, abs=1e-9), name
+
+
+@pytest.mark.slow
+def test_out_of_memory_doubles_the_microbatches_and_keeps_the_batch_size(study: Study) -> None:
+    plugin = own_positional(
+        'if self.training and x.shape[1] > 6:\n    raise torch.OutOfMemoryError("CUDA out of memory")'
+    )
+    study.write(plugin=plugin, base={"model": {"dropout": 0.0}}, baseline=OWN, seeds=1)
+    assert "out of memory; retrying with 2 micro-batches" in study.run().stderr
+    small = study.scores()
+    study.write(plugin=own_positional("pass"), base={"model": {"dropout": 0.0}}, baseline=OWN, seeds=1)
+    study.run("--fresh")
+    for name, scores in study.scores().items():
+        assert scores["valid/loss"] == pytest.approx(small[name]["valid/loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
+def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
+    """The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB; one fits."""
+    plugin = own_positional(
+        "if self.training and Own.calls == 1:\n"
+        "    used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20,) * 2)",
+        imports="import resource\nfrom pathlib import Path\nfrom headtohead.planning import stacking\n"
+        "stacking.MAX_CPU_NUMBERS = 10**12  # stacks all runs, although large models train no faster in a stack",
+    )
+    study.write(
+        plugin=plugin,
+        base={
+            "model": {"dropout": 0.0, "d_ff": 16000},
+            "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
+            "evaluate": {"decode": "none"},
+        },
+        baseline=OWN,
+        metrics={"primary": "test/loss", "report": []},
+        seeds=8,
+    )
+    assert "out of memory; its 8 runs continue in two stacks" in study.run().stderr
+    assert set(study.states().values()) == {"DONE"}
+    assert {len(folder.record.members) for folder in stack_folders(study.experiment)} <= {1, 2, 4}
+
+
+def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
+    plugin = own_positional(
+        "if Own.calls > 100 and not FAILED.exists():\n"
+        "    FAILED.touch()\n"
+        "    raise RuntimeError('CUDA error: an illegal memory access was encountered')",
+        imports="from pathlib import Path\nFAILED = Path(__file__).with_suffix('.failed')",
+    )
+    study.write(plugin=plugin, base={"train": {"checkpoint_seconds": 0}}, baseline=OWN)
+    study.run()
+    assert list(study.folder.glob("*.failed"))
+    assert set(study.states().values()) == {"DONE"}
+    (folder,) = stack_folders(study.experiment)
+    assert folder.record.deaths == 1
+    assert "CUDA error: an illegal memory access" in (folder.path / "worker.log").read_text()
+    lines = (study.directories()[0] / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], "no step is trained twice"
+
+
+def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None:
+    study.write(plugin=BROKEN, baseline=OWN)
+    messages = study.run(code=1).stdout.splitlines()
+    found = re.fullmatch(
+        r"2 FAILED: RuntimeError: cannot divide by 0 \(mine.py:\d+\); log with the traceback: (.*)", messages[-2]
+    )
+    assert found, messages
+    assert "Traceback" in (study.folder / found[1]).read_text()
+    assert messages[-1].startswith("not complete: 2 FAILED; ")
+    again = study.run(code=1)  # the same command would not resume, and the message does not suggest it
+    assert "--retry" in again.stdout
+    assert "resumes" not in again.stdout
+    assert messages[-2] in study.h2h("status", "tiny.yaml").stdout.splitlines()
+    study.write(plugin=own_positional("pass"), baseline=OWN)
+    assert "report: reports/tiny/index.html" in study.run("--retry").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True])
+def test_ctrl_c_prints_the_command_that_resumes(study: Study, fresh: bool) -> None:
+    study.write(base={"train": {"steps": 100_000}})
+    flags = ("--fresh",) if fresh else ()
+    parent = study.start("--no-tracking", *flags, "--set", "train.checkpoint_seconds=0")
+    wait_for(study.step)
+    parent.send_signal(signal.SIGINT)
+    output, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 130
+    same = "the same command without --fresh" if fresh else "the same command"
+    assert f"interrupted; finished runs are kept, and {same} resumes\n" in output
+    assert "Traceback" not in output
+    assert "INTERRUPTED" in study.h2h("status", "tiny.yaml").stdout
+
+
+@pytest.mark.slow
+def test_three_stacks_with_the_same_error_stop_the_experiment(study: Study) -> None:
+    study.write(plugin=BROKEN, baseline=OWN, design=[{"product": {"model.d_ff": [8, 12, 16, 20, 24, 28]}}])
+    done = study.run(code=1)
+    assert "stopped after 3 stacks failed in the same way: RuntimeError: cannot divide by 0" in done.stdout
+    assert sorted(study.states().values()) == ["FAILED"] * 6 + ["PLANNED"] * 6
+
+
+@pytest.mark.slow
+def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> None:
+    study.write(
+        plugin=BROKEN, baseline={"positional": "none"}, design=[{"one_at_a_time": {"positional": ["own", "alibi"]}}]
+    )
+    assert "training 6 runs in 1 stack" in study.run(code=1).stderr
+    failed = {name for name, state in study.states().items() if state == "FAILED"}
+    assert [name.partition("-")[0] for name in failed] == ["own", "own"]
+    assert sorted(study.states().values()) == ["DONE"] * 4 + ["FAILED"] * 2
+    assert len(stack_folders(study.experiment)) == 3
+
+
+@pytest.mark.slow
+def test_a_stack_that_waits_for_another_process_is_counted_once(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "0.5", code=1)
+    failed, waiting = study.directories()
+    for run, state in ((failed, "FAILED"), (waiting, "PLANNED")):
+        with leased(run) as writer:
+            writer.set_state(state, reason="the same fault", signature="the same fault")
+    with Lease(waiting) as lease:
+        threading.Timer(8 * scheduler.BUSY_SECONDS, lease.release).start()
+        done = study.run("--timeout", "0.5", code=1)
+    assert "stopped after" not in done.stdout
+    assert done.stderr.count("waiting for another process that trains it") == 1
+    assert study.states() == {failed.name: "FAILED", waiting.name: "TIMEOUT"}
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--retry"])
+def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finished: Study, option: str) -> None:
+    run = finished.directories()[-1]
+    with leased(run) as writer:
+        if option == "--retry":
+            writer.set_state("FAILED")
+        done = finished.run(option, code=2)
+        assert re.fullmatch(rf"h2h: run '{run.name}' is in use by process \d+ on .*\n", done.stderr)
+        assert not (finished.experiment / ".archived").exists()
+    assert writer.state == ("DONE" if option == "--fresh" else "FAILED")
+
+
+@pytest.mark.slow
+def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None:
+    study.run("--timeout", "0.000001", code=1)
+    (folder,) = stack_folders(study.experiment)
+    record = folder.record
+    parts = [record.part([member]) for member in record.members]
+    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
+    with leased(study.directories()[1]):
+        execution._split(folder, record, parts)
+        assert (folder.exists, execution.left) == (True, record.hashes)
+        execution.left = set()
+        execution._end_runs(folder, "FAILED", "a fault")
+    assert execution.left == record.hashes
+    assert set(study.states().values()) == {"TIMEOUT"}
+    execution._split(folder, record, parts)
+    assert not folder.exists
+    assert {stack.record.id for stack in stack_folders(study.experiment)} == {part.id for part in parts}
+
+
+def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "1.5", code=1)
+    assert set(study.states().values()) == {"TIMEOUT"}
+    assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
+
+
+@pytest.mark.slow
+def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
+    before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in finished.directories()}
+    finished.write(seeds=3)
+    assert "training 1 run in 1 stack" in finished.run().stderr
+    assert len(finished.directories()) == 3
+    for path, moment in before.items():
+        assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
+
+
+def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Study) -> None:
+    other = finished.folder / "other.yaml"
+    other.write_text(finished.file.read_text())
+    assert "training" not in finished.run(file=other).stderr
+    planned = files.read_json(finished.runs / "other" / "experiment.json")
+    assert all(run["reused_from"].startswith("tiny/") for run in planned["runs"])
+
+
+@pytest.mark.slow
+def test_variants_of_one_shape_train_in_one_stack_with_the_scores_of_separate_trainings(study: Study) -> None:
+    others = {"positional": ["alibi"], "train.lr": [0.001], "train.label_smoothing": [0.1], "masking.encoder": ["none"]}
+    study.write(
+        base={"model": {"dropout": 0.0}}, baseline={"positional": "t5-relative"}, design=[{"one_at_a_time": others}]
+    )
+    assert "training 10 runs in 1 stack" in study.run().stderr
+    (folder,) = stack_folders(study.experiment)
+    assert sorted(len(members) for _, _, members in folder.record.variants) == [2] * 5
+    own = next(path for path in study.directories() if "alibi" not in path.name)
+    study.h2h("translate", own.name, "the cat sleeps")
+    assert "bit-for-bit equal" in study.h2h("reproduce", own.name).stdout
+    together = study.scores()
+    assert "training 10 runs in 10 stacks" in study.run("--fresh", "--workers", "10").stderr
+    for name, separate in study.scores().items():
+        assert set(together[name]) == set(separate)
+        for metric, value in separate.items():
+            # Metrics count tokens, and a token can depend on the last bit of a logit.
+            counted = metric.startswith("test/") and "loss" not in metric
+            room = {"abs": 3.0} if counted else {"rel": 1e-3, "abs": 1e-4}
+            assert together[name][metric] == pytest.approx(value, **room), (name, metric)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "tf32"])
+def test_a_precision_that_the_processor_lacks_is_refused(
+    study: Study, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headtohead.model import precision as module
+
+    monkeypatch.setattr(module, "bfloat16_speed", lambda: 0.02)
+    study.write(base={"train": {"precision": precision}})
+    done = study.run("--device", "cpu", code=2)
+    assert f"train.precision '{precision}'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not study.experiment.exists()
+
+
+def test_a_fallback_is_logged_and_reported(study: Study) -> None:
+    study.write(base={"train": {"backend": "cuda-graphs", "steps": 4}})
+    reason = "train.backend cuda-graphs is not used: CUDA graphs require a CUDA device"
+    assert f"2 of 2 runs done; {reason}" in study.run("--device", "cpu").stderr
+    for path in study.experiment.glob("*/results.json"):
+        results = files.read_json(path)
+        assert results["backend"] == {"name": "eager", "why": "CUDA graphs require a CUDA device"}
+        assert results["notes"] == [reason]
+    assert f"2 runs: {reason}." in study.page().replace("\\", "")

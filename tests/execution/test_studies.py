@@ -1,0 +1,244 @@
+"""Whole studies by the real command: tuning, draws of data, margins, edited files, and what MLflow and loggers get."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+import headtohead
+from headtohead import api, files
+from headtohead.config.versions import versions
+from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import translations_of
+from made.study import Study
+
+SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}}
+
+
+def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(study: Study) -> None:
+    study.write(design=[{"product": {"positional": ["sinusoidal", "alibi"]}}], tune={"train.lr": [1e-9, 0.02]}, seeds=1)
+    done = study.run()
+    assert "tuning first: 8 runs of tiny-tuning" in done.stdout
+    assert "training 8 runs in 1 stack" in done.stderr
+    assert "training 2 runs in 1 stack" in done.stderr
+    for path in study.directories():
+        assert files.read_json(path / "run.json")["config"]["train"]["lr"] == 0.02
+    assert "## Tuning" in study.page()
+    again = study.run()
+    assert "tuning first" not in again.stdout
+    assert "training" not in again.stderr
+
+
+@pytest.mark.slow
+def test_a_failed_sweep_is_reported_and_nothing_is_compared(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}}, tune={"train.lr": [0.001]}, seeds=1)
+    done = study.run("--timeout", "1.5", code=1)
+    assert "not complete: 2 TIMEOUT; h2h status tiny-tuning shows each" in done.stdout
+    assert not (study.runs / "tiny").exists()
+
+
+def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
+    """Another experiment with the same runs must not replace them either."""
+    study.write(
+        base=SHORT | {"train": {"steps": 20}},
+        design=[{"one_at_a_time": {"model.dropout": [0.101]}}],
+        tune={"train.lr": [1e-9, 0.02]},
+        seeds={"until": "decided", "at_most": 6, "looks": 2},
+        metrics={"primary": "valid/loss", "report": []},
+    )
+    study.run()
+    study.run("--name", "copy")
+    before = {path.name for path in study.directories()}
+    sweep = study.runs / "tiny-tuning"
+    tried = {path.parent.name for path in sweep.glob("*/results.json")}
+    study.run("--fresh")
+    assert {path.name for path in study.directories()} == before
+    assert {path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")} == before
+    assert {path.parent.name for path in sweep.glob(".archived/*/*/results.json")} == tried
+    planned = files.read_json(study.experiment / "experiment.json")
+    assert [run["reused_from"] for run in planned["runs"]] == [None] * 12
+
+
+def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
+    study.write(
+        design=[{"product": {"positional": ["sinusoidal", "rotary"]}}], base={"data": {"seed": "per-run"}}, margin=0.03
+    )
+    study.run()
+    frames = load_frames(study.experiment)
+    assert frames.has_draws
+    hashes = frames.runs.groupby("seed")["data_hash"].unique()
+    assert [len(of_seed) for of_seed in hashes] == [1, 1]
+    assert hashes[1][0] != hashes[2][0]
+    for path in study.directories():
+        record = files.read_json(path / "run.json")
+        assert record["config"]["data"]["seed"] == record["seed"]
+    first, second = (
+        [[row.source for row in translations_of(frames, slug, seed)] for slug in frames.by_slug] for seed in (1, 2)
+    )
+    assert first[0] == first[1] != second[0] == second[1]
+    assert len({tuple(sorted(frames.details[name].execution.stack)) for name in frames.runs.index}) == 2
+    assert "training" not in study.run().stderr
+    points = files.read_json(study.experiment / "reference_points.json")["data"]
+    assert sorted(entry["data_hash"] for entry in points) == sorted({str(of_seed[0]) for of_seed in hashes})
+
+
+@pytest.mark.slow
+def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> None:
+    def scores() -> dict[str, float]:
+        (run,) = (scores for name, scores in study.scores().items() if "-s2-" in name)
+        # Attention is measured on the probe sentences of the study.
+        return {metric: value for metric, value in run.items() if not metric.startswith("attention/")}
+
+    study.write(base={"data": {"seed": "per-run"}})
+    study.run()
+    drawn = scores()
+    study.write(base={"data": {"seed": 2}}, seeds=[2])
+    study.run("--fresh")
+    assert drawn == scores()
+
+
+@pytest.mark.slow
+def test_a_margin_that_is_changed_after_results_existed_is_labelled(study: Study) -> None:
+    for margin, changes, late in (
+        (0.02, {}, False),
+        (0.02, {}, False),
+        (0.05, {}, True),
+        (0.02, {}, True),
+        (0.07, {"base": {"train": {"lr": 0.004}}}, True),
+        (0.08, {"seeds": [7]}, False),
+    ):
+        study.write(**{"seeds": 1, "margin": margin} | changes)
+        study.run()
+        assert ("it was set after results existed" in study.page()) == late, (margin, changes)
+
+
+@pytest.mark.slow
+def test_a_debug_run_does_not_change_a_finished_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    def snapshot() -> dict[str, bytes]:
+        folders = (study.experiment, study.folder / "reports" / "tiny")
+        found = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+        return {str(path): path.read_bytes() for path in found}
+
+    study.write(base=SHORT)
+    study.run()
+    before = snapshot()
+    debug = ("--set", "train.steps=2", "--seeds", "1")
+    refused = study.run(*debug, code=2).stderr
+    assert study.run(*debug, "--fresh", code=2).stderr == refused
+    assert refused.removeprefix("h2h: ").strip() in study.h2h("plan", str(study.file), *debug).stdout
+    monkeypatch.chdir(study.folder)
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+    options: dict[str, Any] = {"overrides": ["train.steps=2"], "seeds": 1, "tracking": False, "device": "cpu"}
+    with pytest.raises(headtohead.HeadToHeadError, match="--name LABEL"):
+        headtohead.run(study.file, **options)
+    done = headtohead.run(study.file, name="debug", **options)
+    assert (done.complete, done.experiment.name) == (True, "tiny-debug")
+    assert snapshot() == before
+
+
+def summary(study: Study, reports: Path) -> Any:
+    """Return the summary run of the study in MLflow, whose report has the files of the folder of reports."""
+    client = MlflowClient(f"sqlite:///{study.folder / 'mlflow.db'}")
+    index = client.get_experiment_by_name("headtohead studies")
+    assert index is not None
+    (run,) = client.search_runs([index.experiment_id])
+    artifacts = Path(client.download_artifacts(run.info.run_id, "report", str(study.folder)))
+    for name in ("report.md", "answer.json"):
+        assert (artifacts / name).read_bytes() == (reports / "tiny" / name).read_bytes()
+    return run
+
+
+@pytest.mark.slow
+def test_the_summary_run_has_the_answer_of_a_report_that_takes_long(
+    study: Study, store_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
+    write, reports = api.write_report, study.folder / "elsewhere"
+
+    def written(*arguments: Any, **options: Any) -> Any:
+        time.sleep(4.0)  # longer than the shipper needs to end
+        return write(*arguments, **options)
+
+    monkeypatch.setattr(api, "write_report", written)
+    study.write(base=SHORT, design=[{"one_at_a_time": {"positional": ["none"]}}])
+    study.run("--reports", str(reports), tracking=True)
+    assert summary(study, reports).data.tags["h2h.verdicts"].startswith("baseline: sinusoidal")
+
+
+@pytest.mark.slow
+def test_an_edited_file_makes_the_old_answer_stale(study: Study, store_template: Path) -> None:
+    def check(stale: list[str]) -> None:
+        report = study.h2h("report", "tiny").stdout
+        answer = study.answer()
+        assert (answer["stale"], answer["answer"]) == (stale, report.splitlines()[0])
+        assert report.startswith("STALE") == bool(stale)
+        assert json.loads(study.h2h("status", "tiny", "--format", "json").stdout)["stale"] == stale
+        study.h2h("sync", "tiny")
+        tags = summary(study, study.folder / "reports").data.tags
+        assert [tags[name] for name in ["h2h.stale"] if name in tags] == stale
+        assert tags["mlflow.note.content"].startswith("**STALE**") == bool(stale)
+
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
+    study.write(base=SHORT)
+    study.run()
+    check([])
+    study.write(base=SHORT | {"train": {"steps": 4, "lr": 0.02}})
+    check(["base.train.lr was 0.005, is now 0.02"])
+    study.run()
+    check([])
+
+
+BROKEN = """
+from headtohead.plugin import Logger, hookimpl
+
+class BrokenLogger(Logger):
+    def begin(self):
+        raise OSError("the network is down")
+
+@hookimpl
+def register_loggers():
+    return {"broken": BrokenLogger}
+"""
+
+
+@pytest.mark.slow
+def test_a_trained_study_is_logged_and_a_broken_logger_does_not_disturb_it(study: Study, undisturbed: Study) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (study.folder / "broken.py").write_text(BROKEN)
+    done = study.run("--logger", "tensorboard", "--logger", "broken", "--plugin", "broken.py")
+    assert "tensorboard: all runs are logged" in done.stdout
+    assert "OSError: the network is down" in done.stdout
+    assert f"nothing is lost, run h2h sync {study.file} --logger broken" in done.stdout
+    assert study.results() == undisturbed.results()
+    for run in study.directories():
+        accumulator = EventAccumulator(str(study.folder / "tensorboard" / "tiny" / run.name))
+        accumulator.Reload()
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        steps = [line["step"] for line in lines if "valid/loss" in line["values"]]
+        assert [event.step for event in accumulator.Scalars("valid/loss")] == steps
+
+
+def test_the_recorded_commit_is_that_of_the_experiment_file(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        author = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+        done = subprocess.run(["git", *author, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    file = tmp_path / "study.yaml"
+    file.write_text("question: Why?\n")
+    git("init", "-q")
+    assert versions(file)["git_commit"] is None
+    git("add", "study.yaml")
+    git("commit", "-q", "-m", "Study")
+    versions.cache_clear()
+    assert versions(file)["git_commit"] == git("rev-parse", "HEAD")
+    assert versions()["git_commit"] is None

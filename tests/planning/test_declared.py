@@ -1,0 +1,114 @@
+"""Declared contrasts of an experiment file: the variants that they select, expected results, and all their errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headtohead.config.loading import load_file
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
+from made import case_table
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = sorted((ROOT / "experiments" / "published").glob("*.yaml"))
+
+DESIGN = """
+design:
+  - product:
+      positional: [sinusoidal, rotary, {name: learned, std: 0.1}, {name: learned, std: 1.0}]
+      model.heads: [2, 4]
+"""
+CONTRAST = """
+contrasts:
+  - variant: {positional: rotary}
+    expect: {direction: higher, source: A. Author 2018}
+"""
+
+
+def declared(text: str = "") -> str:
+    return DESIGN + CONTRAST + text
+
+
+def changed(old: str, new: str) -> str:
+    text = declared()
+    assert old in text
+    return text.replace(old, new)
+
+
+def test_a_contrast_selects_variants_by_axis_values_with_the_baseline_for_other_axes(design):
+    (found,) = design(declared("    against: {positional: {name: learned, std: 1.0}, model.heads: 4}\n")).declared
+    assert (found.variant, found.against) == ("rotary-heads-2", "learned-std-1-heads-4")
+    assert found.expect.direction == "higher"
+
+
+def test_the_default_of_against_is_the_baseline(design):
+    found = design(declared())
+    assert found.declared[0].against == found.baseline
+
+
+def test_an_empty_mapping_means_the_baseline(design):
+    text = changed("{positional: rotary}", "{}") + "    against_metric: test/bleu\n    metric: test/chrf\n"
+    found = design(text)
+    assert found.declared[0].variant == found.declared[0].against == found.baseline
+
+
+def test_contrasts_do_not_change_the_run_hash(plan):
+    with_contrasts, without = plan(declared()), plan(DESIGN)
+    assert [run.run_hash for run in with_contrasts.runs] == [run.run_hash for run in without.runs]
+
+
+WRONG = [
+    (changed("positional: rotary", "positional: rotari"), "contrasts[0].variant.positional", "did you mean 'rotary'?"),
+    (changed("{positional: rotary}", "{positional: alibi}"), "contrasts[0].variant", "expected one of: sinusoidal"),
+    (changed("{positional: rotary}", "{positional: learned}"), "contrasts[0].variant", "2 variants have"),
+    (changed("{positional: rotary}", "{position: rotary}"), "contrasts[0].variant.position", "unknown axis"),
+    (changed("{positional: rotary}", "{positional: sinusoidal}"), "contrasts[0]", "the same variant"),
+    (changed("direction: higher", "direction: more"), "contrasts[0].expect.direction", "'higher', 'lower' or 'equal'"),
+    (changed("direction: higher", "direction: equal"), "contrasts[0].expect", "requires by"),
+    (changed("direction: higher", "direction: higher, by: -1"), "contrasts[0].expect.by", "at least 0"),
+    (changed(", source: A. Author 2018", ""), "contrasts[0].expect", "field 'source' is missing"),
+    (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
+    (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),
+    (declared("    against_lengths: [9, 12]\n"), "contrasts[0].against_lengths", "whole buckets"),
+    (declared("    metric: test/chrf\n    lengths: [1, 8]\n"), "contrasts[0].lengths", "test/chrf has no score by"),
+    (
+        declared("    against_metric: test/perplexity\n    against_lengths: [1, 8]\n"),
+        "contrasts[0].against_lengths",
+        "test/perplexity has no score by source length",
+    ),
+    (declared("  - variant: {positional: rotary}\n"), "contrasts[1]", "the same two variants as contrasts[0]"),
+]
+
+
+@case_table(("text", "field", "problem"), WRONG, default=20)
+def test_a_wrong_contrast_is_refused_with_file_line_and_field(text, field, problem, design):
+    with pytest.raises(HeadToHeadError) as refused:
+        design(text)
+    assert re.match(rf"x\.yaml:\d+: {re.escape(field)}: [^\n]*{re.escape(problem)}[^\n]*$", str(refused.value))
+
+
+def test_the_same_variants_are_compared_in_several_metrics_and_lengths(design):
+    more = "".join(
+        f"  - variant: {{positional: rotary}}\n    {field}\n" for field in ("metric: test/bleu", "lengths: [1, 8]")
+    )
+    assert len(design(declared(more)).declared) == 3
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_every_published_experiment_tests_an_expected_result_with_a_source(path, registry):
+    loaded = load_file(path)
+    assert re.search(r"(19|20)\d\d", loaded.file.description)
+    found = expand(loaded, registry).declared
+    assert found
+    assert all(contrast.expect.source for contrast in found)
+
+
+def test_published_experiments_on_the_same_sentences_share_their_base(registry):
+    """Runs of equal configurations are trained once, so the files on Tatoeba differ in nothing else."""
+    files = (load_file(path).file for path in PUBLISHED)
+    bases = [str(file.base) for file in files if file.base["data"]["dataset"] == "tatoeba"]
+    assert len(bases) >= 6
+    assert len(set(bases)) == 1

@@ -75,7 +75,7 @@ class StoredAnswer:
         _opened.clear()
         _written.clear()
         stdout = sys.stdout
-        sys.stdout = _Tee(stdout, self._text)  # type: ignore[assignment]
+        sys.stdout = _Tee(stdout, self._text)
         try:
             yield
         finally:

@@ -141,11 +141,6 @@ def test_equal_scores_under_two_seeds_are_a_warning() -> None:
     )
 
 
-def copied() -> pd.DataFrame:
-    table = wide(base=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], better=[0.2, 0.3, 0.4, 0.5, 0.6, 0.2])
-    return pd.concat([table.assign(step=2), table.assign(step=1, accuracy=table["accuracy"] / 2)])
-
-
 @pytest.mark.parametrize(
     ("table", "arguments", "message"),
     [
@@ -164,7 +159,6 @@ def copied() -> pd.DataFrame:
             "variant 'base' has seed 1 twice (rows 1, 13); a run counts once: remove the others, or name further "
             "columns of the variant with --variant",
         ),
-        (copied(), {}, "variant 'better': seeds 1 and 6 have the same values at all 2 steps; a copied run is no"),
         (wide(base=BASE, new=[*BETTER[:5], math.inf]), {}, "row 12: 'accuracy' of variant 'new', seed 6 is not a fin"),
         (
             wide(base=BASE, new=BETTER).replace(0.8, math.nan),
@@ -203,6 +197,13 @@ def test_a_study_between_two_looks_has_no_verdict() -> None:
     single = judge(wide(base=BASE, better=BETTER), baseline="base")
     assert judged.variants[0].judgement.holm_p > single.variants[0].judgement.holm_p
     assert judged.variants[0].judgement.interval.low < single.variants[0].judgement.interval.low
+
+
+def test_a_judgement_prints_its_table() -> None:
+    first, header, row = str(judge(wide(base=BASE, new=BETTER), baseline="base")).splitlines()
+    assert first == "accuracy, higher is better; paired by seed; baseline base: 0.8083"
+    assert header.split()[:2] == ["variant", "seeds"]
+    assert row.split()[-1] == "better"
 
 
 def test_exit_codes() -> None:

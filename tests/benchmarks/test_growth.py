@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis import sentences
 from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
-from headtohead.report.content import ReportContent
-from headtohead.report.document import report_blocks
-from headtohead.report.markdown import markdown_page
-from headtohead.report.writing import page
+from headtohead.report.content import Report
+from headtohead.report.render import markdown, page
+from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
 from headtohead.storage.progress import read_progress
 
@@ -37,12 +35,6 @@ def studies(make_study: MakeStudy, tmp_path_factory: pytest.TempPathFactory) -> 
     return make_study(folders[0], 10, 5), make_study(folders[1], 40, 5)
 
 
-@pytest.fixture(autouse=True)
-def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the trials of sentence tests, which take 0.1 s per variant at every size of a study."""
-    monkeypatch.setattr(sentences, "TRIALS", 5)
-
-
 def plan(file: Path) -> None:
     made = make_plan(load_file(file), current(), file.parent / "runs")
     assert made.remaining == []
@@ -54,10 +46,10 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Create a report without figures, which have a limited number of rows."""
-    content = ReportContent(Analysis(load_frames(file.parent / "runs" / "large")))
-    blocks = report_blocks(content)
-    assert content.answer in markdown_page(blocks).replace("\\", "")
-    page(content, blocks, {})
+    content = Report(Analysis(load_frames(file.parent / "runs" / "large")))
+    sections = report_sections(content)
+    assert content.answer in markdown(content, sections, ()).replace("\\", "")
+    page(content, sections, {})
 
 
 REPEATED = {plan: 1, status: 20, report: 1}

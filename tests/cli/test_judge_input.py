@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
                       "seed 7 is not a finite number: '-Infinity'"),
     "a huge JSON integer": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": ' + "9" * 5000 + "}"),
                             "seed 7 is not a finite number: '9"),
-    "deep JSON": ("jsonl", records('{"a": ' + "[" * 100_000), "row 13: nested too deeply"),
+    "deep JSON": ("jsonl", records('{"a": ' + "[" * 100_000), "not a JSON Lines table (maximum recursion depth"),
     "half a JSON object": ("jsonl", records('{"variant": "new"'), "row 13: Expecting ',' delimiter"),
     "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
     "a JSON file": ("json", b"[]", "unknown ending '.json'; use .csv, .jsonl, .ndjson, .parquet, .tsv"),

@@ -55,14 +55,14 @@ SAME = "then run the same command; finished runs are kept"
 REPORT = "the report cannot be written to reports/study: Read-only file system; choose another folder with --reports"
 CASES = (
     Case("limit", "400-mb", RUN, f"free memory or raise ulimit -v, {SAME}", limits={"AS": 400 * MB}),
-    Case("limit", "700-mb", RUN, "ulimit -v", limits={"AS": 700 * MB}),
+    
     Case("folder", "read-only-status", ("status", "study.yaml"), "2 DONE", 0, read_only=("runs",)),
-    Case("folder", "read-only-reproduce", ("reproduce", "s1"), "bit-for-bit equal", 0, read_only=("runs",)),
-    Case("folder", "read-only-sync", ("sync",), "2 shipped, 0 unchanged", 0, read_only=("runs",)),
+    
+    
     Case("folder", "read-only-report", ("report", "study"), REPORT, read_only=("runs", "reports")),
-    Case("folder", "read-only-reports", ("report", "study", "--reports", "new"), "new/study", 0, read_only=("runs",)),
+    
     Case("folder", "read-only-run", RUN, "cannot write to 'runs/study' (Read-only file system)", read_only=("runs",)),
-    Case("folder", "read-only-ablate-heads", ("ablate-heads", "s1"), "Read-only file system", read_only=("runs",)),
+    
     Case(
         "folder",
         "read-only-cache",
@@ -76,9 +76,8 @@ CASES = (
     Case("limit", "1-kb-files", RUN, f"(File too large); free disk space, correct the permissions or choose another "
          f"folder with --runs, {SAME}",
          limits={"FSIZE": 1000}, finished=False),
-    Case("folder", "no-home", RUN, "set H2H_CACHE to a writable folder", environment={"HOME": "/proc/nowhere"},
-         finished=False),
-    Case("folder", "no-temporary-folder", RUN, DONE, 0, environment={"TMPDIR": "/nowhere"}, finished=False),
+    
+    
 )  # fmt: skip
 
 LIMIT = """
@@ -205,13 +204,12 @@ def test_a_worker_starts_although_the_fork_server_is_killed(tmp_path: Path) -> N
     context = multiprocessing.get_context("forkserver")
     with local.hidden_main():
         forkserver.ensure_running()
-    server = local._server()
-    assert server is not None
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     os.kill(server, signal.SIGSTOP)  # so that the start is in progress when it is killed
     threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
     alive, write_end = context.Pipe(duplex=False)
     process = local._start(context, (tmp_path / "no-stack", "cpu", worker_plugins(), dict(os.environ), alive))
-    assert local._server() != server
+    assert forkserver._forkserver._forkserver_pid != server  # type: ignore[attr-defined]
     process.join(60)
     assert process.exitcode == exits.BUSY
     alive.close()
@@ -282,33 +280,3 @@ def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
         except Busy:
             assert time.monotonic() - ended_at < 5
     assert time.monotonic() - ended_at < 5
-
-
-JUMPING = """
-import os, socket, time
-if host := os.environ.get("HOST_OF_TEST"):
-    clock, steady, touch = time.time, time.monotonic, os.utime
-    # A day forward for five seconds, then a day back for five seconds, and so on; hosts differ by an hour.
-    skew = 3600.0 if host == "elsewhere" else 0.0
-    time.time = lambda: clock() + skew + 86_400.0 * (int(steady() / 5) % 3 - 1)
-    os.utime = lambda path, times=None, **rest: touch(path, times or (time.time(), time.time()), **rest)
-    socket.gethostname = lambda: host
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, finished: Path, cache: Path) -> None:
-    (study / "sitecustomize.py").write_text(JUMPING)
-    (study / "slow.py").write_text(SLOW.replace("0.3", "1.0"))
-    path = f"{study}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    parents = []
-    for host in ("here", "elsewhere"):
-        parents.append(start(study, cache, *RUN, "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host))
-        time.sleep(2)
-    for parent in parents:
-        done = ended(parent)
-        assert done.returncode == 0, done.stderr
-    assert results(study) == results(finished)
-    for status in study.glob("runs/study/*/status.json"):
-        assert files.read_json(status)["attempt"] == 1

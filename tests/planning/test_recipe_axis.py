@@ -49,7 +49,7 @@ def test_the_same_recipe_twice_is_one_variant(design):
     ("value", "message"),
     [
         ("scratch-en-rf", "did you mean 'scratch-en-fr'?"),
-        ("3", "expected the name of a recipe, or a mapping with 'name' and fields, got 3"),
+        ("3", "a mapping with 'name' and fields"),
         ("{name: scratch-en-fr, model.d_modle: 4}", "did you mean 'd_model'?"),
     ],
 )

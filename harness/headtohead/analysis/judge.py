@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
@@ -25,13 +26,14 @@ from headtohead.statistics.paired_tests import (
     summarise,
 )
 from headtohead.statistics.unpaired import unpaired
-from headtohead.statistics.verdicts import BETTER, NO_VERDICT, UNTESTED, WORSE, Judgement
-from headtohead.storage.metrics import LOWER_IS_BETTER, span
+from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
+from headtohead.storage.metrics import span
 
-HIGHER = ("accuracy", "acc", "match", "bleu", "chrf", "rouge", "f1", "auc", "auroc", "precision", "recall", "reward",
-          "score", "return", "win_rate", "map", "ndcg", "mfu", "per_second")  # fmt: skip
-LOWER = (*LOWER_IS_BETTER, "error", "err", "wer", "cer", "ter", "ppl", "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid",
-         "latency", "regret")  # fmt: skip
+HIGHER = ("accuracy", *(metric.name for metric in TRANSLATION), "acc", "match", "rouge", "f1", "auc", "auroc",
+          "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
+          "mfu", "per_second")  # fmt: skip
+LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
+         "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
 FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
 
@@ -43,14 +45,8 @@ NOT_FINISHED = frozenset(
 STATES = ("state", "status")
 STEPS = ("step", "_step", "global_step", "epoch")
 METRIC, VALUE = "metric", "value"
-MOST_NAMES = 5
-"""Maximum number of rows, seeds or columns that a message lists."""
-
-MOST_LETTERS = 80
-"""Maximum length of a value that a message quotes."""
-
-MOST_VARIANTS = 40
-"""Maximum number of variants that the error without a baseline lists."""
+MAX_NAMES, MAX_VARIANTS, MAX_LETTERS = 5, 40, 80
+"""Maximum numbers that a message has: rows, seeds or columns; variants; letters of a value."""
 
 LEAST, LARGEST = 1e-60, 1e60
 """Smallest and largest size of a score other than 0, so that the fourth power of a difference is a float."""
@@ -121,6 +117,15 @@ class Judged:
             )
         return pd.DataFrame(rows)
 
+    def __str__(self) -> str:
+        """Return a line on metric and baseline, and the table."""
+        better, paired = (
+            "higher" if self.higher_is_better else "lower",
+            "paired by seed" if self.is_paired else "unpaired",
+        )
+        line = f"{self.metric}, {better} is better; {paired}; baseline {self.baseline}: {self.summary.mean:.4g}"
+        return f"{line}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
+
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
         """Return 0 if every verdict is in ``accept``, else 1 if a variant is worse, else 3."""
         found = {variant.judgement.verdict for variant in self.variants}
@@ -163,9 +168,9 @@ def judge(
         name = table.columns[table.columns.duplicated()][0]
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
-    scores, metric = _scores(table, metric, variant_columns, seed_column, warnings)
+    scores, metric = _scores(table, metric, variant_columns, seed_column)
     if baseline is None:
-        raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MOST_VARIANTS)}")
+        raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
     if baseline not in scores:
         raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
     if len(scores) < 2:
@@ -187,7 +192,12 @@ def judge(
         judgements = [UNTESTED] * len(differences)
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
-    warnings += _few_seeds(others, differences, judgements, len(against)) if is_paired else []
+    warnings += [few_seeds(len(against))] if is_paired and len(against) < SIGN_FLIP_SEEDS else []
+    same = [name for name, found in zip(others, differences, strict=True) if found.kind == "constant"]
+    if is_paired and same:
+        warnings.append(
+            f"the difference is the same in every seed for {_listed(same)}; the sign-flip p replaces the t-test"
+        )
     limits, every = span(metric), [score for by_seed in scores.values() for score in by_seed.values()]
     if min(every) < limits[0] or max(every) > limits[1]:
         limits = EVERYWHERE  # a metric of the same name with another unit, such as percent
@@ -218,34 +228,17 @@ def judge(
     )
 
 
-def _few_seeds(
-    variants: Sequence[str], differences: Sequence[Difference], judgements: Sequence[Judgement], seeds: int
-) -> list[str]:
-    """Return warnings for numbers of seeds at which no test without an assumption can detect a difference."""
-    warnings = [few_seeds(seeds)] if seeds < SIGN_FLIP_SEEDS else []
-    constant = [
-        variant
-        for variant, difference, judgement in zip(variants, differences, judgements, strict=True)
-        if difference.kind == "constant" and judgement.verdict == NO_VERDICT
-    ]
-    if constant:
-        warnings.append(
-            f"no verdict on {_listed(constant)}: the difference is the same in every seed, and {seeds} seeds are too "
-            "few for the sign-flip test"
-        )
-    return warnings
-
-
 def direction(metric: str) -> bool:
     """Return whether larger values of a metric are better, from its name.
 
     Raises:
         HeadToHeadError: If the name does not determine it.
     """
-    words = metric.lower().replace("/", "_").replace("-", "_").replace(".", "_").replace(" ", "_").split("_")
+    words = re.split(r"[/\-. _]", metric.lower())
     name = "_".join(words)
-    lower = any(word in words for word in LOWER) or name.endswith(tuple(ending for ending in LOWER if "_" in ending))
-    higher = any(word in words for word in HIGHER) or name.endswith(tuple(end for end in HIGHER if "_" in end))
+    lower, higher = (
+        any(word in words or ("_" in word and name.endswith(word)) for word in known) for known in (LOWER, HIGHER)
+    )
     if lower == higher:
         raise HeadToHeadError(
             f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
@@ -257,11 +250,6 @@ def direction(metric: str) -> bool:
 def _texts(column: pd.Series) -> list[str]:
     """Return the values of a column as text; a missing value is an empty text."""
     return ["" if gone else str(value) for value, gone in zip(column.tolist(), column.isna(), strict=True)]
-
-
-def _number(text: str) -> float:
-    """Return a decimal number, or NaN for any other text."""
-    return float(text) if NUMBER.fullmatch(text) else math.nan
 
 
 def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -282,7 +270,7 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _scores(
-    table: pd.DataFrame, metric: str | None, variant_columns: Sequence[str], seed_column: str, warnings: list[str]
+    table: pd.DataFrame, metric: str | None, variant_columns: Sequence[str], seed_column: str
 ) -> tuple[dict[str, dict[str, float]], str]:
     """Return the score by variant and seed, in the order of the table, and the name of the metric."""
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
@@ -295,54 +283,50 @@ def _scores(
                 "table one row per variant and seed, with the columns variant, seed and the metric"
             )
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
-    variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
+    variants = zip(*(_texts(table[name]) for name in variant_columns), strict=True)
     step_column = next((name for name in STEPS if name in table.columns), None)
-    steps = _texts(table[step_column]) if step_column else ["0"] * len(table)
+    steps = _texts(table[step_column]) if step_column else [""] * len(table)
     histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}
     for index, parts, seed, score, step in zip(
         table.index, variants, _texts(table[seed_column]), _texts(table[column]), steps, strict=True
     ):
         row, variant, seed = index + 1, " · ".join(parts), WHOLE_NUMBER.sub(r"\1\2", seed)
-        for name, is_missing in (("variant", not any(parts)), ("seed", seed.lower() in ("", "nan"))):
-            if is_missing:
-                raise HeadToHeadError(f"row {row} has no {name}; every run needs one")
-        value = _score(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}")
+        if not any(parts) or seed.lower() in ("", "nan"):
+            raise HeadToHeadError(f"row {row} has no {'seed' if any(parts) else 'variant'}; every run needs one")
+        name = f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}"
+        value = _finite(score, name, "; give every run a score, or remove the variant")
+        if value and not LEAST <= abs(value) <= LARGEST:
+            raise HeadToHeadError(
+                f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size: rescale the "
+                "metric"
+            )
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
-    scores: dict[str, dict[str, float]] = {}
-    for variant, by_seed in histories.items():
-        curves = {}
-        for seed, history in by_seed.items():
-            is_single = len(history) == 1  # its step is not read
-            curve = {
-                0.0 if is_single else _finite(step, f"row {row}: '{step_column}'"): value
-                for row, step, value in history
-            }
-            if len(curve) < len(history):
-                raise HeadToHeadError(
-                    f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in history])}); "
-                    "a run counts once: remove the others, or name further columns of the variant with --variant"
-                )
-            curves[seed] = curve
-            scores.setdefault(variant, {})[seed] = curve[max(curve)]
-        _refuse_copies(variant, curves)
-    return scores, metric
+
+    def last(variant: str, seed: str, history: list[tuple[int, str, float]]) -> float:
+        if len(history) == 1:  # its step is not read
+            return history[0][2]
+        curve = {
+            _finite(step, f"row {row}: '{step_column}'") if step_column else 0.0: value for row, step, value in history
+        }
+        if len(curve) < len(history):
+            raise HeadToHeadError(
+                f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in history])}); "
+                "a run counts once: remove the others, or name further columns of the variant with --variant"
+            )
+        return curve[max(curve)]
+
+    return {
+        variant: {seed: last(variant, seed, history) for seed, history in by_seed.items()}
+        for variant, by_seed in histories.items()
+    }, metric
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:
     """Return a number; ``name`` begins the error about another text, and ``remedy`` ends it."""
-    value = _number(text)
+    value = float(text) if NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(value):
         problem = f"is not a finite number: '{_shortened(text)}'" if text else "has no number"
         raise HeadToHeadError(f"{name} {problem}{remedy}")
-    return value
-
-
-def _score(text: str, name: str) -> float:
-    value = _finite(text, name, "; give every run a score, or remove the variant")
-    if value and not LEAST <= abs(value) <= LARGEST:
-        raise HeadToHeadError(
-            f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size: rescale the metric"
-        )
     return value
 
 
@@ -350,42 +334,22 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
     """Return the column of the scores, the rows that hold them, and the name of the metric."""
     if metric in table.columns:
         return str(metric), table, str(metric)
-    if {METRIC, VALUE} <= set(table.columns):
+    is_long = {METRIC, VALUE} <= set(table.columns)
+    if is_long:
         names = pd.Series(_texts(table[METRIC]), table.index)
         known = [*names.unique()]
-        chosen = metric or (known[0] if len(known) == 1 else None)
-        if chosen in known:
-            return VALUE, table[names == chosen], str(chosen)
     else:
-        skipped = {*others, *STEPS}
-        known = [
-            name
-            for name in table.columns
-            if name not in skipped and any(not math.isnan(_number(text)) for text in _texts(table[name]))
-        ]
-        if metric is None and len(known) == 1:
-            return known[0], table, known[0]
-    if metric is None:
-        known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
-        if not known:
-            raise HeadToHeadError(f"the table has no column of scores; columns: {_listed([*table.columns])}")
-        raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
-    raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
-
-
-def _refuse_copies(variant: str, curves: Mapping[str, Mapping[float, float]]) -> None:
-    """Refuse a run that was copied under another seed: equal histories of several steps."""
-    first: dict[frozenset[tuple[float, float]], str] = {}
-    for seed, curve in curves.items():
-        if len(set(curve.values())) < 2:
-            continue
-        points = frozenset(curve.items())
-        if points in first:
-            raise HeadToHeadError(
-                f"variant '{variant}': seeds {first[points]} and {seed} have the same values at all {len(curve)} "
-                "steps; a copied run is no further seed"
-            )
-        first[points] = seed
+        columns = [name for name in table.columns if name not in {*others, *STEPS}]
+        known = [name for name in columns if any(map(NUMBER.fullmatch, _texts(table[name])))]
+    chosen = metric or (known[0] if len(known) == 1 else "")
+    if chosen in known:
+        return (VALUE, table[names == chosen], chosen) if is_long else (chosen, table, chosen)
+    if metric is not None:
+        raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
+    if not known:
+        raise HeadToHeadError(f"the table has no column of scores; columns: {_listed([*table.columns])}")
+    known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
+    raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
 
 
 def _refuse_seeds(
@@ -427,17 +391,14 @@ def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> lis
         equal = max(seeds.values(), key=len)
         if len(equal) > 1:
             found.append(f"'{variant}' under seeds {_listed(equal)}")
-    if not found:
-        return []
-    return [f"equal {metric} of {_listed(found)}; check that these are separate runs"]
+    return [f"equal {metric} of {_listed(found)}; check that these are separate runs"] if found else []
 
 
 def _shortened(text: str) -> str:
-    """Return a text of the table for a message."""
-    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+    return text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
 
 
-def _listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
+def _listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
     """Return the first names and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(_shortened, names[:most])) + more

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ FORMATS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSO
 PARQUET_SECONDS = 60.0
 """Maximum time for reading a Parquet file."""
 
-Table = tuple[Sequence[str], Sequence[Sequence[Any]]]
-"""The names of the columns, and the rows; numbers are text, a missing value is None or empty."""
-
 
 def read_score_file(path: Path) -> pd.DataFrame:
-    """Return the table in a file, whose format follows from its ending.
+    """Return the table in a file, whose format follows from its ending; numbers are text.
 
     Raises:
         HeadToHeadError: If the file is missing, too large or no table.
@@ -37,59 +33,67 @@ def read_score_file(path: Path) -> pd.DataFrame:
         raise HeadToHeadError(f"no file {path}") from error
     try:
         if ending == ".parquet":
-            from headtohead.data.child import call_in_child  # imports more than the other formats need
+            from headtohead.data.child import call_in_child  # a damaged file can end a process by a signal
 
-            names, rows = call_in_child(
-                f"Parquet file {path}", "headtohead.analysis.parquet_rows:rows", str(path), seconds=PARQUET_SECONDS
-            )
+            rows = call_in_child(f"Parquet file {path}", f"{__name__}:parquet_rows", str(path), seconds=PARQUET_SECONDS)
+        elif FORMATS[ending] == "JSON Lines":
+            rows = _json_lines(content.decode("utf-8-sig"))
         else:
-            names, rows = _parsed(content, ending)
-    except (ValueError, csv.Error) as error:
+            rows = _delimited(content.decode("utf-8-sig"), "\t" if ending == ".tsv" else ",")
+    except (ValueError, csv.Error, RecursionError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise HeadToHeadError(f"{path}: not a {FORMATS[ending]} table ({reason})") from error
-    if not rows:
+    names, *values = rows
+    if not values:
         raise HeadToHeadError(f"{path}: the table has no rows")
-    return pd.DataFrame([*rows], columns=[*names], dtype="object")
+    return pd.DataFrame(values, columns=names, dtype="object")
 
 
-def _parsed(content: bytes, ending: str) -> Table:
-    text = content.decode("utf-8-sig")
-    return _json_lines(text) if FORMATS[ending] == "JSON Lines" else _delimited(text, "\t" if ending == ".tsv" else ",")
+def parquet_rows(path: str) -> list[list[Any]]:
+    """Return the names of the columns of a Parquet file and its rows; an index without a name is left out."""
+    from pyarrow import parquet
+
+    table = parquet.read_table(path)
+    columns = {index: name for index, name in enumerate(table.column_names) if not name.startswith("__index_level_")}
+    values = zip(*(map(_text, table.column(index).to_pylist()) for index in columns), strict=True)
+    return [[*columns.values()], *map(list, values)]
 
 
-def _delimited(text: str, separator: str) -> Table:
+def _text(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    return json.dumps(value) if isinstance(value, int | float) else str(value)
+
+
+def _delimited(text: str, separator: str) -> list[list[str]]:
     rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True) if row]
     if not rows:
         raise ValueError("it is empty")
-    names, *rows = rows
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(names):
-            raise ValueError(f"row {number} has {len(row)} values for {len(names)} columns")
-    return names, rows
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"row {number} has {len(row)} values for {len(rows[0])} columns")
+    return rows
 
 
-def _json_lines(text: str) -> Table:
+def _json_lines(text: str) -> list[list[Any]]:
     records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
-        number = len(records) + 1
         try:
             record = json.loads(
                 line, object_pairs_hook=_without_repeats, parse_int=str, parse_float=str, parse_constant=str
             )
         except ValueError as error:
-            raise ValueError(f"row {number}: {str(error).partition(': line 1')[0]}") from error
-        except RecursionError as error:
-            raise ValueError(f"row {number}: nested too deeply") from error
+            raise ValueError(f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}") from error
         if not isinstance(record, dict):
-            raise ValueError(f"row {number} is not an object")
+            raise ValueError(f"row {len(records) + 1} is not an object")
         records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
-    return names, [[record.get(name) for name in names] for record in records]
+    return [names, *([record.get(name) for name in names] for record in records)]
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key '{next(name for name in names if names.count(name) > 1)}' twice")
-    return found
+    names = [name for name, _ in pairs]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"the key '{repeated}' twice")
+    return dict(pairs)

@@ -18,7 +18,6 @@ from headtohead.analysis.reference_points import (
     reference_points,
 )
 from headtohead.analysis.scores import Scores
-from headtohead.analysis.sentences import SentenceTest, other_test_sentences, sentence_tests
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
@@ -29,6 +28,7 @@ from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, 
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import label
+from headtohead.storage.translations import translations_of
 
 
 @dataclass(frozen=True)
@@ -197,14 +197,19 @@ class Analysis(Scores):
         return reference_comparisons(self, name)
 
     @cached_property
-    def sentence_tests(self) -> list[SentenceTest]:
-        """The translations of each ranked variant's median seed, compared with the baseline's."""
-        return sentence_tests(self)
-
-    @cached_property
     def other_test_sentences(self) -> list[str]:
-        """The ranked variants with other test sentences than the baseline."""
-        return other_test_sentences(self)
+        """The ranked variants with other test sentences than the baseline, for example with another split."""
+        frames = self.frames
+        data = frames.by_slug[frames.baseline].config["data"]
+
+        def differs(slug: str) -> bool:
+            for seed in frames.seeds:
+                own, other = (translations_of(frames, name, seed) for name in (slug, frames.baseline))
+                if own and other:
+                    return [row.source for row in own] != [row.source for row in other]
+            return False
+
+        return [slug for slug in self.ranked if frames.by_slug[slug].config["data"] != data and differs(slug)]
 
     @cached_property
     def late_looks(self) -> bool:

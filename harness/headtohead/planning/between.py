@@ -18,10 +18,10 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
+from headtohead.planning.axes import Match
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import INIT_FROM, EntryConfig, PerRole, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -84,36 +84,27 @@ START, END = "from", "to"
 """Slugs of the two configurations."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A configuration that a study between two configurations trains."""
-
-    slug: str
-    title: str
-    axes: Mapping[str, Scalar]
-    config: RunConfig
-
-
 def expand_between(
-    ends: tuple[RunConfig, RunConfig], names: tuple[str, str], changes: Sequence[Change]
-) -> tuple[list[Point], list[ChangeContrast]]:
+    ends: tuple[RunConfig, RunConfig], names: tuple[str, str], changes: Sequence[Change], match: Match
+) -> tuple[list[Variant], list[ChangeContrast]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     Args:
         ends: The two configurations.
         names: Their display names.
         changes: The changes between them.
+        match: The count that ``d_ff`` is widened to match.
     """
     names_of_changes = [change.name for change in changes]
     everything = frozenset(names_of_changes)
-    points: dict[frozenset[str], Point] = {}
+    points: dict[frozenset[str], Variant] = {}
 
     def slug_at(applied: frozenset[str], slug: str, title: str) -> str:
         """Return the slug of the configuration with these changes; with one or two changes some are equal."""
         if applied not in points:
             fields = [field for change in changes if change.name in applied for field in change.fields]
             axes = {change.name: change.after if change.name in applied else change.before for change in changes}
-            points[applied] = Point(slug, title, axes, with_fields_from(ends[0], fields, ends[1]))
+            points[applied] = Variant(slug, title, axes, with_fields_from(ends[0], fields, ends[1]), match)
         return points[applied].slug
 
     start, end = names
@@ -135,22 +126,23 @@ def expand_between(
 
 def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
     """Return ``config`` with the values of these fields taken from ``source``."""
-    content, other = config.model_dump(), source.model_dump()
-    for *above, last in fields:
-        target, origin = content, other
-        for part in above:
-            target, origin = target[part], origin[part]
-        target[last] = origin[last]
-        if (*above, last) == ("data", "dataset"):
-            target["options"] = origin["options"]
-    return RunConfig.model_validate(content)
+
+    def replaced(section: Any, origin: Any, name: str, *rest: str) -> Any:
+        value = getattr(origin, name)
+        return section.model_copy(update={name: replaced(getattr(section, name), value, *rest) if rest else value})
+
+    for field in fields:
+        config = replaced(config, source, *field)
+        if field == ("data", "dataset"):
+            config = replaced(config, source, "data", "options")
+    return config
 
 
 def _fields() -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
     for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
-            yield from ((name, role) for role in ROLES)
+            yield from ((name, role) for role in PerRole.model_fields)
         elif name != INIT_FROM:  # both configurations have the same initial weights
             yield from _fields_of(info.annotation, (name,))
 
@@ -208,7 +200,6 @@ def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -
 
 def _field_value(config: RunConfig, field: FieldPath, registry: Registry) -> Scalar:
     if field == ("data", "dataset"):
-        dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
-        return entry_label("dataset", dataset, registry)
+        return entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
     value = label_at(config, field, registry)
     return "nothing" if value in ("", None) else value

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.labels import listed
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig
+from headtohead.schema.roles import roles_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +93,8 @@ class _Masks:
 
     def irrelevant_differences(self, variant: Variant, other: Variant) -> list[str] | None:
         """Return the roles in which two variants differ without effect, or None if a difference has an effect."""
-        differing = [role for role in ROLES if variant.config.masking.role(role) != other.config.masking.role(role)]
+        own, others = variant.config.masking, other.config.masking
+        differing = [role for role in roles_of(variant.config) if own.role(role) != others.role(role)]
         if differing and max(self.longest.values()) > LONGEST:
             return None
         sides = _sides(variant)
@@ -122,9 +122,9 @@ class _Masks:
         """Yield mask, non-padding queries and padding keys ``[length, query, key]`` per chunk of lengths."""
         import torch
 
-        chosen = EntryConfig.model_validate_json(entry)
-        masking = self.registry.masking(chosen.name)
-        scheme = masking(masking.Options.model_validate(chosen.options))
+        chosen = json.loads(entry)
+        masking = self.registry.masking(chosen["name"])
+        scheme = masking(masking.Options.model_validate(chosen["options"]))
         keys = self.longest[side]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)
@@ -149,7 +149,7 @@ def _sides(variant: Variant) -> dict[str, str]:
 def _readers(role: str, sides: Mapping[str, str]) -> list[str]:
     """Return the roles with keys from rows that a change of ``role`` can affect."""
     side = "source" if role == "encoder" else "target"
-    return [reader for reader in ROLES if sides[reader] == side]
+    return [reader for reader, own in sides.items() if own == side]
 
 
 def _text(variant: Variant, role: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from headtohead.config.versions import entries_of
+from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
 from headtohead.storage.experiment import Pitfall
 
@@ -90,12 +90,11 @@ def _positional(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
 
 
 def _position_is_row(chosen: EntryConfig, registry: Registry) -> bool:
-    encoding = registry.positional(chosen.name)
-    return encoding.index(encoding.Options.model_validate(chosen.options)) == "row"
+    return registry.positional(chosen.name).index(chosen.options) == "row"
 
 
 def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    for role in ROLES:
+    for role in roles_of(config):
         for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items():
             yield Pitfall(name, f"attention.{role}", consequence)
 
@@ -131,11 +130,11 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     used = [(family, chosen.name) for family, chosen in entries_of(config)]
     if not all(name in registry.entries[family] and registry.find(family, name).is_built_in for family, name in used):
         return False
-    if any(config.positional.role(role).options.get("index") == "row" for role in ("encoder", "decoder")):
+    if any(_position_is_row(config.positional.role(role), registry) for role in ("encoder", "decoder")):
         return False
     source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
     # In self-attention, padding follows every token.
-    targets = [role for role in ROLES if role not in source]
+    targets = [role for role in roles_of(config) if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
         _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
         for role in targets
@@ -146,7 +145,7 @@ def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> boo
     """Return whether the masking of a role lacks the property ``hiding``, such as ``hides-future``."""
     entry = config.masking.role(role)
     masking = registry.masking(entry.name)
-    properties = masking(masking.Options.model_validate(entry.options)).role_properties(role)
+    properties = masking(entry.options).role_properties(role)
     return properties is not None and hiding not in properties
 
 

@@ -134,6 +134,6 @@ def _changes(loaded: LoadedExperiment, registry: Registry) -> bool:
 def _identities(loaded: LoadedExperiment, registry: Registry) -> list[object]:
     variants = expand(loaded, registry).variants
     return [
-        (run_identity(variant.config, "", registry), variant.config.data.model_dump(mode="json"), variant.match)
+        (run_identity(variant.config, ""), variant.config.data.model_dump(mode="json"), variant.match)
         for variant in variants
     ]

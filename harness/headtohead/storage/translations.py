@@ -75,13 +75,6 @@ def split_references(joined: str) -> tuple[str, ...]:
     )
 
 
-def median_seed(frames: Frames, slug: str, metric: str) -> int | None:
-    """Return the seed with the variant's median score (the lower median); None without scores."""
-    scores = frames.scores(slug, metric)
-    ordered = sorted(scores, key=lambda seed: (scores[seed], seed))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-
 def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
     """Return the translations of a variant's run with this seed; empty if there are none."""
     rows = frames.rows(slug)

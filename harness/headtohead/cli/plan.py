@@ -31,8 +31,14 @@ def command(
     form: str,
 ) -> None:
     """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
+    from headtohead.cli.stored_answer import StoredAnswer
+
+    answer = StoredAnswer(runs)
+    if answer.print():
+        return
     gc.disable()  # each collection would traverse all objects of torch
-    try:
+    click.get_current_context().call_on_close(gc.enable)
+    with answer.recorded():
         from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
@@ -44,16 +50,16 @@ def command(
         registry = loaded.load_plugins()
         plan = make_plan(loaded, registry, runs, fresh=fresh)
         refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
-    finally:
-        gc.enable()
-    if form == "json":
-        _print_json(plan)
-    else:
-        _print_text(plan)
-        if refused:
-            echo("", f"h2h run refuses this: {refused}")
-        elif dropped:
-            echo("", f"note: {dropped}")
+        if form == "json":
+            _print_json(plan)
+        else:
+            _print_text(plan)
+            if refused:
+                echo("", f"h2h run refuses this: {refused}")
+            elif dropped:
+                echo("", f"note: {dropped}")
+    if all(run.is_done for run in plan.runs):
+        answer.store()
 
 
 def _print_json(plan: Plan) -> None:

@@ -22,6 +22,7 @@ from headtohead.cli.options import (
 )
 from headtohead.cli.output import echo
 
+RETRAINING = ("fresh", "retry", "repair", "stale")
 TRIAL = ("overrides", "name", "max_runs", "runs", "device", "threads", "only")
 """Options that apply to --try too."""
 
@@ -70,11 +71,17 @@ def command(
     --try trains the first seed of each variant for a few steps in this process and prints loss and speed. A debugger
     works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
     """
-    from headtohead import api
+    from headtohead.cli.stored_answer import StoredAnswer
     from headtohead.errors import HeadToHeadError
 
-    load_plugins()
+    answer = StoredAnswer(options["runs"])
+    if not (trial or any(options[name] for name in RETRAINING)) and answer.print():
+        return
+
+    from headtohead import api
+
     if trial:
+        load_plugins()
         context = click.get_current_context()
         for parameter in context.command.params:
             given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
@@ -86,15 +93,19 @@ def command(
         raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    result = api.run(
-        experiment,
-        launcher_options=read_launcher_options(launcher_options, address),
-        tracking=not no_tracking,
-        report=not no_report,
-        command=recorded_command(experiment, options["runs"]),
-        log=echo,
-        **options,
-    )
+    with answer.recorded():
+        load_plugins()
+        result = api.run(
+            experiment,
+            launcher_options=read_launcher_options(launcher_options, address),
+            tracking=not no_tracking,
+            report=not no_report,
+            command=recorded_command(experiment, options["runs"]),
+            log=echo,
+            **options,
+        )
+    if result.complete and result.shipped:
+        answer.store()
     sys.exit(0 if result.complete else 1)
 
 

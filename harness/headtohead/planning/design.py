@@ -376,7 +376,7 @@ class _BetweenDesign:
         incompatibilities = Incompatibilities(self.loaded, self.registry, builders[0], axes, self.find_incompatibility)
         for side, config in (("from", start), ("to", end)):
             self._check_end(side, config, incompatibilities)
-        points, contrasts = expand_between((start, end), self._names(), changes)
+        points, contrasts = expand_between((start, end), self._names(), changes, match)
         variants, excluded = [], []
         for point in points:
             incompatibility = incompatibilities.find(point.config, match)
@@ -391,7 +391,7 @@ class _BetweenDesign:
                     )
                 )
             else:
-                variants.append(Variant(point.slug, point.title, point.axes, point.config, match))
+                variants.append(point)
         refuse_many_runs(
             self.loaded.path, self.loaded.file, len(variants), len(self.loaded.seeds), self.loaded.max_runs
         )

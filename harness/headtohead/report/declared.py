@@ -50,7 +50,7 @@ def _expected(contrast: Contrast) -> tuple[TableCell, TableCell]:
     if contrast.expect is None or contrast.agreement is None:
         return TableCell(""), TableCell("")
     found = contrast.agreement
-    notes = [found.reason, *([show_interval(found.interval, contrast.metric)] if found.interval else [])]
+    notes = [show_interval(found.interval, contrast.metric)] if found.interval else []
     return (
         TableCell(contrast.expected, (CellNote(contrast.expect.source, "interval wrap"),)),
         TableCell(found.verdict, tuple(CellNote(note, "details") for note in notes)),

@@ -132,7 +132,7 @@ def _verdict(combination: Combination) -> Verdict:
 
 def _explained(analysis: Analysis, table: TwoWayTable, result: TwoWayResult) -> str:
     """Return the fractions of variance among the combinations that work and among all."""
-    every, working = result.shares.get("all"), result.working_shares
+    every, working = result.shares.get("all"), next(reversed([*result.shares.values()]), None)
     if every is None:
         return ""
     if result.chance is None or result.working == len(result.ranking) or working is None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, load_file
 from headtohead.config.project import next_command, reports_folder, runs_folder
-from headtohead.config.versions import plugins_of
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
@@ -68,7 +68,7 @@ class Result:
         return set(self.states) <= states.RESULTS
 
     def _repr_html_(self) -> str:
-        from headtohead.report.notebook.results import result_html
+        from headtohead.report.notebook import result_html
 
         return result_html(self.experiment, self.states, self.report)
 
@@ -240,7 +240,7 @@ def run(
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
             written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-            for line in (written.answer, *written.cautions):
+            for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
         elif not report:
@@ -373,7 +373,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.report.looks import looks_line
+    from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames
 
     status = Analysis(load_frames(planned.directory)).looks

@@ -31,20 +31,6 @@ def run_program(
     return subprocess.run(command, env={**env, **SAFE_PATH}, capture_output=True, text=True, **options)
 
 
-def process_start(pid: int) -> float | None:
-    """Return the start time of a process of this machine in seconds since boot; None if it has ended."""
-    import psutil
-
-    try:
-        boot: float = psutil.boot_time()  # read first, so that the difference does not depend on the clock
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return round(float(process.create_time()) - boot, 2)
-    except psutil.NoSuchProcess:
-        return None
-
-
 @contextmanager
 def without_working_directory() -> Iterator[None]:
     """Remove the working directory from the search path of Python processes that a library starts in the block."""

@@ -17,7 +17,7 @@ _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR,
 
 _LIMITS = {
     "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-    r"annot allocate memory",
+    r"annot allocate memory|SystemError: error return without exception set",  # C code without memory
     "raise ulimit -n": r"Too many open files",
     "raise ulimit -u, or ulimit -v for the memory of a thread": r"can't start new thread|"
     r"BlockingIOError: .*Resource temporarily unavailable",
@@ -25,10 +25,10 @@ _LIMITS = {
 """Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove."""
 
 
-MOST_NAMES = 40
+MAX_NAMES = 40
 """Maximum number of known names that an error lists."""
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """Maximum number of files that are compared with a missing file."""
 
 
@@ -59,8 +59,8 @@ class Interrupted(KeyboardInterrupt):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `suggestion`, or if there is none, a list of the known names; of many names, the first are listed."""
     names = sorted(set(known))
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    listed = f"; known: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    listed = f"; known: {', '.join(names[:MAX_NAMES])}{more}" if names else ""
     return suggestion(name, names) or listed
 
 
@@ -111,7 +111,7 @@ def similar_file(path: Path, *endings: str) -> str:
     """
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     files = (file for pattern in ("*", "*/*") for file in folder.glob(pattern))
-    known = sorted(file for file in itertools.islice(files, MOST_FILES) if file.suffix in (endings or (path.suffix,)))
+    known = sorted(file for file in itertools.islice(files, MAX_FILES) if file.suffix in (endings or (path.suffix,)))
     by_stem = {str(file.with_suffix("")): file for file in known}
     same = [file for file in known if file.stem.lower() == path.stem.lower()]
     close = same[0] if same else by_stem.get(_closest(str(path.with_suffix("")), by_stem))

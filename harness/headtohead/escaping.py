@@ -20,7 +20,7 @@ _HIDDEN = re.compile(
     r"\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-MOST_MARKDOWN = 50_000
+MAX_MARKDOWN = 50_000
 """Maximum number of characters of a text that is rendered as Markdown; the parser reads 25,000 per second."""
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
@@ -75,7 +75,7 @@ def safe_markdown(text: str) -> str:
 
     Images become literal text. If an unsafe link remains, all links become literal text.
     """
-    shortened = text if len(text) <= MOST_MARKDOWN else f"{text[:MOST_MARKDOWN]}…"
+    shortened = text if len(text) <= MAX_MARKDOWN else f"{text[:MAX_MARKDOWN]}…"
     source = visible(shortened).strip().replace("&", "&amp;").replace("<", "&lt;")
     if _has_unsafe_targets(source):
         source = source.replace("![", "!&#91;")

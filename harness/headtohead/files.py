@@ -224,13 +224,8 @@ def parse_json(content: bytes, path: Path, parse: Callable[[str], Any] = json.lo
         if "\\ud" in text or "\\uD" in text:  # an escaped half of a surrogate pair, which is no text
             json.dumps(value, ensure_ascii=False).encode()
         return value
-    except UnicodeEncodeError as error:
-        reason = "not valid JSON (half of a surrogate pair)"
-        raise HeadToHeadError(unreadable(path, reason)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise HeadToHeadError(unreadable(path, f"not valid JSON ({error})")) from error
-    except RecursionError as error:
-        raise HeadToHeadError(unreadable(path, "not valid JSON (nested too deeply)")) from error
 
 
 def unreadable(path: Path | str, reason: str) -> str:
@@ -254,23 +249,14 @@ def last_line(path: Path) -> str:
 
 
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
-    """Append JSON lines to a file and sync it."""
+    """Append JSON lines to a file, which must not be a symbolic link, and sync it."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    with disk_errors(), open(path, "a", encoding="utf-8", opener=_without_link) as handle:
-        # A line that a crash left incomplete must not absorb the next line.
-        if handle.tell() and not _ends_with_newline(path):
-            handle.write("\n")
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def _without_link(path: str, flags: int) -> int:
-    """Open a file for appending; raise OSError if it is a symbolic link."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as handle:
-        handle.seek(-1, os.SEEK_END)
-        return handle.read(1) == b"\n"
+    with disk_errors():
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        with open(descriptor, "wb") as handle:
+            size = os.fstat(descriptor).st_size
+            # A line that a crash left incomplete must not absorb the next line.
+            incomplete = size and os.pread(descriptor, 1, size - 1) != b"\n"
+            handle.write((("\n" if incomplete else "") + text).encode())
+            handle.flush()
+            os.fsync(descriptor)

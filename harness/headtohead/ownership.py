@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,21 +63,9 @@ def delete(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         relative = os.path.relpath(path, folder)
         parents = [folder / part for part in Path(relative).parents]
-        if (
-            relative.startswith(os.pardir)
-            or not _is(stat.S_ISREG, path)
-            or not all(_is(stat.S_ISDIR, p) for p in parents)
-        ):
+        if relative.startswith(os.pardir) or not path.is_file() or any(map(Path.is_symlink, (path, *parents))):
             continue
         path.unlink()
         with suppress(OSError):  # not empty
             for parent in parents:
                 parent.rmdir()
-
-
-def _is(kind: Callable[[int], bool], path: Path) -> bool:
-    """Return whether a path exists and is of a kind, without following a link."""
-    try:
-        return kind(path.lstat().st_mode)
-    except OSError:
-        return False

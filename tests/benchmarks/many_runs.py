@@ -204,17 +204,7 @@ class TrainedRun:
             os.link(self.path / name, target)
         self._write_translations(run.path / TRANSLATIONS, right)
         results = {**self.results, "metrics": moved(self.results["metrics"])}
-        results["buckets"] = [
-            bucket
-            | moved(
-                {
-                    name: value
-                    for name, value in bucket.items()
-                    if name not in {"bucket", "low", "high", "n", "target_tokens", "bleu_counts"}
-                }
-            )
-            for bucket in self.results["buckets"]
-        ]
+        results["buckets"] = [bucket | {"scores": moved(bucket["scores"])} for bucket in self.results["buckets"]]
         run.set_state(states.RUNNING, step=steps)
         run.finish(ResultsRecord.model_validate(results))
 

@@ -14,10 +14,9 @@ from headtohead.analysis.study import Analysis
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
-from headtohead.report.content import ReportContent
-from headtohead.report.document import report_blocks
-from headtohead.report.markdown import markdown_page
-from headtohead.report.writing import page
+from headtohead.report.content import Report
+from headtohead.report.render import markdown, page
+from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
 from headtohead.storage.progress import read_progress
 
@@ -47,10 +46,10 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Create a report without figures, which have a limited number of rows."""
-    content = ReportContent(Analysis(load_frames(file.parent / "runs" / "large")))
-    blocks = report_blocks(content)
-    assert content.answer in markdown_page(blocks).replace("\\", "")
-    page(content, blocks, {})
+    content = Report(Analysis(load_frames(file.parent / "runs" / "large")))
+    sections = report_sections(content)
+    assert content.answer in markdown(content, sections, ()).replace("\\", "")
+    page(content, sections, {})
 
 
 REPEATED = {plan: 1, status: 20, report: 1}

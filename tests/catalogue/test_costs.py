@@ -13,7 +13,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current, load_registry
-from headtohead.schema.config_input import ModelInput
+from headtohead.schema.run_config import ModelInput
 
 BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
 ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]

@@ -138,10 +138,10 @@ def test_wrong_arguments_are_one_line(finished: Study) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("config.json", "{}", "config.json': vocabulary_sizes: Field required"),
+        ("config.json", "{}", "config.json': run: Field required"),
         ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.words: Field required"),
         ("model.safetensors", "old", "model.safetensors' is damaged"),
-        ("vocabulary.json", None, "differ in size"),
+        ("vocabulary.json", None, "wrong shape"),
     ],
 )
 def test_an_invalid_export_is_named(model: Path, name: str, content: str | None, message: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,14 +21,13 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
 from filelock import FileLock, Timeout
-from safetensors.torch import load_file
 
 from headtohead import files
 from headtohead.storage import leases
 from headtohead.storage.stack import stack_folders
-from made.study import wait_for
+from headtohead.tracking import shipping
+from made.study import Study, wait_for
 
 STUDY: dict[str, Any] = {
     "question": "Who wrote it?",
@@ -159,39 +159,27 @@ class Command:
             process.communicate()
 
 
-@dataclass
-class Race:
+@dataclass(frozen=True)
+class Race(Study):
     """One experiment and the commands that train it."""
 
-    folder: Path
-    cache: Path
+    content: Mapping[str, Any] = field(default_factory=lambda: STUDY)
     orders: list[tuple[Command, Path]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.folder.mkdir()
-        (self.folder / f"{self.folder.name}.yaml").write_text(yaml.safe_dump(STUDY))
-
-    @property
-    def experiment(self) -> Path:
-        return self.folder / "runs" / self.folder.name
+    @classmethod
+    def made(cls, folder: Path, cache: Path) -> Race:
+        folder.mkdir()
+        race = cls(folder, cache, subprocess.run)
+        race.write()
+        return race
 
     def start(self, command: Command, workers: int, go: str = "") -> None:
         number = len(self.orders)
         reply = self.folder / f"ended-{number}"
         assert command.process.stdin is not None
-        command.process.stdin.write(
-            json.dumps(
-                [
-                    str(self.folder / f"{self.folder.name}.yaml"),
-                    str(self.cache),
-                    workers,
-                    str(self.folder / f"ready-{number}"),
-                    go,
-                    str(reply),
-                ]
-            )
-            + "\n"
-        )
+        ready = self.folder / f"ready-{number}"
+        order = [str(self.file), str(self.cache), workers, str(ready), go, str(reply)]
+        command.process.stdin.write(json.dumps(order) + "\n")
         command.process.stdin.flush()
         self.orders.append((command, reply))
 
@@ -213,29 +201,18 @@ class Race:
             wait_for(lambda number=number: self.ended(number))
             assert files.read_json(reply) == {"DONE": RUNS}, command.log.read_text()
 
-    def directories(self) -> list[Path]:
-        return sorted(path.parent for path in self.experiment.glob("*/run.json"))
-
-    def holders(self) -> dict[Path, int]:
-        """Return the process that holds the lease of each run directory."""
-        found = {}
-        for path in self.experiment.glob(".leases/*.json"):
-            if holder := leases._read(self.experiment / path.stem):
-                found[self.experiment / path.stem] = holder["pid"]
-        return found
-
-    def expire_heartbeats(self, runs: list[Path]) -> None:
+    def expire_heartbeats(self, runs: list[str]) -> None:
         """Set heartbeats back by more than a minute."""
         before = time.time() - leases.STALE_SECONDS - 1
-        for run in runs:
+        for run in (self.experiment / name for name in runs):
             if holder := leases._read(run):
                 with suppress(FileNotFoundError):
                     os.utime(leases._alive_file(run, holder), (before, before))
 
-    def is_written(self, run: Path) -> bool:
+    def is_written(self, run: str) -> bool:
         """Return whether a process is writing the run now."""
         try:
-            with FileLock(self.experiment / ".leases" / f"{run.name}.lock").acquire(timeout=0):
+            with FileLock(self.experiment / ".leases" / f"{run}.lock").acquire(timeout=0):
                 return False
         except Timeout:
             return True
@@ -268,18 +245,6 @@ class Race:
             for path in self.directories()
         }
 
-    def content(self) -> dict[str, Any]:
-        """Return scores and weights of each run, without values that depend on time."""
-        found = {}
-        for path in self.directories():
-            scores = files.read_json(path / "results.json")["metrics"]
-            weights = load_file(path / "checkpoint.safetensors")
-            found[path.name] = (
-                {name: value for name, value in scores.items() if not name.startswith("system/")},
-                {name: value.tolist() for name, value in weights.items()},
-            )
-        return found
-
     def bytes(self) -> dict[str, tuple[bytes, int]]:
         """Return all files of the runs and the stacks except logs and locks."""
         return {
@@ -303,7 +268,7 @@ def check_single_writer(race: Race) -> None:
 
 @pytest.mark.slow
 def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
-    race = Race(tmp_path / "race", cache)
+    race = Race.made(tmp_path / "race", cache)
     with (
         Command.started(tmp_path / "one", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as first,
         Command.started(tmp_path / "two", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as second,
@@ -318,14 +283,14 @@ def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache:
 
 @pytest.mark.slow
 def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
-    race = Race(tmp_path / "race", cache)
+    race = Race.made(tmp_path / "race", cache)
     with Command.started(tmp_path / "one", host="elsewhere") as first, Command.started(tmp_path / "two") as second:
         race.start(first, 1)
         worker, runs = suspend_in_training(race)
         race.expire_heartbeats(runs)
         race.start(second, 1)
         wait_for(lambda: race.ended(1))
-        assert {files.read_json(run / "status.json")["state"] for run in runs} == {"DONE"}
+        assert {race.states()[run] for run in runs} == {"DONE"}
         before = race.bytes()
         os.kill(worker, signal.SIGCONT)
         wait_for(lambda: not psutil.pid_exists(worker))
@@ -333,19 +298,19 @@ def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp
         assert {name: content for name, content in after.items() if name in before} == before
         race.finish()
     check_single_writer(race)
-    assert [run for run in runs if len(race.writers()[run.name]) == 2] == runs
+    assert [run for run in runs if len(race.writers()[run]) == 2] == runs
     log = "".join(path.read_text() for path in race.experiment.glob(".stacks/*/worker.log"))
     assert "another process took over the lease of a run" in log
 
 
-def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
+def suspend_in_training(race: Race) -> tuple[int, list[str]]:
     """Suspend a worker that has logged metrics and is not writing; return the worker and its runs."""
     while True:
         wait_for(lambda: any(race.experiment.glob("*/metrics.jsonl")))
         holders = race.holders()
-        logged = {path.parent for path in race.experiment.glob("*/metrics.jsonl")}
+        logged = {path.parent.name for path in race.experiment.glob("*/metrics.jsonl")}
         for run in logged & holders.keys():
-            runs = sorted(path for path, pid in holders.items() if pid == holders[run])
+            runs = sorted(name for name, pid in holders.items() if pid == holders[run])
             os.kill(holders[run], signal.SIGSTOP)
             if not any(map(race.is_written, runs)):
                 return holders[run], runs
@@ -362,8 +327,7 @@ MAX_SUSPENSIONS = 6
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("default")  # MLflow's own imports
-def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path) -> None:
     figures: Counter[str] = Counter()
     with (
         Command.started(tmp_path / "one") as first,
@@ -374,18 +338,19 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
         references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2, 3)}
         for trial in range(TRIALS):
             chance = random.Random(trial)
-            race = Race(tmp_path / f"trial{trial}", cache)
+            race = Race.made(tmp_path / f"trial{trial}", cache)
+            shutil.copyfile(store_template, race.folder / "mlflow.db")
             commands = chance.choice([(first, second), (first, third), (third, fourth), (fourth, second)])
             workers = chance.sample((1, 2, 3), 2)
             race.start_together(*zip(commands, workers, strict=True))
-            disturb(race, chance, uri, figures, takeovers=commands != (first, second))
+            disturb(race, chance, figures, takeovers=commands != (first, second))
             race.finish()
             check_single_writer(race)
             compare(race, references, figures)
-            ship(race, uri)
+            ship(race)
+            check_store(race.folder / "mlflow.db")
             figures["races"] += 1
             print(trial, workers, dict(figures), flush=True)
-    check_store(tmp_path / "mlflow.db")
     assert figures["races"] == TRIALS
     assert figures["suspensions"] > TRIALS
     if TRIALS >= 10:  # With few races, every takeover can come too late.
@@ -393,14 +358,14 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
 
 
 def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Race:
-    race = Race(folder / f"undisturbed{workers}", cache)
+    race = Race.made(folder / f"undisturbed{workers}", cache)
     race.start(command, workers)
     race.finish()
     check_single_writer(race)
     return race
 
 
-def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], *, takeovers: bool) -> None:
+def disturb(race: Race, chance: random.Random, figures: Counter[str], *, takeovers: bool) -> None:
     """Suspend random workers until all commands have ended, and run the shipper once meanwhile.
 
     With ``takeovers``, the heartbeats of every second suspended worker are set back, so that the command on the
@@ -411,7 +376,7 @@ def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], 
         time.sleep(chance.uniform(0.01, 0.15))
         if time.monotonic() > ship_at and (race.experiment / "experiment.json").exists():
             ship_at = float("inf")
-            ship(race, uri)
+            ship(race)
         holders = race.holders()
         if not holders or figures["suspensions"] >= MAX_SUSPENSIONS * (figures["races"] + 1):
             continue
@@ -434,7 +399,7 @@ def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], 
                 os.kill(pid, signal.SIGCONT)
 
 
-def wait_until_taken(race: Race, runs: list[Path], pid: int, seconds: float) -> None:
+def wait_until_taken(race: Race, runs: list[str], pid: int, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         holders = race.holders()
@@ -445,10 +410,10 @@ def wait_until_taken(race: Race, runs: list[Path], pid: int, seconds: float) -> 
 
 def compare(race: Race, references: dict[int, Race], figures: Counter[str]) -> None:
     """Compare each run with an undisturbed run that trained in a stack of the same members."""
-    ours, logged, writers = race.content(), race.histories(), race.writers()
+    ours, logged, writers = race.results(), race.histories(), race.writers()
     for stack, members in race.members().items():
         (reference, *_) = [candidate for candidate in references.values() if stack in candidate.members()]
-        theirs, expected = reference.content(), reference.histories()
+        theirs, expected = reference.results(), reference.histories()
         for name in members:
             assert ours[name] == theirs[name], name
             assert dict(keyed(logged[name])) == dict(keyed(expected[name])), name
@@ -465,10 +430,8 @@ def keyed(values: list[tuple[int, str, float]]) -> Iterator[tuple[tuple[int, str
             yield (step, name), value
 
 
-def ship(race: Race, uri: str) -> None:
-    from headtohead.tracking.shipping import ship as ship_study
-
-    report = ship_study(race.experiment, uri)
+def ship(race: Race) -> None:
+    report = shipping.ship(race.experiment, f"sqlite:///{race.folder / 'mlflow.db'}")
     assert report.complete, report.failures
 
 
@@ -482,5 +445,5 @@ def check_store(database: Path) -> None:
         repeated = connection.execute(
             "select run_uuid, key, step, count(*) from metrics group by run_uuid, key, step having count(*) > 1"
         ).fetchall()
-    assert runs == (RUNS * TRIALS, RUNS * TRIALS, "FINISHED", "FINISHED")
+    assert runs == (RUNS, RUNS, "FINISHED", "FINISHED")
     assert repeated == [], json.dumps(repeated[:5])

@@ -123,23 +123,6 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
 
 
 @pytest.mark.slow
-def test_a_separate_experiment_trains_the_changed_plugin_and_keeps_the_old_results(
-    folder: Path, h2h_here: Command, without_figures: None
-) -> None:
-    options = ("--no-tracking", "--workers", "1", "--threads", "1")
-    cache = {"H2H_CACHE": str(folder / "cache")}
-    assert h2h_here(folder, "run", "study/near.yaml", *options, **cache).returncode == 0
-    old = {path: path.read_bytes() for path in folder.glob("study/runs/near/*/results.json")}
-    (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
-    done = h2h_here(folder, "run", "study/near.yaml", "--name", "steep", *options, **cache)
-    assert done.returncode == 0, done.stderr
-    assert "STALE" not in done.stdout
-    trained = [path.parent.name for path in folder.glob("study/runs/near-steep/*/results.json")]
-    assert [name.partition("-s1-")[0] for name in trained] == ["near"]
-    assert {path: path.read_bytes() for path in old} == old
-
-
-@pytest.mark.slow
 def test_workers_of_a_cluster_load_the_plugins_of_the_file(
     folder: Path, h2h_here: Command, without_figures: None
 ) -> None:
@@ -180,15 +163,6 @@ def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, na
     done = h2h_here(folder, "plan", "study/near.yaml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("h2h: study/near.yaml:3: plugins[0]: ")
-
-
-def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: Path, h2h_here: Command) -> None:
-    write(folder, STUDY | {"plugins": ["more"]})
-    done = h2h_here(folder, "plan", "study/near.yaml")
-    assert done.returncode == 2
-    assert done.stderr.endswith("; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE\n")
-    write(folder, STUDY | {"baseline": {"positional": "neer"}})
-    assert h2h_here(folder, "plan", "study/near.yaml").stderr.endswith("; did you mean 'near'?\n")
 
 
 @pytest.mark.slow

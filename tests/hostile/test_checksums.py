@@ -213,16 +213,6 @@ def test_repair_removes_damaged_heads_and_retrains_nothing(study: Study) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("record", ["status.json", "run.json"])
-def test_repair_retrains_a_run_with_an_unreadable_record(study: Study, undisturbed: Study, record: str) -> None:
-    (study.runs()[1] / record).write_text("{")
-    done = study.h2h("run", "tiny.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 of 2 finished runs damaged" in done.stdout
-    assert study.results() == undisturbed.results()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [
@@ -249,13 +239,38 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
     assert study.results() == undisturbed.results()
 
 
-@pytest.mark.slow
-def test_a_run_without_its_record_is_retrained_by_the_same_command(study: Study, undisturbed: Study) -> None:
-    (study.runs()[0] / "run.json").unlink()
-    assert "2 runs: 1 INTERRUPTED, 1 DONE" in study.h2h("status", "tiny").stdout
-    assert study.h2h("run", "tiny.yaml").returncode == 0
-    assert study.results() == undisturbed.results()
-    assert "none of 2 finished runs is damaged" in study.h2h("run", "tiny.yaml", "--repair").stdout
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("test/exact_match", 1.5, "test/exact_match is '1.5', expected a number from 0 to 1"),
+        ("test/chrf", "50", "test/chrf is '50', expected a number from 0 to 100"),
+        ("system/step_ms", 10**400, "system/step_ms is '1000"),
+    ],
+)
+def test_scores_outside_their_range_are_refused(
+    study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], name: str, value: object, expected: str
+) -> None:
+    run = study.runs()[0]
+    results = json.loads((run / "results.json").read_text())
+    results["metrics"][name] = value
+    (run / "results.json").write_text(json.dumps(results))
+    record_checksums(run)
+    assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
+
+
+@case_table("line", [{"values": {"valid/token_accuracy": 7}}, {"step": -4}, {"time": float("nan")}], ids=str, default=2)
+def test_damaged_lines_of_a_history_are_omitted_and_counted(
+    study: Study, record_checksums: Callable[[Path], None], line: dict[str, Any]
+) -> None:
+    run = study.runs()[0]
+    whole = {"step": 4, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": 1.0}}
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(whole | line) + "\n")
+    record_checksums(run)
+    done = study.h2h("report", "tiny")
+    assert done.returncode == 0, done.stderr
+    report = (study.folder / "reports/tiny/report.md").read_text()
+    assert "1 damaged line of training histories, for example incomplete after a crash, is omitted." in report
 
 
 @pytest.mark.slow
@@ -272,89 +287,3 @@ def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study:
     assert "training in 'other' instead, the other experiments are not changed" in done.stdout
     assert study.modified(first) == damaged
     assert [run.name for run in study.runs("other")] == [first.name]
-
-
-@pytest.mark.slow
-def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: Study) -> None:
-    (study.folder / "tuned.yaml").write_text(FILE + "tune: {train.lr: [0.01, 0.001]}\ntune_seeds: 1\n")
-    assert study.h2h("run", "tuned.yaml").returncode == 0
-    run = study.runs("tuned-tuning")[0]
-    flip(run / "results.json", run)
-    expected = f"'{run.relative_to(study.folder)}/results.json' is damaged: its sha256 is not that in status.json"
-    done = study.h2h("run", "tuned.yaml")
-    assert done.stderr == f"h2h: {expected}; h2h run tuned.yaml --repair retrains the run\n"
-    done = study.h2h("run", "tuned.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"1 of 2 finished runs damaged: {run.name}" in done.stdout
-
-
-def test_repair_and_fresh_exclude_each_other(study: Study, refusal: Refusal) -> None:
-    line = refusal(study.h2h("run", "tiny.yaml", "--repair", "--fresh"))
-    assert line == "--fresh trains every run anew; leave out --repair"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("test/exact_match", 1.5, "test/exact_match is '1.5', expected a number from 0 to 1"),
-        ("test/bleu", -3, "test/bleu is '-3', expected a number from 0 to 100"),
-        ("valid/loss", -0.1, "valid/loss is '-0.1', expected a number from 0 to inf"),
-        ("test/perplexity", 0.5, "test/perplexity is '0.5', expected a number from 1 to inf"),
-        ("test/chrf", "50", "test/chrf is '50', expected a number from 0 to 100"),
-        ("test/token_accuracy", True, "test/token_accuracy is 'True', expected a number from 0 to 1"),
-        ("system/step_ms", 10**400, "system/step_ms is '1000"),
-        ("system/step_ms", [], "system/step_ms is '[]', expected a number"),
-    ],
-)
-def test_scores_outside_their_range_are_refused(
-    study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], name: str, value: object, expected: str
-) -> None:
-    run = study.runs()[0]
-    results = json.loads((run / "results.json").read_text())
-    results["metrics"][name] = value
-    (run / "results.json").write_text(json.dumps(results))
-    record_checksums(run)
-    assert f"metrics: {expected}" in refusal(study.h2h("report", "tiny"))
-
-
-@case_table("bucket", [{"n": -1}, {"n": 1.5}, {"bleu_counts": [1, 2]}, {"exact_match": 2}, {"low": "1"}], default=2)
-def test_buckets_with_invalid_counts_or_scores_are_refused(
-    study: Study, refusal: Refusal, record_checksums: Callable[[Path], None], bucket: dict[str, Any]
-) -> None:
-    run = study.runs()[0]
-    results = json.loads((run / "results.json").read_text())
-    results["buckets"][0] |= bucket
-    (run / "results.json").write_text(json.dumps(results))
-    record_checksums(run)
-    assert f"buckets.0.{next(iter(bucket))}: " in refusal(study.h2h("report", "tiny"))
-
-
-@case_table(
-    "line",
-    [
-        {"values": {"valid/token_accuracy": 7}},
-        {"values": {"valid/loss": "low"}},
-        {"values": {"valid/loss": 10**400}},
-        {"values": ["valid/loss"]},
-        {"step": "4"},
-        {"step": -4},
-        {"step": 2**70},
-        {"time": float("nan")},
-        {"time": 1e300},
-        {"epoch": None},
-    ],
-    ids=str,
-    default=2,
-)
-def test_damaged_lines_of_a_history_are_omitted_and_counted(
-    study: Study, record_checksums: Callable[[Path], None], line: dict[str, Any]
-) -> None:
-    run = study.runs()[0]
-    whole = {"step": 4, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": 1.0}}
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(whole | line) + "\n")
-    record_checksums(run)
-    done = study.h2h("report", "tiny")
-    assert done.returncode == 0, done.stderr
-    report = (study.folder / "reports/tiny/report.md").read_text()
-    assert "1 damaged line of training histories, for example incomplete after a crash, is omitted." in report

@@ -6,12 +6,9 @@ import bz2
 import gzip
 import io
 import json
-import lzma
 import os
 import pickle
-import random
 import resource
-import socket
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -21,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from headtohead.data import read_lines
-from headtohead.errors import HeadToHeadError
 from made import case_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
@@ -83,11 +79,6 @@ def sparse(size: int) -> Plant:
     return plant
 
 
-def bound_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-
-
 def link(target: str) -> Plant:
     return lambda path: path.symlink_to(target)
 
@@ -98,41 +89,25 @@ XZ_OF_4_GB_DICTIONARY = bytes.fromhex("fd377a585a000004e6d6b4460200210128000000"
 ZIP, GZ = zipped(("a.tsv", ROWS)), gzip.compress(ROWS)
 CASES = [
     Case("bomb", "gz", "x.gz", streams(gzip.compress, SPACES, 300), f"more than 500 MB; {RAISE_LIMIT}", True),
-    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, SPACES, 1000), "more than 500 MB", True),
-    Case("bomb", "xz", "x.xz", streams(lzma.compress, SPACES, 300), "more than 500 MB", True),
     Case("bomb", "zip", "x.zip", zipped(("a.tsv", SPACES * 51)), "more than 500 MB", True),
     Case("zip", "encrypted", "x.zip", zipped(("a.tsv", ROWS), changes={6: 1}), "'a.tsv' is encrypted"),
-    Case("zip", "method", "x.zip", zipped(("a.tsv", ROWS), changes={8: 98}), "method is not supported; use another"),
-    Case("zip", "several", "x.zip", zipped(*((f"{n}\n\x1b.tsv", ROWS) for n in range(9))), "contains 9; repack it"),
-    Case("zip", "none", "x.zip", zipped(("a.doc", ROWS)), "contains 0; repack it"),
-    Case("zip", "empty", "x.zip", zipped(), "does not begin like a zip file"),
     Case(
         "zip", "truncated", "x.zip", lambda path: (ZIP(path), path.write_bytes(path.read_bytes()[:-30])), "is damaged"
     ),
     Case("nested", "gz-in-zip", "x.zip", zipped(("a.tsv", GZ)), "contains another gz file; unpack the outer file"),
     Case("packing", "zst", "x.tsv", content(b"\x28\xb5\x2f\xfd" + ROWS), "is packed as zst; unpack it, or repack it"),
-    Case("packing", "wrong-ending", "x.xz", content(ROWS), "does not begin like a xz file"),
-    Case("packing", "tar", "x.tar", content(b"a.tsv" + bytes(507) + ROWS), "line 1 has a NUL byte"),
     Case("damage", "bz2-garbage", "x.bz2", content(bz2.compress(ROWS) + b"garbage"), "is damaged: Invalid data stream"),
-    Case("damage", "xz-garbage", "x.xz", content(lzma.compress(ROWS) + b"garbage"), "is damaged: Input format not"),
-    Case("damage", "gz-garbage", "x.gz", content(GZ + b"garbage"), "incorrect header check; download it again"),
     Case("damage", "gz-truncated", "x.gz", content(GZ[:-9]), "is damaged: it ends too early; download it again"),
     Case("damage", "xz-dictionary", "x.xz", content(XZ_OF_4_GB_DICTIONARY), "is damaged: ", True),
     Case("special", "directory", "x.tsv", Path.mkdir, "is no regular file"),
     Case("special", "fifo", "x.tsv", os.mkfifo, "is no regular file; copy the data", True),
     Case("special", "zero", "x.tsv", link("/dev/zero"), "is no regular file", True),
-    Case("special", "socket", "x.tsv", bound_socket, "is no regular file"),
-    Case("special", "unreadable", "x.tsv", link("/proc/self/mem"), "cannot be read: Input/output error"),
     Case("special", "loop", "x.tsv", link("x.tsv"), "cannot be read: Too many levels of symbolic links"),
     Case("size", "nothing", "x.tsv", content(b""), "is empty"),
     Case("size", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 500 MB; {RAISE_LIMIT}", True),
-    Case("size", "sparse-line", "x.tsv", sparse(499 * 10**6), "line 1 has a NUL byte", True),
-    Case("size", "blank-lines", "x.tsv", content(b"\n" * 20_000_000), "is empty", True),
     Case("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 file"),
     Case("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "line 41 has the byte 0xff; convert it"),
-    Case("text", "utf16", "x.tsv", content("a\tb\n".encode("utf-16")), "is UTF-16; convert it with: iconv"),
     Case("rows", "columns", "x.tsv", content(ROWS + b"a\tb\tc\n" * 3), "line 41 has 3 columns, expected 2"),
-    Case("rows", "header", "x.tsv", content(b"English\tSpanish\n"), "the data have 1 pair; train, valid and test need"),
 ]
 
 
@@ -153,7 +128,7 @@ def refused(
     used = cpu_seconds() - before
     line = refusal(ended)
     assert case.message in line
-    assert case.file in line or case.name == "header"
+    assert case.file in line
     if case.measured:
         assert used < MAX_CPU_SECONDS
         assert ended.peak_bytes < MAX_BYTES
@@ -185,11 +160,6 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
     for text in ("", "2e9", "0", "9" * 5000):
         line = refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES=text))
         assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
-
-
-@pytest.mark.parametrize("value", ['"a\\0b.tsv"', "~nobody-has-this-name/x.tsv", "[a", "!!python/name:os.system x"])
-def test_a_malformed_path_is_one_line(tmp_path: Path, h2h_here: Callable, refusal: Callable, value: str) -> None:
-    refusal(h2h_here(tmp_path, "data", "stats", "tatoeba", "--set", f"file={value}"))
 
 
 CHANGING = """\
@@ -268,28 +238,3 @@ def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, da
     assert (again.returncode, again.stdout) == (0, first.stdout)
     assert prepared.read_bytes() == written
     assert len(list(prepared.parent.glob("[!.]*"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
-def test_random_damage_is_an_error_or_without_effect(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"x.{ending}"
-    pack: dict[str, Plant] = {
-        "gz": content(gzip.compress(ROWS)),
-        "bz2": content(bz2.compress(ROWS)),
-        "xz": content(lzma.compress(ROWS)),
-        "zip": zipped(("a.tsv", ROWS)),
-    }
-    pack[ending](path)
-    lines, original, chance = read_lines(path), path.read_bytes(), random.Random(1)
-    refusals = 0
-    for _ in range(3000):
-        raw = bytearray(original)
-        for _ in range(chance.choice((1, 1, 3))):
-            raw[chance.randrange(len(raw))] = chance.randrange(256)
-        path.write_bytes(raw[: chance.choice((len(raw), len(raw), chance.randrange(len(raw))))])
-        try:
-            assert read_lines(path) == lines
-        except HeadToHeadError:
-            refusals += 1
-    assert refusals > 1000

@@ -87,28 +87,16 @@ CASES = [
     Case("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
     Case("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
     Case(
-        "size", "chunks", "x.tsv", response(b"", CHUNKED, endless=b"fa00\r\n" + BLOCK + b"\r\n"), "it has more than 1"
-    ),
-    Case("size", "headers", "x.tsv", raw(b"HTTP/1.1 200 OK\r\n", endless=b"X: y\r\n"), "got more than 100 headers"),
-    Case("size", "redirect-body", "x.tsv", redirect("/x.tsv", endless=BLOCK), "would lead to an infinite loop"),
-    Case(
         "length",
         "short",
         "x.tsv",
         response(ROWS, length(len(ROWS) + 7)),
         f"{len(ROWS)} of {len(ROWS) + 7} bytes were received; run the command again",
     ),
-    Case("length", "short-chunks", "x.tsv", response(b"ff\r\nabc", CHUNKED), "IncompleteRead"),
-    Case("length", "absent", "x.gz", response(gzip.compress(ROWS)[:-9]), "it is damaged: it ends too early"),
     Case("slow", "silent", "x.tsv", silence, "timed out" + OFFLINE),
     Case("redirect", "file", "x.tsv", redirect("file:///etc/passwd"), "edirection to url 'file:///etc/passwd' is not"),
-    Case("redirect", "ftp", "x.tsv", redirect("ftp://127.0.0.1/x"), "redirection to ftp://127.0.0.1/x is not allowed"),
     Case("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "503: Later"),
-    Case("answer", "garbage", "x.tsv", raw(b"\0\1\2\n\n" * 99), r"\x00\x01\x02" + OFFLINE),
-    Case("answer", "nothing", "x.tsv", raw(), "Remote end closed connection without response" + OFFLINE),
     Case("content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), "it is empty or an HTML page; check the URL"),
-    Case("content", "empty", "x.tsv", response(b"", status="204 No Content"), "it is empty or an HTML page"),
-    Case("content", "other", "x.xz", response(ROWS), "it does not begin like a xz file"),
     Case(
         "content",
         "bomb",
@@ -194,42 +182,18 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
     return ended
 
 
-@case_table(
-    "url",
-    [
-        "http://[::1/x.tsv",
-        "http://host:99999/x.tsv",
-        "http://host/a b.tsv",
-        "http://host/\u202ex.tsv",
-        f"http://host/{'x' * 3000}.tsv",
-        "file:///etc/passwd",
-        "ftp://host/x.tsv",
-        "http:///x.tsv",
-    ],
-    default=3,
-)
+@case_table("url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"], default=3)
 def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
     assert len(refusal(fetched(h2h_here, tmp_path, url))) < 400
     assert not complete(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "%2e%2e%2f%2e%2e%2fx.tsv", "a%00b.tsv", "a:*?b.tsv", "-", "x" * 1500, "x.tsv?a=/../b"]
-)
+@pytest.mark.parametrize("name", ["%2e%2e%2f%2e%2e%2fx.tsv", "a%00b.tsv", "x" * 1500])
 def test_names_of_a_url_stay_inside_the_cache(tmp_path: Path, server: Server, name: str) -> None:
     path = download.fetch(f"{server.address}/{name}", tmp_path / "cache")
     assert path.parent == tmp_path / "cache"
     assert path.read_bytes() == ROWS
     assert [folder.name for folder in tmp_path.iterdir()] == ["cache"]
-
-
-def test_a_server_without_tls_is_one_line(
-    tmp_path: Path, server: Server, h2h_here: Callable, refusal: Callable
-) -> None:
-    url = f"{server.address.replace('http', 'https')}/x.tsv"
-    line = refusal(fetched(h2h_here, tmp_path, url))
-    assert line.startswith(f"download of {url} failed: <urlopen error [SSL")
-    assert line.endswith(OFFLINE)
 
 
 SUM = hashlib.sha256(ROWS).hexdigest()
@@ -249,12 +213,6 @@ def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, 
     assert fetched_sha256(url, tmp_path) is None
     assert fetch(url, tmp_path).read_bytes() == ROWS
     assert server.requests == 2
-
-
-def test_addresses_with_one_file_name_do_not_collide(tmp_path: Path, server: Server) -> None:
-    server.answer = lambda handler: response(handler.path.encode())(handler)
-    paths = [fetch(f"{server.address}/{folder}/a.bin", tmp_path) for folder in ("one", "two")]
-    assert [path.read_bytes() for path in paths] == [b"/one/a.bin", b"/two/a.bin"]
 
 
 def test_concurrent_calls_download_once(tmp_path: Path, server: Server) -> None:
@@ -279,36 +237,10 @@ def test_without_a_network_or_a_folder_the_remedy_is_named(tmp_path: Path, serve
         fetch(f"{server.address}/a.bin", tmp_path / "file" / "below")
 
 
-def test_chunks_and_redirects_are_supported(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(ROWS), ROWS)
-        (redirect("/y.tsv") if handler.path == "/x.tsv" else response(chunks, CHUNKED))(handler)
-
-    server.answer = answer
-    assert fetched(h2h_here, tmp_path, f"{server.address}/x.tsv").stdout.startswith("tatoeba: 40 pairs")
-
-
 def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
     command = f"{prefix} exec {sys.executable} -m headtohead.cli data fetch tatoeba --set url={url}"
     environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "no_proxy": "127.0.0.1"}
     return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
-    rows = ROWS * 100
-    url = f"{server.address}/x.tsv"
-    server.answer = response(rows, length(len(rows)))
-    process = start(tmp_path, url, prefix="ulimit -f 50;")
-    (line,) = process.communicate(timeout=60)[1].splitlines()
-    folder = tmp_path / "cache" / "downloads"
-    assert line == (
-        f"h2h: cannot write to the cache folder '{folder}': File too large; "
-        "set H2H_CACHE to a writable folder with free space"
-    )
-    assert process.returncode == 2
-    assert not complete(tmp_path / "cache")
-    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 4000 pairs")
 
 
 @pytest.mark.slow

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
+import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -14,18 +12,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import MAX_BYTES, MAX_NODES, parse
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
-from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import ExperimentFile
-from headtohead.schema.run_config import RunConfig
-from headtohead.schema.sections import Section
-from made import case_table
+from headtohead.schema.run_config import SECTIONS, RunConfig
 
 QUESTION = "question: q\n"
 VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
@@ -43,11 +39,6 @@ class Case:
     content: str | bytes
     message: str
     options: tuple[str, ...] = ()
-
-    @property
-    def slow(self) -> bool:
-        """Whether only the slow tier starts a process: the error needs plugins, and torch is imported for seconds."""
-        return self.kind == "memory"
 
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
@@ -70,110 +61,35 @@ def override(setting: str, message: str) -> Case:
     return Case("override", setting[:30], VALID, message, ("--set", setting))
 
 
-def too_large(name: str, fields: str) -> Case:
-    written = f"base:\n  data: {{size: 60}}\n  train: {{epochs: 1}}\n  model: {{d_model: 65536, {fields}}}\n"
-    return text(
-        "memory",
-        name,
-        written,
-        ":5: base.model: variant 'baseline' has at least * parameters, which need * GiB in training; "
-        "* GiB are available; reduce d_model, d_ff, layers or the vocabulary",
-    )
-
-
-TOO_MANY = ": more than 100,000 values and keys, aliases expanded"
-TOO_DEEP = ": more than 100 nested lists and mappings"
-KEYS = "keys are at most 200 printable characters, got"
+TOO_MANY = "more than 100,000 values and keys or 10,000,000 characters, aliases expanded"
+TOO_DEEP = "more than 100 nested lists and mappings"
+KEYS = "keys are text of at most 200 printable characters, got"
 
 CASES = (
     text("size", "bytes", f"description: {'x' * MAX_BYTES}\n", ": 10,000,026 bytes, more than the limit of 10,000,000"),
-    text("size", "nodes", f"base: {{a: [{'1,' * MAX_NODES}]}}\n", ":2" + TOO_MANY),
-    text("size", "keys", "base:\n" + "".join(f"  k{i}: 1\n" for i in range(MAX_NODES)), ":50000" + TOO_MANY),
-    text("size", "line", f"base: {{k: {'x' * 9_000_000}: }}\n", ":2: not valid YAML: *"),
-    text("alias", "bomb", nested(40, "[x,x,x,x,x,x,x,x,x,x]", "[*]"), ":7" + TOO_MANY),
-    text("alias", "mappings", nested(40, "{k: x}", "{<<: [*]}"), ":8" + TOO_MANY),
-    text("alias", "merges", nested(40, "{k: x}", "{<<: [*], l: x}"), ":8" + TOO_MANY),
+    text("size", "nodes", f"base: {{a: [{'1,' * MAX_NODES}]}}\n", ":2: base: " + TOO_MANY),
+    text("alias", "bomb", nested(40, "[x,x,x,x,x,x,x,x,x,x]", "[*]"), ":2: base: " + TOO_MANY),
     text(
-        "alias",
-        "text",
-        f"base:\n  a: &a {'x' * 1_000_000}\n  b: [{','.join(['*a'] * 60)}]\n",
-        ":4: more than 10,000,000 characters, aliases expanded",
+        "alias", "text", f"base:\n  a: &a {'x' * 1_000_000}\n  b: [{','.join(['*a'] * 60)}]\n", ":2: base: " + TOO_MANY
     ),
-    text(
-        "alias",
-        "chain",
-        nested(1, "[x]", "") + "".join(f"  a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 300)),
-        ":101" + TOO_DEEP,
-    ),
-    text("alias", "itself", "base: &a {model: *a}\n", ":2: base.model: an alias contains itself"),
-    text("depth", "lists", "base: " + "[" * 100_000, ":2" + TOO_DEEP),
-    text("depth", "mappings", "base: " + "{a: " * 100_000, ":2" + TOO_DEEP),
-    text("depth", "blocks", "base:\n  " + "- " * 100_000, ":3" + TOO_DEEP),
-    base("tag", "train.steps", "!!int abc", ": expected a whole number after the tag !!int, got 'abc'"),
-    base("tag", "train.lr", "!!float x", ": expected a number after the tag !!float, got 'x'"),
-    base("tag", "data.swap", "!!bool maybe", ": expected true or false after the tag !!bool, got 'maybe'"),
-    base("tag", "data.file", "!!null x", ": expected nothing after the tag !!null, got 'x'"),
-    base("tag", "data.file", "!!timestamp 2020-01-01", ": tag 'tag:yaml.org,2002:timestamp' is not allowed here"),
-    base("tag", "data.file", "!!binary aGk=", ": tag 'tag:yaml.org,2002:binary' is not allowed here"),
-    base(
-        "tag",
-        "data.file",
-        "!!python/object/apply:os.system [id]",
-        ": tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed here",
-    ),
-    base("tag", "data.file", "!<a%0Ab> x", ": tag 'a\\nb' is not allowed here"),
-    text("tag", "key", "base: {? !!str [a] : b}\n", ":2: base: keys are text, got [*"),
+    text("alias", "itself", "base: &a {model: *a}\n", ":2: base: " + TOO_DEEP),
+    text("depth", "lists", "base: " + "[" * 100_000, ":2: " + TOO_DEEP),
+    base("tag", "train.steps", "!!int abc", ": expected a whole number below 2^63, got 'abc'"),
+    base("tag", "data.file", "!!python/object/apply:os.system [id]", ": tag * is not allowed here"),
+    text("tag", "key", "base: {? !!str [a] : b}\n", f":2: base: {KEYS} [*"),
     base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
-    base("digits", "train.steps", "9" * 5000, ": a number of 5000 characters is too long"),
-    base("digits", "train.lr", "1e999", ": expected a finite number, got '1e999'"),
     base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
-    base("digits", "positional.theta", ".nan", ": expected a finite number, got '.nan'"),
     text("seeds", "2**32", "seeds: [1, 4294967296]\n", ":2: seeds[1]: must be at most 1,000,000, got 4294967296"),
-    text("seeds", "negative", "seeds: [1, -1]\n", ":2: seeds[1]: must be at least 1, got -1"),
-    text("seeds", "count", "seeds: 1000000000\n", ":2: seeds: must be at most 1,000,000, got 1000000000"),
-    text("seeds", "no number", "seeds: -3\n", ":2: seeds: must be at least 1, got -3"),
-    text("seeds", "tuning", "tune_seeds: 5000\n", ":2: tune_seeds: must be at most 1,000, got 5000"),
     text("runs", "seeds", "seeds: 100001\n", ": 1 variant × 100,001 seeds are 100,001 runs, more than the limit of*"),
-    text(
-        "runs",
-        "product",
-        f"design: [{{product: {{model.d_model: {list(range(1, 1000))}, model.d_ff: {list(range(1, 1000))}}}}}]\n",
-        ": 998,001 variants × 6 seeds are 5,988,006 runs, more than the limit of 100,000; vary fewer*",
-    ),
     text(
         "runs",
         "thousands of digits",
         f"design: [{{product: {{{', '.join(f'a{i}: [1, 2, 3]' for i in range(12_000))}}}}}]\n",
         ": more than 10^15 runs, above the limit of 100,000; vary fewer values",
     ),
-    base("field", "model.layers", "1000000", ": must be at most 256, got 1000000"),
-    base("field", "model.d_model", "1000000000", ": must be at most 65,536, got 1000000000"),
-    base("field", "train.betas", "[-3, 7]", "[0]: must be at least 0, got -3"),
-    base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
-    base("field", "model", "{heads: 5000}", ".heads: must be at most 1,024, got 5000"),
-    base("field", "data", "{vocabulary: {max_size: 10000000}}", ".vocabulary.max_size: must be at most 1,000,000, *"),
-    text(
-        "field",
-        "axis",
-        "design:\n- product:\n    model.layers: [1, 1000]\n",
-        ":4: design[0].product.model.layers[1]: must be at most 256, got 1000",
-    ),
-    text(
-        "field",
-        "between",
-        "design:\n- between:\n    from: {}\n    to: {train.lr: -1}\n",
-        ":5: design[0].between.to.train.lr: must be greater than 0, got -1",
-    ),
-    text("field", "tune", "tune: {train.lr: [1e-3, 0]}\n", ":2: tune.train.lr[1]: must be greater than 0, got 0"),
-    override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),
-    override("data.seed=!!int x", "--set data.seed=!!int x:1: expected a whole number after the tag !!int, got 'x'"),
     override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
-    override("train.betas=[0.9, 9]", "--set train.betas=[0.9, 9]: [1]: must be less than 1, got 9"),
-    Case(
-        "encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: the character U+0000 is not allowed"
-    ),
+    Case("encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: a character that is not allowed"),
     Case("encoding", "utf-16", QUESTION.encode("utf-16"), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
-    Case("encoding", "latin-1", b"question: caf\xe9\n", ":1: not UTF-8 text (byte 0xe9); save the file as UTF-8"),
     text(
         "encoding",
         "surrogate",
@@ -182,43 +98,36 @@ CASES = (
     ),
     text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: a tab; indent with spaces"),
     text("encoding", "escape in key", 'base: {"a\\e[31m": 1}\n', f":2: base: {KEYS} 'a\\x1b[31m'"),
-    text("encoding", "long key", f'base: {{"{"k" * 900}": 1}}\n', f":2: base: {KEYS} 'kkk*…"),
     text("encoding", "duplicate", "base: {a: 1, a: 2}\n", ":2: base: duplicate key 'a', first on line 2"),
-    text("encoding", "documents", "---\nbase: {}\n", ":2: not valid YAML: but found another document"),
-    too_large("layers", "layers: 256"),
-    too_large("attention", "layers: 99, d_ff: 1"),
-    too_large("vocabulary", "layers: 1, d_ff: 1}\n  quirks: {min_vocab_size: 1000000"),
+)
+
+FIELDS = (
+    base("field", "model.d_model", "1000000000", ": must be at most 65,536, got 1000000000"),
+    base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
+    text(
+        "field",
+        "tune",
+        "base: {train: {steps: 1}}\ntune: {train.lr: [1e-3, 0]}\n",
+        ":3: tune.train.lr[1]: must be greater than 0, got 0",
+    ),
+    override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),
     base("memory", "data", "{size: 1000000000}", ".size: must be at most 100,000, got 1000000000"),
-    base("memory", "positional", "{name: learned, max_length: 1000000000}", ".max_length: must be at most 100,000, *"),
+    text(
+        "field",
+        "memory",
+        "base: {train: {epochs: 1}, model: {d_model: 65536, layers: 256}}\n",
+        ":2: base.model: variant 'baseline' has at least * reduce d_model, d_ff, layers or the vocabulary",
+    ),
 )
 
 
 def matches(line: str, pattern: str) -> bool:
     """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    position = 0
-    parts = pattern.split("*") if "*" in pattern else [pattern]
-    for number, part in enumerate(parts):
-        found = line.find(part, position)
-        if found < 0 or (number == 0 and found):
-            return False
-        position = found + len(part)
-    return pattern.endswith("*") or line.endswith(parts[-1])
-
-
-@pytest.fixture
-def import_seconds() -> float:
-    """Processor time that the imports of a plan take on this machine, under its load."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = "import headtohead.planning.planner; from headtohead.plugins.registry import current; current()"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.mark.timed
-def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
-    case, tmp_path, h2h_process, refusal, request
-):
+def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(case, tmp_path, h2h_process, refusal):
     content = case.content.encode() if isinstance(case.content, str) else case.content
     (tmp_path / "x.yaml").write_bytes(content)
     ended = h2h_process(tmp_path, "plan", "x.yaml", *case.options, H2H_CACHE=str(tmp_path / "cache"))
@@ -226,18 +135,15 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
     assert matches(line, case.message if case.options else "x.yaml" + case.message), line
     assert len(line) < 1000
     assert ended.peak_bytes < MEGABYTES * 1e6
-    seconds = SECONDS
-    if case.kind == "memory":  # found with plugins, which need torch
-        seconds = max(SECONDS, 1.5 * request.getfixturevalue("import_seconds"))
-    assert ended.cpu_seconds < seconds
+    assert ended.cpu_seconds < SECONDS
     assert not (tmp_path / "runs").exists()
 
 
-@case_table("large", [case for case in CASES if case.slow], ids=lambda case: case.name, default=1)
-def test_a_model_larger_than_the_memory_is_refused_in_one_line(large, tmp_path, h2h_here, refusal):
-    (tmp_path / "x.yaml").write_text(large.content)
-    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache")))
-    assert matches(line, "x.yaml" + large.message), line
+@pytest.mark.parametrize("field", FIELDS, ids=lambda case: case.name)
+def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(field, tmp_path, h2h_here, refusal):
+    (tmp_path / "x.yaml").write_text(field.content)
+    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *field.options, H2H_CACHE=str(tmp_path / "cache")))
+    assert matches(line, field.message if field.options else "x.yaml" + field.message), line
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])
@@ -318,33 +224,11 @@ def test_every_number_of_the_schema_has_limits():
     assert [text for name, model in models.items() for text in unlimited(model, name)] == []
 
 
-def test_a_number_without_limits_is_found():
-    class Inner(Section):
-        rate: float = Field(0.1, gt=0)
-
-    class Planted(Section):
-        good: int = Field(1, ge=1, le=9)
-        count: int = Field(1, ge=1)
-        sizes: tuple[Annotated[int, Field(le=3)], ...] = ()
-        pair: tuple[float, float] = (0.0, 1.0)
-        either: str | int | None = None
-        inner: Inner = Inner()
-
-    assert unlimited(Planted) == [
-        "Planted.count",
-        "Planted.sizes.[0]",
-        "Planted.pair.[0]",
-        "Planted.pair.[1]",
-        "Planted.either",
-        "Planted.inner.rate",
-    ]
-
-
-FIELDS = [(section, path, metadata) for section, model in SECTIONS.items() for path, metadata in numbers_of(model)]
+NUMBERS = [(section, path, metadata) for section, model in SECTIONS.items() for path, metadata in numbers_of(model)]
 
 
 @pytest.mark.parametrize(
-    ("section", "path", "metadata"), FIELDS, ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
+    ("section", "path", "metadata"), NUMBERS, ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
 )
 def test_a_number_beyond_its_limits_is_refused_with_its_line(section, path, metadata):
     fields, places = [part for part in path if part[0] != "["], [part for part in path if part[0] == "["]
@@ -355,6 +239,6 @@ def test_a_number_beyond_its_limits_is_refused_with_its_line(section, path, meta
             written = f"[{', '.join(['0.5'] * int(places[0][1:-1]) + [written])}]"
         name = ".".join([section, *fields])
         with pytest.raises(HeadToHeadError) as caught:
-            load_text(f"question: q\nbase:\n  {name}: {written}\n", Path("x.yaml"))
+            expand(load_text(f"question: q\nbase:\n  {name}: {written}\n", Path("x.yaml")), current())
         assert str(caught.value).startswith(f"x.yaml:3: base.{name}")
         assert "must be " in str(caught.value)

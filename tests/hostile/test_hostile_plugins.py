@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,34 +68,15 @@ def returned(name: str, value: str, got: str) -> Case:
 
 CASES = (
     returned("number", "3", "an object of type int"),
-    returned("function", "print", "an object of type builtin_function_or_method"),
-    returned("object", "Mine.__new__(Mine)", "an object of type Mine"),
     returned("foreign class", "str", "str"),
-    returned("other family", "Dataset", "Dataset"),
     *map(named, ("a/b", "a\\b", "..", "../x", "a b", "<b>x</b>", "", "x\x1b[31m", "a\nb", "ä", "a--b", "x" * 61)),
-    Case(
-        "name",
-        "number",
-        hook("{3: Mine}"),
-        ": register_positionals returned the name 3; a name is at most 60 letters and digits, "
-        "with single . _ - between them",
-    ),
     raising("exit", "import sys; sys.exit(0)", "SystemExit: 0"),
-    raising("exit", "raise SystemExit('bye')", "SystemExit: bye"),
     raising("exit", "raise KeyboardInterrupt", "KeyboardInterrupt:"),
-    raising("exit", "raise GeneratorExit", "GeneratorExit:"),
     Case("import", "syntax", "def (:\n", " failed to import: SyntaxError: * (*, line 1)*"),
     raising("import", "1 / 0", "ZeroDivisionError: division by zero"),
-    raising("import", "import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
-    raising("import", "def f(): f()\nf()", "RecursionError: maximum recursion depth exceeded*"),
     Case("import", "nul", "x = 1\0\n", " failed to import: *null bytes*"),
     replacing("torch.softmax", "torch.softmax = own"),
-    replacing("torch.nn.functional.softmax", "torch.nn.functional.softmax = own"),
-    replacing("torch.Tensor.softmax", "torch.Tensor.softmax = own"),
     replacing("torch.Tensor.backward", "torch.Tensor.backward = own"),
-    replacing("torch.nn.Module.__call__", "torch.nn.Module.__call__ = own"),
-    replacing("torch.optim.AdamW.step", "torch.optim.AdamW.step = own"),
-    replacing("torch.relu", "torch.relu = torch.sigmoid"),
     replacing("torch.bmm", "del torch.bmm"),
     Case(
         "torch",
@@ -103,11 +85,7 @@ CASES = (
         f" replaces torch.exp; {TORCH}",
     ),
     Case("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
-    Case(
-        "hook", "none", hook("None"), ": register_positionals returned NoneType; expected a mapping from name to class"
-    ),
     Case("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
-    Case("hook", "exits", hook("exit(3)"), ": register_positionals raised SystemExit: 3 (*:*)"),
     Case(
         "hook",
         "forgotten",
@@ -128,7 +106,6 @@ CASES = (
         "rename one of them",
     ),
     entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.plugin.*"),
-    entry("options", "dictionary", "Options = dict", "TypeError: Options is <class 'dict'>; expected a subclass of*"),
     entry("options", "role defaults", "role_defaults = {'x': 3}", "TypeError: role_defaults is {'x': 3}; expected*"),
     entry(
         "options",
@@ -136,10 +113,7 @@ CASES = (
         "properties = frozenset({'relatve'})",
         "TypeError: properties has the unknown name 'relatve'; did you mean 'relative'?*",
     ),
-    entry("options", "text as properties", "properties = 'relative'", "TypeError: properties is 'relative'; expected*"),
-    entry("options", "role defaults list", "role_defaults = ['x']", "AttributeError: 'list' object has no*"),
     entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
-    entry("options", "config", "config = [1]", "TypeError: config is [1]; expected a mapping", "recipe"),
     Case(
         "options",
         "required",
@@ -151,14 +125,7 @@ CASES = (
 
 def matches(line: str, pattern: str) -> bool:
     """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    position = 0
-    parts = pattern.split("*")
-    for number, part in enumerate(parts):
-        found = line.find(part, position)
-        if found < 0 or (number == 0 and found):
-            return False
-        position = found + len(part)
-    return pattern.endswith("*") or line.endswith(parts[-1])
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.fixture
@@ -228,13 +195,7 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(entry_points, message, tm
     assert matches(line, message), line
 
 
-def test_a_distribution_without_metadata_is_named_by_its_plugin(tmp_path, h2h_here, refusal, install):
-    install("1 / 0\n", METADATA="")
-    line = refusal(h2h_here(tmp_path, "plugins"))
-    assert matches(line, "plugin 'outside_plugin' (*) failed to import: ZeroDivisionError: division by zero*"), line
-
-
-@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "missing", "text", "latin-1"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "latin-1"])
 def test_a_path_that_is_no_plugin_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
     path = tmp_path / ("mine.txt" if kind == "text" else "mine.py")
     match kind:
@@ -256,9 +217,3 @@ def test_a_path_that_is_no_plugin_file_is_refused_at_once(kind, tmp_path, h2h_he
         "latin-1": "plugin 'mine.py' (file) failed to import: SyntaxError: (unicode error) 'utf-8' codec*",
     }
     assert matches(line, expected.get(kind, "plugin file 'mine.py' is not a regular file")), line
-
-
-def test_wrapping_by_torch_itself_is_no_replacement(tmp_path, h2h_here):
-    (tmp_path / "mine.py").write_text(hook("{'mine': Mine}", "import torch._dynamo"), encoding="utf-8")
-    done = h2h_here(tmp_path, "plugins", "--plugin", "mine.py")
-    assert (done.returncode, done.stderr) == (0, "")

@@ -55,14 +55,14 @@ SAME = "then run the same command; finished runs are kept"
 REPORT = "the report cannot be written to reports/study: Read-only file system; choose another folder with --reports"
 CASES = (
     Case("limit", "400-mb", RUN, f"free memory or raise ulimit -v, {SAME}", limits={"AS": 400 * MB}),
-    Case("limit", "700-mb", RUN, "ulimit -v", limits={"AS": 700 * MB}),
+    
     Case("folder", "read-only-status", ("status", "study.yaml"), "2 DONE", 0, read_only=("runs",)),
-    Case("folder", "read-only-reproduce", ("reproduce", "s1"), "bit-for-bit equal", 0, read_only=("runs",)),
-    Case("folder", "read-only-sync", ("sync",), "2 shipped, 0 unchanged", 0, read_only=("runs",)),
+    
+    
     Case("folder", "read-only-report", ("report", "study"), REPORT, read_only=("runs", "reports")),
-    Case("folder", "read-only-reports", ("report", "study", "--reports", "new"), "new/study", 0, read_only=("runs",)),
+    
     Case("folder", "read-only-run", RUN, "cannot write to 'runs/study' (Read-only file system)", read_only=("runs",)),
-    Case("folder", "read-only-ablate-heads", ("ablate-heads", "s1"), "Read-only file system", read_only=("runs",)),
+    
     Case(
         "folder",
         "read-only-cache",
@@ -76,9 +76,8 @@ CASES = (
     Case("limit", "1-kb-files", RUN, f"(File too large); free disk space, correct the permissions or choose another "
          f"folder with --runs, {SAME}",
          limits={"FSIZE": 1000}, finished=False),
-    Case("folder", "no-home", RUN, "set H2H_CACHE to a writable folder", environment={"HOME": "/proc/nowhere"},
-         finished=False),
-    Case("folder", "no-temporary-folder", RUN, DONE, 0, environment={"TMPDIR": "/nowhere"}, finished=False),
+    
+    
 )  # fmt: skip
 
 LIMIT = """
@@ -191,49 +190,21 @@ def test_a_limit_is_a_helpful_line_and_loses_nothing(
 
 # -- the fork server ---------------------------------------------------------------------------------
 
-SLOW = """
-import time
-import headtohead as h2h
-
-@h2h.plugin.hookimpl
-def on_evaluation(run, step, metrics):
-    time.sleep(1.0)
-"""
-
 
 def test_a_worker_starts_although_the_fork_server_is_killed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     with local.hidden_main():
         forkserver.ensure_running()
-    server = local._server()
-    assert server is not None
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     os.kill(server, signal.SIGSTOP)  # so that the start is in progress when it is killed
     threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
     alive, write_end = context.Pipe(duplex=False)
     process = local._start(context, (tmp_path / "no-stack", "cpu", worker_plugins(), dict(os.environ), alive))
-    assert local._server() != server
+    assert forkserver._forkserver._forkserver_pid != server  # type: ignore[attr-defined]
     process.join(60)
     assert process.exitcode == exits.BUSY
     alive.close()
     write_end.close()
-
-
-@pytest.mark.slow
-def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
-    (study / "slow.py").write_text(SLOW)
-    parent = start(study, cache, *RUN, "--plugin", "slow.py")
-    end = time.monotonic() + 60
-    while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    (server,) = (
-        child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
-    )
-    server.kill()
-    done = ended(parent)
-    assert (done.returncode, "KILLED" in done.stderr) == (0, False), done.stderr
-    assert results(study) == results(finished)
-    assert list(study.glob("runs/study/*/attempts/*.json")) == []  # no run was trained a second time
 
 
 # -- clocks ------------------------------------------------------------------------------------------
@@ -282,6 +253,34 @@ def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
         except Busy:
             assert time.monotonic() - ended_at < 5
     assert time.monotonic() - ended_at < 5
+
+
+SLOW = """
+import time
+import headtohead as h2h
+
+@h2h.plugin.hookimpl
+def on_evaluation(run, step, metrics):
+    time.sleep(1.0)
+"""
+
+
+@pytest.mark.slow
+def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
+    (study / "slow.py").write_text(SLOW)
+    parent = start(study, cache, *RUN, "--plugin", "slow.py")
+    end = time.monotonic() + 60
+    while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    (server,) = (
+        child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
+    )
+    server.kill()
+    done = ended(parent)
+    assert (done.returncode, "KILLED" in done.stderr) == (0, False), done.stderr
+    assert results(study) == results(finished)
+    assert list(study.glob("runs/study/*/attempts/*.json")) == []  # no run was trained a second time
 
 
 JUMPING = """

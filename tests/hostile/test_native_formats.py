@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import random
@@ -26,8 +25,6 @@ from headtohead.testing.tiny import data_config
         ("os:abort", [], "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more"),
         ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 2 s"),
         ("operator:mul", [[0], 10**11], "data 'x' cannot be read: MemoryError"),
-        ("os:_exit", [3], "data 'x' cannot be read: the reader ended with exit code 3"),
-        ("json:loads", ["{"], "data 'x' cannot be read: JSONDecodeError: Expecting property name"),
     ],
 )
 def test_the_end_of_a_reader_is_one_line(function: str, arguments: list[Any], message: str) -> None:
@@ -41,12 +38,6 @@ def test_a_large_result_of_a_reader_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("H2H_MAX_DATA_BYTES", "1000")
     with pytest.raises(HeadToHeadError, match="more than 1,000 bytes; if you trust it, set H2H_MAX_DATA_BYTES"):
         call_in_child("data 'x'", "operator:mul", "a", 2000)
-
-
-def test_a_reader_does_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit(9)")
-    monkeypatch.chdir(tmp_path)
-    assert call_in_child("data 'x'", "operator:add", 1, 2) == 3
 
 
 @pytest.fixture
@@ -89,16 +80,11 @@ def test_a_link_in_a_saved_dataset_is_refused(saved: Path, tmp_path: Path) -> No
     assert f"'{arrow.name}' is neither a regular file nor a folder" in refusal(saved, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["state.json", "dataset_info.json", "data-00000-of-00001.arrow"])
+@pytest.mark.parametrize("name", ["state.json", "data-00000-of-00001.arrow"])
 def test_a_pipe_in_a_saved_dataset_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
     (saved / name).unlink()
     os.mkfifo(saved / name)
     assert f"'{name}' is neither a regular file nor a folder" in refusal(saved, tmp_path)
-
-
-def test_a_record_of_another_kind_is_refused(saved: Path, tmp_path: Path) -> None:
-    edit(saved / "state.json", lambda state: state.update(_data_files=3))
-    assert "state.json' is no record of a saved dataset; save the dataset again" in refusal(saved, tmp_path)
 
 
 def damage(path: Path, seed: int) -> None:
@@ -110,7 +96,7 @@ def damage(path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_flipped_bits_of_a_saved_dataset_are_one_line(seed: int, saved: Path, tmp_path: Path) -> None:
     (arrow,) = saved.glob("*.arrow")
     damage(arrow, seed)
@@ -120,23 +106,6 @@ def test_flipped_bits_of_a_saved_dataset_are_one_line(seed: int, saved: Path, tm
         found = str(error)
     assert found == "40 pairs" or found.startswith(f"dataset '{saved}'")
     assert "\n" not in found
-
-
-@pytest.mark.parametrize("version", ["3.6.0", None])
-def test_another_version_of_datasets_is_refused(
-    version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def found(name: str) -> str:
-        if version is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return version
-
-    monkeypatch.setattr(importlib.metadata, "version", found)
-    expected = (
-        f"data.saved and data.hub require the package datasets 4 or later, found {version or 'none'}; "
-        "pip install 'headtohead[hf]'"
-    )
-    assert refusal(tmp_path, tmp_path) == expected
 
 
 def tokenizer(normalizer: Any) -> str:

@@ -74,23 +74,13 @@ SHA = "its sha256 is not that of its name"
 TENSOR = "a tensor is missing or invalid"
 CASES = [
     Case("content", "flipped-bit", content(flipped), SHA),
-    Case("content", "truncated", content(lambda data: data[:-5]), SHA),
-    Case("content", "empty", content(lambda data: b""), SHA),
-    Case("content", "NaN", content(lambda data: data[:-4] + b"\xff\xff\xff\x7f"), SHA),
     Case("edited", "no-tensors", junk, "header too large"),
     Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), TENSOR),
-    Case("edited", "missing-moment", rewrite(lambda tensors, state: tensors.pop(MOMENT)), TENSOR),
-    Case("edited", "missing-sums", rewrite(lambda tensors, state: tensors.pop("sums/losses")), TENSOR),
     Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "has shape"),
-    Case("edited", "moment-shape", rewrite(lambda t, s: t.update({MOMENT: t[MOMENT][:, 0]})), "has shape"),
-    Case("edited", "one-member", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:1]})), TENSOR),
-    Case("edited", "scalar", rewrite(lambda t, s: t.update({WEIGHT: torch.tensor(1.0)})), TENSOR),
     Case("edited", "NaN-weights", rewrite(lambda t, s: t[WEIGHT].fill_(float("nan"))), "is not finite"),
     Case("edited", "other-runs", rewrite(lambda t, s: s["members"][0].update(run_hash="x")), "belongs to other runs"),
     Case("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
-    Case("edited", "no-state", rewrite(lambda t, s: {"": 0}), "belongs to other runs"),
     Case("edited", "late-step", rewrite(lambda t, s: s.update(step=10**9)), "its step is 1000000000 of 12"),
-    Case("edited", "text-step", rewrite(lambda t, s: s.update(step="soon")), "step: Input should be"),
     Case("edited", "owners", rewrite(lambda t, s: s.update(owners={WEIGHT: ["x", [9, 9]]})), TENSOR),
 ]
 
@@ -158,14 +148,6 @@ def test_training_starts_again_if_all_resume_points_are_damaged(
     assert all(line.endswith("; training continued from step 0") for line in log)
     assert same(rest, trained(None))
     assert [point.step for point in ResumePoints(tmp_path).newest_first()] == [12, 11]
-
-
-@pytest.mark.slow
-def test_an_undamaged_training_logs_nothing(tmp_path: Path, trained: Callable[..., StackTraining]) -> None:
-    trained(tmp_path, 7)
-    log: list[str] = []
-    assert same(trained(tmp_path, log=log.append), trained(None))
-    assert log == []
 
 
 def test_a_killed_process_leaves_two_intact_resume_points(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Oracle:
         return self.final(x, "encoder_norm")
 
     def embed(self, ids, table, positional):
-        by_row = positional.options["index"] == "row"
+        by_row = positional.options.index == "row"
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []

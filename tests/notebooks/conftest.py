@@ -35,12 +35,6 @@ def made() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def between() -> ModuleType:
-    """The module that writes invented path experiments."""
-    return _load("between_study")
-
-
-@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder without files of sentence pairs."""
     return tmp_path_factory.mktemp("cache")

@@ -97,9 +97,9 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     assert made.omitted == {}
     loaded = load_text(made.text, folder / "x.yaml")
     files = [
-        variant.config.data.options["file"]
+        variant.config.data.options.file
         for variant in expand(loaded, current()).variants
-        if "file" in variant.config.data.options
+        if hasattr(variant.config.data.options, "file")
     ]
     assert files == [os.path.normpath(file)]
 

@@ -73,11 +73,10 @@ WRONG = [
     (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
     (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),
     (declared("    against_lengths: [9, 12]\n"), "contrasts[0].against_lengths", "whole buckets"),
-    (declared("    metric: test/chrf\n    lengths: [1, 8]\n"), "contrasts[0].lengths", "test/chrf has no score by"),
     (
-        declared("    against_metric: test/perplexity\n    against_lengths: [1, 8]\n"),
+        declared("    against_metric: test/loss_unpadded\n    against_lengths: [1, 8]\n"),
         "contrasts[0].against_lengths",
-        "test/perplexity has no score by source length",
+        "test/loss_unpadded has no score by source length",
     ),
     (declared("  - variant: {positional: rotary}\n"), "contrasts[1]", "the same two variants as contrasts[0]"),
 ]

@@ -62,7 +62,7 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
         )
         for number, masking in enumerate(maskings)
     ]
-    identities = {variant.slug: run_identity(variant.config, "f", registry) for variant in variants}
+    identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
     return {slug: item.to for slug, item in found.items()}
 
@@ -75,7 +75,7 @@ def test_the_reason_names_the_masks_and_the_lengths(registry):
     config = resolve({"train": {"epochs": 1}}, registry)
     other = resolve({"train": {"epochs": 1}, "masking.decoder": "causal"}, registry)
     variants = [Variant("a", "a", {}, config), Variant("b", "b", {}, other)]
-    identities = {variant.slug: run_identity(variant.config, "f", registry) for variant in variants}
+    identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "b", identities, LENGTHS, registry)
     assert found["a"].to == "b"
     assert found["a"].reason == (

@@ -18,86 +18,37 @@ def failure(load, text, *overrides, seeds=None):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "location", "word"),
     [
-        ("question: q\nsed: 3\n", "x.yaml:2: sed: unknown field 'sed'; did you mean 'seeds'?"),
-        ("base: {}\n", "x.yaml:1: field 'question' is missing"),
-        ("question: 3\n", "x.yaml:1: question: expected text, got 3"),
-        ("question: q\nbase: [1]\n", "x.yaml:2: base: expected a mapping, got [1]"),
-        (
-            "question: q\nmatch: flop\n",
-            "x.yaml:2: match: expected 'none', 'parameters' or 'flops', got 'flop'; did you mean 'flops'?",
-        ),
-        (
-            "question: q\ndesign:\n  - prodct: {}\n",
-            "x.yaml:3: design[0].prodct: unknown field 'prodct'; did you mean 'product'?",
-        ),
-        (
-            "question: q\ndesign:\n  - product:\n      positional: rotary\n",
-            "x.yaml:4: design[0].product.positional: expected a list, got 'rotary'",
-        ),
-        (
-            "question: q\nmetrics:\n  primry: x\n",
-            "x.yaml:3: metrics.primry: unknown field 'primry'; did you mean 'primary'?",
-        ),
-        ("question: q\nexclude:\n  - when: {a: 1}\n", "x.yaml:3: exclude[0]: field 'reason' is missing"),
-        ("question: q\nprobes: [{source: 3}]\n", "x.yaml:2: probes[0].source: expected text, got 3"),
-        (
-            "question: q\nseeds: many\n",
-            "x.yaml:2: seeds: expected a number of seeds, a list of seeds, or until and at_most, got 'many'",
-        ),
-        (
-            "question: q\nseeds: {at_most: 9}\n",
-            "x.yaml:2: seeds: expected until and at_most, such as {until: decided, at_most: 20}, got {'at_most': 9}",
-        ),
-        ("question: q\nseeds: {until: done, at_most: 9}\n", "x.yaml:2: seeds.until: expected 'decided', got 'done'"),
-        ("question: q\nseeds: {until: decided, at_most: 2}\n", "x.yaml:2: seeds.at_most: must be at least 3, got 2"),
-        (
-            "question: q\nseeds: {until: decided, at_most: 9, step: 3}\n",
-            "x.yaml:2: seeds.step: unknown field 'step'; known: at_most, looks, until",
-        ),
-        (
-            "question: q\nseeds: true\n",
-            "x.yaml:2: seeds: expected a number of seeds, a list of seeds, or until and at_most, got True",
-        ),
-        ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: duplicate seed 1; each seed is one replicate"),
-        ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: must be at least 1, got 0"),
-        (
-            "question: q\nmetrics: {target: {test/bleu: 1}}\n",
-            "x.yaml:2: metrics.target.test/bleu: 'test/bleu' has no value during training; use valid/loss, "
-            "valid/perplexity, valid/token_accuracy",
-        ),
-        (
-            "question: q\nmetrics: {target: {valid/loss: best}}\n",
-            "x.yaml:2: metrics.target.valid/loss: expected a number, or baseline, got 'best'",
-        ),
-        ("question: q\nseeds: 0\n", "x.yaml:2: seeds: must be at least 1, got 0"),
-        ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
-        ("", "x.yaml: the file is empty; it needs at least 'question'"),
-        ("# only a comment\n", "x.yaml: the file is empty; it needs at least 'question'"),
-        ("- a\n", "x.yaml:1: expected fields such as 'question: …', got ['a']"),
-        ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: did not find expected node content"),
-        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: a tab; indent with spaces"),
-        ("question: q\nbase:\n\tmodel: {}\n", "x.yaml:3: not valid YAML: a tab; indent with spaces"),
-        (
-            "question: q\nbase:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3\n",
-            "x.yaml:5: not valid YAML: expected ': ' after a key",
-        ),
-        (
-            "question: does a: b?\n",
-            "x.yaml:1: not valid YAML: ': ' is not allowed here; correct the indentation, or quote the text",
-        ),
-        ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: duplicate key 'model', first on line 3"),
-        ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got '1'"),
-        (
-            "question: !!python/name:os.system x\n",
-            "x.yaml:1: question: tag 'tag:yaml.org,2002:python/name:os.system' is not allowed here",
-        ),
-        ("question: q\nbase: &a {model: *a}\n", "x.yaml:2: base.model: an alias contains itself"),
+        ("sed: 3", "x.yaml:2: sed:", "did you mean 'seeds'?"),
+        ("base: [1]", "x.yaml:2: base:", "a mapping"),
+        ("design:\n  - prodct: {}", "x.yaml:3: design[0].prodct:", "did you mean 'product'?"),
+        ("design:\n  - product:\n      positional: rotary", "x.yaml:4: design[0].product.positional:", "a list"),
+        ("seeds: many", "x.yaml:2: seeds:", "a list of seeds, or until and at_most"),
+        ("seeds: {at_most: 9}", "x.yaml:2: seeds:", "{until: decided, at_most: 20}"),
+        ("seeds: {until: decided, at_most: 2}", "x.yaml:2: seeds.at_most:", "at least 3"),
+        ("seeds: [1, 2, 1]", "x.yaml:2: seeds[2]:", "duplicate seed 1"),
+        ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "baseline"),
+        ("base: {", "x.yaml:3:", "not valid YAML"),
+        ("base:\n\tmodel: {}", "x.yaml:3:", "indent with spaces"),
+        ("base:\n  model:\n    heads: 2\n    dropout 0.0\nseeds: 3", "x.yaml:5:", "expected ':'"),
+        ("description: does a: b?", "x.yaml:2:", "not allowed"),
+        ("base:\n  model: {}\n  model: {}", "x.yaml:4: base:", "duplicate key 'model', first on line 3"),
+        ("base: {1: x}", "x.yaml:2: base:", "keys are text"),
+        ("base: &a {model: *a}", "x.yaml:2: base:", "nested"),
     ],
 )
-def test_every_error_of_a_file_is_one_line_with_its_location(load, text, message):
-    assert failure(load, text) == message
+def test_every_error_of_a_file_is_one_line_with_its_location(load, text, location, word):
+    message = failure(load, f"question: q\n{text}\n")
+    assert message.startswith(location)
+    assert word in message
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("# a comment\n", "is empty"), ("- a\n", "fields"), ("base: {}\n", "missing")]
+)
+def test_a_file_without_a_question_is_refused(load, text, word):
+    assert word in failure(load, text)
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -111,11 +62,6 @@ def test_a_missing_file_suggests_a_file_with_another_ending(tmp_path, typed):
     with pytest.raises(HeadToHeadError) as error:
         load_file(tmp_path / typed)
     assert str(error.value).endswith(f"does not exist; did you mean '{tmp_path / 'order.yaml'}'?")
-
-
-def test_a_folder_is_not_read_as_a_file(tmp_path):
-    with pytest.raises(HeadToHeadError, match="' is a folder; name an experiment file"):
-        load_file(tmp_path)
 
 
 def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
@@ -136,13 +82,6 @@ def test_the_experiment_is_named_after_its_file(tmp_path):
     path = tmp_path / "do heads (really) matter.yaml"
     path.write_text("question: q\n")
     assert load_file(path).name == "do-heads-really-matter"
-
-
-def test_a_name_without_letters_is_refused(tmp_path):
-    path = tmp_path / "¿?.yaml"
-    path.write_text("question: q\n")
-    with pytest.raises(HeadToHeadError, match="has no letter or digit; rename the file"):
-        load_file(path)
 
 
 def test_numbers_are_those_of_yaml_1_2(load):
@@ -203,31 +142,13 @@ def test_an_override_is_parsed_as_yaml(load):
     assert loaded.overrides[0].path == ("train", "lr")
 
 
-def test_values_without_a_yaml_notation_are_refused_from_python():
-    with pytest.raises(HeadToHeadError, match="an experiment holds numbers, texts, lists and"):
-        dump({"question": object()})
-
-
 def test_strings_that_look_like_numbers_remain_strings_from_python():
     content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
     assert load_text(dump(content), Path("study.yaml")).file.base == content["base"]
 
 
-def test_a_number_of_thousands_of_digits_is_refused(load):
-    message = failure(load, f"question: q\nseeds: {'9' * 5000}")
-    assert message == "x.yaml:2: seeds: a number of 5000 characters is too long"
-
-
-def test_recursive_nesting_is_refused(load):
-    assert failure(load, "question: q\nbase: " + "[" * 5000) == "x.yaml:2: more than 100 nested lists and mappings"
-
-
 @given(st.text(max_size=40))
 def test_any_invalid_text_raises_the_documented_exception(text):
-    from pathlib import Path
-
-    from headtohead.config.loading import load_text
-
     message = ""
     try:
         load_text(text, Path("x.yaml"))

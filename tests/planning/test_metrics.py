@@ -1,29 +1,39 @@
-"""A metric that no run measures is refused before anything is trained."""
+"""Metrics are those of the dataset: names, defaults and directions are checked before anything is trained."""
 
-from pathlib import Path
+import json
 
 import pytest
 
-from headtohead.config.loading import load_text
+from headtohead import api
+from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.experiment_file import MEASURED
+from headtohead.planning.metrics import reported_metrics
+from headtohead.plugins.dataset import Dataset
+from headtohead.schema.metric import Metric, measured
+from headtohead.schema.roles import ROLES
+from headtohead.storage.metrics import decimals, higher_is_better, readable, span
+
+BASE = "question: Which?\nbase: {data: {dataset: %s}, train: {epochs: 1}}\nmetrics: {%s}\n"
+ERRORS = Metric("errors", "wrong symbols", (0.0, 9.0), higher_is_better=False, decimals=2)
 
 
-@pytest.mark.parametrize("line", ["primary: test/blue", "report: [valid/loss, test/blue]"])
-def test_an_unknown_metric_is_one_line_with_the_nearest_name(line: str) -> None:
-    text = f"question: Which?\nmetrics: {{{line}}}\n"
-    wanted = r"x\.yaml:2: metrics\..*unknown metric 'test/blue'; did you mean 'test/bleu'\?"
-    with pytest.raises(HeadToHeadError, match=wanted):
-        load_text(text, Path("x.yaml"))
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("primary: test/blue", "primary"),
+        ("report: [valid/loss, test/blue]", "report"),
+        ("primary: attention/encoder/entropy", "primary"),
+        ("target: {test/bleu: 3}", "target"),
+    ],
+)
+def test_a_metric_that_the_runs_do_not_have_is_an_error_with_line_and_field(line, field, design):
+    with pytest.raises(HeadToHeadError, match=rf"^x\.yaml:\d+: metrics\.{field}") as refused:
+        design(f"metrics: {{{line}}}\n")
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
-    """The list and the results of a real run agree."""
-    import json
-
-    from headtohead import api
-
+def test_the_measured_metrics_are_those_of_a_real_run(tmp_path):
     file = tmp_path / "one.yaml"
     file.write_text(
         "question: Which?\nseeds: 1\nbase:\n  data: {dataset: toy-grammar, size: 200}\n"
@@ -31,14 +41,22 @@ def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
     )
     api.run(file, runs=tmp_path / "runs", reports=tmp_path / "reports", tracking=False)
     results = next((tmp_path / "runs").glob("*/*/results.json"))
-    measured = set(json.loads(results.read_text())["metrics"]) - {"train/lr"}
-    assert measured == set(MEASURED)
+    assert set(json.loads(results.read_text())["metrics"]) - {"train/lr"} == set(measured(TRANSLATION, ROLES))
 
 
-@pytest.mark.parametrize("name", ["attention/encoder/entropy", "attention/cross/distance"])
-def test_a_metric_without_a_better_direction_is_reported_and_not_tested(name: str) -> None:
-    text = "question: Which?\nmetrics: {%s}\n"
-    assert load_text(text % f"report: [{name}]", Path("x.yaml")).file.metrics.report == (name,)
-    wanted = f"x.yaml:2: metrics.primary: '{name}' is neither better high nor better low; list it in metrics.report"
-    with pytest.raises(HeadToHeadError, match=wanted):
-        load_text(text % f"primary: {name}", Path("x.yaml"))
+def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, registry, monkeypatch):
+    monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
+    loaded = load(BASE % ("copy", ""))
+    from headtohead.planning.design import expand
+
+    found = expand(loaded, registry)
+    reported = reported_metrics(loaded, found.variant(found.baseline).config)
+    assert (reported.primary, reported.report) == ("test/errors", ("valid/loss",))
+    assert not higher_is_better("test/errors")
+    assert (readable("test/errors"), span("test/errors"), decimals("test/errors")) == ("wrong symbols", (0.0, 9.0), 2)
+
+
+def test_an_unknown_metric_has_no_direction():
+    with pytest.raises(HeadToHeadError, match="no dataset declares"):
+        higher_is_better("test/unheard_of")
+    assert Dataset.metrics == ()

@@ -1,38 +1,29 @@
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field
 
-from headtohead.config.reference import TABLES, filled, table
-from headtohead.schema import config_input, experiment_file, run_config
-from headtohead.schema.run_config import (
-    DataConfig,
-    DataFields,
-    EntryConfig,
-    InitFrom,
-    ModelConfig,
-    ModelFields,
-    PerRole,
-    RunConfig,
-)
+from experiment_file import TABLES, table
+from headtohead.config.loading import load_file
+from headtohead.planning.design import expand
+from headtohead.schema import experiment_file, run_config
+from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, RunConfig
 from headtohead.schema.sections import Section
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
 
 
-def test_the_reference_page_equals_the_schema():
-    text = PAGE.read_text(encoding="utf-8")
-    assert filled(text) == text, "run: make docs"
-
-
 def test_every_section_of_the_schema_has_its_table():
     sections = {
         section
-        for module in (config_input, experiment_file, run_config)
+        for module in (experiment_file, run_config)
         for section in vars(module).values()
-        if isinstance(section, type) and issubclass(section, Section) and section is not Section
+        if isinstance(section, type)
+        and issubclass(section, Section)
+        and section.__module__ != "headtohead.schema.sections"
     }
-    without_table = {EntryConfig, InitFrom, PerRole, RunConfig, DataFields, DataConfig, ModelFields, ModelConfig}
+    without_table = {EntryConfig, InitFrom, PerRole, RunConfig, ModelConfig}
     assert sections - without_table == set(TABLES.values())
 
 
@@ -42,11 +33,6 @@ def test_every_field_has_a_description():
             assert info.description, f"{name}.{field}"
 
 
-def test_a_page_without_a_marker_is_refused():
-    with pytest.raises(ValueError, match="the page has no marker '<!-- table: file -->'"):
-        filled("nothing")
-
-
 def test_a_row_has_limits_default_and_choices():
     class Small(BaseModel):
         width: int = Field(3, ge=1, lt=9, description="how wide")
@@ -54,30 +40,14 @@ def test_a_row_has_limits_default_and_choices():
     assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
 
 
-def test_the_examples_of_the_page_are_valid_designs(load, registry):
-    import re
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
-    from headtohead.planning.design import expand
 
-    texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    designs = [expand(load(text), registry) for text in texts]
-    assert [[variant.slug for variant in found.variants] for found in designs] == [
-        ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
-        ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
-        [
-            "sinusoidal-toy-grammar-size-2000",
-            "sinusoidal-reverse-longest-8",
-            "rotary-toy-grammar-size-2000",
-            "rotary-reverse-longest-8",
-        ],
-        ["dropout-0.1", "dropout-0", "dropout-0.3"],
-        ["none", "alibi"],
-    ]
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_of_the_page_are_valid_designs(text, load, registry):
+    assert len(expand(load(text), registry).variants) > 1
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=str)
 def test_every_packaged_experiment_is_a_valid_design(path, registry):
-    from headtohead.config.loading import load_file
-    from headtohead.planning.design import expand
-
     assert expand(load_file(path), registry).contrasts()

@@ -149,14 +149,14 @@ def test_masking_none_gives_notebook_4_without_the_mask_of_its_translate(noteboo
 
 def test_the_stored_positional_table_decides_the_arithmetic(notebooks, imported, saved, tmp_path):
     recipe, model, heads = build(notebooks, "2 sinusoidal", width=18, heads=2)
-    assert imported(recipe, model, heads).config.positional.encoder.options["arithmetic"] == "single"
+    assert imported(recipe, model, heads).config.positional.encoder.options.arithmetic == "single"
     exact = [[p / 10000 ** (2 * (i // 2) / 18) for i in range(18)] for p in range(120)]
     angles = torch.tensor(exact, dtype=torch.float64)
     even = torch.arange(18) % 2 == 0
     model = model.double()
     model.positional_encoding.pe = torch.where(even, angles.sin(), angles.cos())[None]
     loaded = imported(recipe, model, heads)
-    assert loaded.config.positional.encoder.options["arithmetic"] == "exact"
+    assert loaded.config.positional.encoder.options.arithmetic == "exact"
     source, target = batch(model, "2 sinusoidal")
     with torch.no_grad():
         assert_equal(loaded.logits(source, target), model(source, target))

@@ -114,7 +114,7 @@ def resolved():
 
 def value(config, path):
     for part in path.split("."):
-        config = config.get(part) if isinstance(config, dict) else getattr(config, part)
+        config = config.get(part) if isinstance(config, dict) else getattr(config, part, None)
     return config
 
 

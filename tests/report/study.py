@@ -407,12 +407,11 @@ def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, A
             "low": low,
             "high": high,
             "n": n,
-            "exact_match": max(0.0, min(1.0, score - 0.02 * (low - 6))),
-            "bleu": 100 * score**0.6,
-            "chrf": 100 * score**0.5,
-            "loss": loss,
+            "scores": {"exact_match": exact, "bleu": 100 * score**0.6, "chrf": 100 * score**0.5, "loss": loss},
+            "counts": {"exact_match": [n * exact, n], "loss": [6 * n * loss, 6 * n]},
         }
         for low, high, n in ((1, 5, 88), (6, 8, 97), (9, 11, 45), (12, 14, 20))
+        for exact in [max(0.0, min(1.0, score - 0.02 * (low - 6)))]
     ]
     return {
         "metrics": metrics,

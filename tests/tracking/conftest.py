@@ -18,8 +18,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from headtohead.config.resolve import complete_model
-from headtohead.schema.config_input import ModelInput
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig, TrainConfig
+from headtohead.schema.run_config import EntryConfig, ModelInput, PerRole, RunConfig, TrainConfig
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import data_config
 
@@ -341,10 +340,8 @@ def _write_results(folder: Path, skill: float, last: dict[str, float], random: n
             "low": low,
             "high": high,
             "n": 80,
-            "exact_match": skill - low / 100,
-            "bleu": 90.0,
-            "chrf": 95.0,
-            "loss": 0.2,
+            "scores": {"exact_match": skill - low / 100, "bleu": 90.0, "chrf": 95.0, "loss": 0.2},
+            "counts": {"exact_match": [80 * skill, 80.0], "loss": [40.0, 200.0]},
         }
         for bucket, low, high in [("1-5", 1, 5), ("6-8", 6, 8), ("9-11", 9, 11)]
     ]

@@ -27,8 +27,7 @@ from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Cost, Options
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import registered
-from headtohead.schema.config_input import ModelInput
-from headtohead.schema.run_config import ModelConfig
+from headtohead.schema.run_config import ModelConfig, ModelInput
 
 Sizes = Mapping[str, int]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
@@ -26,12 +27,13 @@ from headtohead.statistics.paired_tests import (
 )
 from headtohead.statistics.unpaired import unpaired
 from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
-from headtohead.storage.metrics import LOWER_IS_BETTER, span
+from headtohead.storage.metrics import span
 
-HIGHER = ("accuracy", "acc", "match", "bleu", "chrf", "rouge", "f1", "auc", "auroc", "precision", "recall", "reward",
-          "score", "return", "win_rate", "map", "ndcg", "mfu", "per_second")  # fmt: skip
-LOWER = (*LOWER_IS_BETTER, "error", "err", "wer", "cer", "ter", "ppl", "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid",
-         "latency", "regret")  # fmt: skip
+HIGHER = ("accuracy", *(metric.name for metric in TRANSLATION), "acc", "match", "rouge", "f1", "auc", "auroc",
+          "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
+          "mfu", "per_second")  # fmt: skip
+LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
+         "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
 FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
 

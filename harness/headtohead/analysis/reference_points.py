@@ -17,8 +17,6 @@ NAMES = {
 }
 """The names of the reference points in reports; the most frequent target only of data with few targets."""
 
-METRICS = ("test/exact_match", "test/bleu", "test/chrf")
-
 
 @dataclass(frozen=True)
 class ReferencePoints:
@@ -52,8 +50,8 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
         return None
     scores = {
         name: {
-            metric: sum(getattr(entry, name)[metric.rpartition("/")[2]] for entry in entries) / len(entries)
-            for metric in METRICS
+            f"test/{metric}": sum(getattr(entry, name)[metric] for entry in entries) / len(entries)
+            for metric in entries[0].vocabulary_bound
         }
         for name in NAMES
         if all(getattr(entry, name) for entry in entries)
@@ -76,19 +74,19 @@ def reference_comparisons(scores: Scores, name: str) -> list[ReferenceComparison
 
 def scoring_metrics(points: ReferencePoints) -> list[str]:
     """Return the metrics in which the vocabulary upper bound is above 0: in others, no model can score."""
-    return [metric for metric in METRICS if points.scores["vocabulary_bound"][metric] > 0]
+    return [metric for metric, bound in points.scores["vocabulary_bound"].items() if bound > 0]
 
 
 def reference_metric(scores: Scores) -> str | None:
     """Return the metric in which models and reference points are compared.
 
-    It is the primary metric, else BLEU, chrF or exact match: the first in which a model can score. None if there is no
-    such metric, or no reference point.
+    It is the primary metric, else a metric of the dataset in which a model can score, the default primary metric last.
+    None if there is no such metric, or no reference point.
     """
     points = reference_points(scores.frames, scores.frames.baseline)
     usable = scoring_metrics(points) if points else []
-    preferred = (scores.metric, "test/bleu", "test/chrf", "test/exact_match")
-    return next((metric for metric in preferred if metric in usable), None)
+    default, *others = points.scores["vocabulary_bound"] if points else [""]
+    return next((metric for metric in (scores.metric, *others, default) if metric in usable), None)
 
 
 def decodes(frames: Frames) -> bool:

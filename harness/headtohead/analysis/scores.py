@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from headtohead.planning.axes import DATA_AXIS
+from headtohead.schema.metric import UNPADDED
 from headtohead.statistics.paired_tests import Summary
-from headtohead.statistics.translation_scores import bleu_of_counts
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import higher_is_better, is_loss, unpadded
+from headtohead.storage.metrics import find, higher_is_better, is_loss, unpadded
 
 OTHER_DATA = "the variants use different data sets"
 
@@ -212,19 +212,12 @@ def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
 
     Args:
         buckets: Rows of `Frames.buckets`.
-        metric: ``test/exact_match``, ``test/loss`` or ``test/bleu``.
+        metric: A metric of the test split, such as ``test/exact_match``.
     """
-    split, _, leaf = metric.rpartition("/")
-    counts = COUNTS.get(leaf) if split == "test" else None
-    if counts is None or not {leaf, counts} <= {*buckets}:
+    known = find(metric)
+    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None or known.pool is None:
         return None
-    rows = buckets.dropna(subset=[leaf, counts])
-    if rows.empty:
+    if "counts" not in buckets:
         return None
-    if leaf == "bleu":
-        return bleu_of_counts(np.array(rows[counts].tolist(), dtype=np.int64).sum(axis=0).tolist())
-    return float(np.average(rows[leaf], weights=rows[counts]))
-
-
-COUNTS = {"exact_match": "n", "loss": "target_tokens", "bleu": "bleu_counts"}
-"""The column of counts that a score over several buckets is computed from, by metric."""
+    counts = [own[known.name] for own in buckets["counts"].dropna() if known.name in own]
+    return known.pool(np.array(counts).sum(axis=0).tolist()) if counts else None

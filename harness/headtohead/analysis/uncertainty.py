@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import Scores, score_mismatch
-from headtohead.statistics.translation_scores import corpus_score, scorer, sentence_counts
+from headtohead.schema.metric import UNPADDED
 from headtohead.statistics.variance import (
     CrossedEstimate,
     MeanEstimate,
@@ -22,6 +22,7 @@ from headtohead.statistics.variance import (
     variant_variance,
 )
 from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import find
 from headtohead.storage.translations import Translation, translations_of
 
 LOW_CORRELATION = 0.1
@@ -136,15 +137,15 @@ def _values_by_sentence(
 def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
     """Return values ``[sentence]`` with the score as their mean, or None for other metrics.
 
-    The values of exact match are 0 and 1, those of BLEU and chrF jackknife values.
+    They are jackknife values; for a mean over sentences, these are the values of the sentences.
     """
-    if metric == "test/exact_match":
-        return np.array([row.exact for row in rows], dtype=np.float64)
-    if metric not in ("test/bleu", "test/chrf"):
+    known = find(metric)
+    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None:
         return None
-    sacrebleu = scorer(metric.removeprefix("test/"), tuple(row.references for row in rows))
-    counts = sentence_counts(sacrebleu, [row.hypothesis for row in rows])
+    if known.per_example is None or known.pool is None:
+        return None
+    counts = np.asarray(known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows)))
     total = counts.sum(axis=0)
-    score, *without = (corpus_score(sacrebleu, sums) for sums in [total, *(total - row for row in counts)])
+    score, *without = (known.pool(sums.tolist()) for sums in [total, *(total - row for row in counts)])
     values: Floats = jackknife([score], [without])[0]
     return values

@@ -14,36 +14,18 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headtohead.config.builder import FAMILIES
-from headtohead.plugins.registry import Registry, current
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed
 
 
-def run_identity(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
-    """Return the hashed fields of a run configuration and the hash of its data.
-
-    Args:
-        config: The run configuration.
-        data_hash: Hash of the prepared data.
-        registry: Defines which options are hashed; default: the registry of this process.
-    """
-    known = registry or current()
-    identity = identity_fields(config)
-    for family in FAMILIES:
-        for role in ROLES:
-            entry = identity[family][role]
-            options = known.find(family, entry["name"]).entry.Options
-            entry["options"] = _options(options, entry["options"])
-    dataset = known.find("dataset", config.data.dataset).entry.Options
-    identity["data"]["options"] = _options(dataset, identity["data"]["options"])
-    return {"config": identity, "data_hash": data_hash}
+def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
+    """Return the hashed fields of a run configuration with parsed options, and the hash of its data."""
+    return {"config": identity_fields(config), "data_hash": data_hash}
 
 
-def run_hash(config: RunConfig, seed: int, data_hash: str, registry: Registry | None = None) -> str:
+def run_hash(config: RunConfig, seed: int, data_hash: str) -> str:
     """Return the sha256 of a run's identity as 64 hexadecimal digits."""
-    return run_hashes(run_identity(config, data_hash, registry), [seed])[0]
+    return run_hashes(run_identity(config, data_hash), [seed])[0]
 
 
 def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
@@ -63,14 +45,14 @@ def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
 
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:
-    """Return the hashed fields of a section, nested sections included."""
-    result: dict[str, Any] = {}
+    """Return the hashed fields of a section, nested sections and parsed options included."""
     plain = section.model_dump(mode="json")
-    for name, info in type(section).model_fields.items():
-        value = getattr(section, name)
-        if is_hashed(info, plain.get(name)):
-            result[name] = identity_fields(value) if isinstance(value, BaseModel) else plain[name]
-    return result
+    values = {name: getattr(section, name) for name in type(section).model_fields}
+    return {
+        name: identity_fields(values[name]) if isinstance(values[name], BaseModel) else plain[name]
+        for name, info in type(section).model_fields.items()
+        if is_hashed(info, plain.get(name))
+    }
 
 
 def is_hashed(info: FieldInfo, value: Any) -> bool:
@@ -81,8 +63,3 @@ def is_hashed(info: FieldInfo, value: Any) -> bool:
         if isinstance(marker, HashIfChanged) and marker.value == value and type(marker.value) is type(value):
             return False
     return True
-
-
-def _options(options: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    fields = options.model_fields
-    return {name: value for name, value in values.items() if name not in fields or is_hashed(fields[name], value)}

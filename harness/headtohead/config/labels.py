@@ -10,26 +10,24 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM, SHORTHANDS
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
 
 NAMED_AXES = (*FAMILIES, "recipe", "data")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
-LONGEST_SLUG = 120
+MAX_SLUG = 120
 """Maximum characters of a slug; a run directory's name adds seed and run hash, and may have 255."""
 
 
 def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     """Return the value of an axis in a run configuration, as plain data.
 
-    ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ.
+    ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ. An option
+    without a role has the value of the first role that has it.
     """
-    if path[0] in FAMILIES:
-        return _family_value(getattr(config, path[0]), path)
     if path in SHORTHANDS:
         section = getattr(config, path[0])
         values = [getattr(section, name) for name in SHORTHANDS[path]]
@@ -37,30 +35,48 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     value: Any = config.model_dump(mode="json")
     if path[0] == "data" and path[1] not in value["data"]:
         path = ("data", "options", *path[1:])
+    if path[0] in FAMILIES and path[1:] and path[1] not in ROLES:
+        roles = value[path[0]]
+        path = (
+            path[0],
+            next((role for role in roles if path[1] in roles[role]["options"]), next(iter(roles))),
+            path[1],
+        )
+    if path[0] in FAMILIES and path[2:] and path[2] != "name":
+        path = (*path[:2], "options", *path[2:])
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 
 
 def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
-    """Return the value of an axis in a run configuration as a scalar."""
+    """Return the value of an axis in a run configuration with parsed options, as a scalar."""
     if path[0] == INIT_FROM:
         return config.init_from.run if config.init_from else "none"
-    if path[0] not in FAMILIES:
-        return scalar(value_at(config, path))
-    roles: PerRole = getattr(config, path[0])
-    if len(path) == 1:
-        return _family_label(path[0], roles, registry)
-    if path[1] in ROLES and path[2:] in ((), ("name",)):
-        return entry_label(path[0], roles.role(path[1]), registry)
-    return scalar(_family_value(roles, path))
+    if path[0] in FAMILIES and len(path) == 1:
+        return _family_label(path[0], getattr(config, path[0]), registry)
+    if path[0] in FAMILIES and path[1] in ROLES and path[2:] in ((), ("name",)):
+        return entry_label(getattr(config, path[0]).role(path[1]))
+    return scalar(value_at(config, path))
 
 
-def entry_label(family: str, entry: EntryConfig, registry: Registry) -> str:
+def entry_label(entry: EntryConfig) -> str:
     """Return an entry's name with the options that differ from their defaults."""
-    defaults = _defaults(family, entry.name, registry)
-    changed = [f"{name}={text(scalar(value))}" for name, value in entry.options.items() if value != defaults.get(name)]
+    options = entry.options.model_dump(mode="json", exclude_defaults=True)
+    changed = [f"{name}={text(scalar(value))}" for name, value in options.items()]
     return f"{entry.name}({', '.join(changed)})" if changed else entry.name
+
+
+def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
+    """Return the single name that expands to these roles, else the names by role joined with ``/``."""
+    labels = {role: entry_label(entry) for role, entry in roles.by_role().items()}
+    for role in ("decoder", "encoder", "cross"):
+        name = roles.role(role).name
+        defaults = registry.find(family, name).entry.role_defaults
+        own = [other for other in labels if defaults.get(other, name) == name]
+        if own and labels == {other: labels[own[0]] if other in own else defaults[other] for other in labels}:
+            return labels[own[0]]
+    return "/".join(labels.values())
 
 
 def slug_of(axes: Mapping[str, Scalar]) -> str:
@@ -77,9 +93,9 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
 
 def shortened_slug(slug: str) -> str:
     """Truncate a long slug and append a hash of the full slug, which keeps it unique."""
-    if len(slug) <= LONGEST_SLUG:
+    if len(slug) <= MAX_SLUG:
         return slug
-    return f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
+    return f"{slug[: MAX_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
 
 
 def slug_word(value: Scalar) -> str:
@@ -118,45 +134,6 @@ def listed(names: Sequence[str], conjunction: str = "and", most: int | None = No
 def shortened(names: Sequence[str], most: int) -> str:
     """Join names with commas; beyond ``most`` names, as `listed`."""
     return ", ".join(names) if len(names) <= most + 1 else listed(names, most=most)
-
-
-def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
-    """Return a family, a role, or an option (of a role, or of the first role that has it)."""
-    if len(path) == 1:
-        return roles.model_dump(mode="json")
-    if path[1] not in ROLES:
-        values = [roles.role(role).options.get(path[1]) for role in ROLES]
-        return next((value for value in values if value is not None), None)
-    entry = roles.role(path[1])
-    if len(path) == 2:
-        return entry.model_dump(mode="json")
-    return entry.name if path[2] == "name" else entry.options.get(path[2])
-
-
-def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
-    """Return the single name that expands to these roles, else the names by role joined with ``/``."""
-    for role in ("decoder", "encoder", "cross"):
-        name = roles.role(role).name
-        role_defaults = registry.find(family, name).entry.role_defaults
-        own = [other for other in ROLES if role_defaults.get(other, name) == name]
-        if (
-            all(roles.role(other).name == role_defaults.get(other, name) for other in ROLES)
-            and len({json.dumps(roles.role(other).options) for other in own}) == 1
-            and all(_is_default(family, roles.role(other), registry) for other in ROLES if other not in own)
-        ):
-            return entry_label(family, roles.role(own[0]), registry)
-    return "/".join(entry_label(family, roles.role(role), registry) for role in ROLES)
-
-
-def _is_default(family: str, entry: EntryConfig, registry: Registry) -> bool:
-    return entry.options == _defaults(family, entry.name, registry)
-
-
-def _defaults(family: str, name: str, registry: Registry) -> dict[str, Any]:
-    fields = registry.find(family, name).entry.Options.model_fields
-    return {
-        option: info.get_default(call_default_factory=True) for option, info in fields.items() if not info.is_required()
-    }
 
 
 def scalar(value: Any) -> Scalar:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
-
-from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
-from headtohead.config.validation_errors import format_validation_error, section_of
+from headtohead.config.source_location import Source, SourceLocation, shown
+from headtohead.config.validation_errors import checked
 from headtohead.config.yaml_text import parse, refuse_size
 from headtohead.errors import HeadToHeadError, similar_file
-from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registry
-
-Model = TypeVar("Model", bound=BaseModel)
 
 MAX_RUNS = 100_000
 """Maximum number of runs of an experiment including its tuning runs; ``--max-runs`` raises it."""
@@ -153,8 +147,6 @@ def load_text(
     if isinstance(overrides, str):
         raise HeadToHeadError(f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}")
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
-    changes = tuple(read_override(text) for text in overrides)
-    check_values(file, root, changes)
     return LoadedExperiment(
         name=labelled(experiment_name(path), label),
         path=path,
@@ -162,7 +154,7 @@ def load_text(
         file=file,
         source=source,
         seeds=seed_list(*given),
-        overrides=changes,
+        overrides=tuple(read_override(text) for text in overrides),
         max_runs=max_runs,
         seeds_option=None if seeds is None else str(seeds),
         label=label,
@@ -171,65 +163,15 @@ def load_text(
 
 def count_combinations(file: ExperimentFile) -> int:
     """Return the number of combinations of axis values without expanding them; a path has 1."""
+
+    def size(values: Sequence[Any] | Mapping[str, Sequence[Any]]) -> int:
+        return max(map(len, values.values()), default=0) if isinstance(values, Mapping) else len(values)
+
     combinations = 0
     for block in file.design:
-        combinations += math.prod(map(len, block.product.values())) if block.product is not None else 0
-        combinations += sum(map(len, (block.one_at_a_time or {}).values()))
-        combinations += max(map(len, (block.zip or {}).values()), default=0)
+        combinations += math.prod(map(size, block.product.values())) if block.product is not None else 0
+        combinations += sum(map(size, (block.one_at_a_time or {}).values())) + size(block.zip or ())
     return max(1, combinations)
-
-
-def check_values(file: ExperimentFile, root: SourceLocation, overrides: Sequence[Override] = ()) -> None:
-    """Check the values of all fields that no plugin defines.
-
-    `ConfigBuilder` checks complete configurations. It needs the plugins, hence torch, whose import takes longer.
-
-    Raises:
-        HeadToHeadError: For a value of a wrong type or outside the limits of its field, with its location.
-    """
-    for name in ("base", "baseline"):
-        _check_fields(getattr(file, name), root.child(name))
-    if file.tune is not None:
-        _check_axes(file.tune, root.child("tune"))
-    for number, block in enumerate(file.design):
-        location = root.child("design", number)
-        for kind in ("product", "one_at_a_time", "zip"):
-            _check_axes(getattr(block, kind) or {}, location.child(kind))
-        if block.between is not None:
-            for name, end in (("from", block.between.start), ("to", block.between.end)):
-                _check_fields({} if isinstance(end, str) else end, location.child("between", name))
-    for override in overrides:
-        _check_value(override.path, override.value, override.location)
-
-
-def _check_axes(axes: Mapping[str, Sequence[Any]], location: SourceLocation) -> None:
-    for axis, values in axes.items():
-        for number, value in enumerate(values):
-            _check_value(tuple(axis.split(".")), value, location.child(axis, number))
-
-
-def _check_fields(values: Mapping[str, Any], location: SourceLocation) -> None:
-    for key, value in values.items():
-        _check_value(tuple(key.split(".")), value, location.child(key))
-
-
-def _check_value(
-    path: tuple[str, ...], value: Any, location: SourceLocation, fields: Mapping[str, type[BaseModel]] = SECTIONS
-) -> None:
-    """Check a value, or all values of a mapping; unknown fields are left to `ConfigBuilder`."""
-    model, rest = fields.get(path[0]), path[1:]
-    if model is None:
-        return
-    if not rest:
-        for key, item in value.items() if isinstance(value, Mapping) else ():
-            _check_value((path[0], *key.split(".")), item, location.child(key), fields)
-        return
-    field = model.model_fields.get(rest[0])
-    inner = section_of(field.annotation) if field else None
-    if inner is not None and (len(rest) > 1 or isinstance(value, Mapping)):
-        _check_value(rest, value, location, {rest[0]: inner})
-    elif field is not None and len(rest) == 1:
-        checked(model, {rest[0]: value}, lambda inside: location.child(*inside[1:]))
 
 
 def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
@@ -250,15 +192,6 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
             f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer "
             f"values, or raise the limit: --max-runs {runs}"
         )
-
-
-def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]) -> Model:
-    """Validate without type conversion; errors start with the location that ``locate`` returns."""
-    try:
-        return model.model_validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        path, message = format_validation_error(error, model, value)
-        raise locate(path).error(message) from error
 
 
 def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:

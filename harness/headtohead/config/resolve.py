@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder
-from headtohead.config.loading import checked
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
+from headtohead.config.validation_errors import checked
 from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SECTIONS, SHORTHANDS, DataInput, ModelInput
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import (
+    INIT_FROM,
     NOTHING_HELD_OUT,
+    SECTIONS,
+    SHORTHANDS,
     BeamConfig,
     DataConfig,
-    EvaluateConfig,
+    EntryConfig,
     InitFrom,
     ModelConfig,
-    QuirksConfig,
+    ModelInput,
+    PerRole,
     RunConfig,
-    TrainConfig,
 )
+from headtohead.schema.sections import Options
 
 
 def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configuration") -> RunConfig:
@@ -60,27 +64,47 @@ def build_config(builder: ConfigBuilder) -> RunConfig:
         HeadToHeadError: For an unknown name or field, or a wrong type.
     """
 
-    def section(name: str) -> Any:
-        raw = dict(builder.sections[name])
-        if name == "data":
-            raw["options"] = _dataset_options(builder)
-        return checked(SECTIONS[name], raw, lambda path: builder.location((name, *path)))
+    def options(family: str, name: str, *path: str) -> Options:
+        model = builder.registry.find(family, name).entry.Options
+        values = builder.nested(*path, "options")
+        return checked(model, values, lambda inside: builder.location((*path, "options", *inside)))
 
-    evaluate: EvaluateConfig = section("evaluate")
+    def per_role(family: str) -> PerRole:
+        names = {role: builder.value(family, role, "name") for role in ROLES}
+        return PerRole(
+            **{
+                role: EntryConfig(name=name, options=options(family, name, family, role))
+                for role, name in names.items()
+            }
+        )
+
+    sections: dict[str, Any] = {}
+    for name, model in SECTIONS.items():
+        raw = {field: value for field, value in builder.nested(name).items() if (name, field) != ("data", "options")}
+        if name == "model":
+            raw["d_ff"] = _times_width(raw.get("d_ff", ModelInput().d_ff), raw.get("d_model", ModelInput().d_model))
+        sections[name] = checked(model, raw, lambda path, name=name: builder.location((name, *path)))  # type: ignore[misc]
+    evaluate = sections["evaluate"]
     if evaluate.decode == "beam" and evaluate.beam is None:
-        evaluate = evaluate.model_copy(update={"beam": BeamConfig()})
-    train: TrainConfig = section("train")
-    quirks: QuirksConfig = section("quirks")
-    families: dict[str, Any] = {family: {role: _entry(builder, family, role) for role in ROLES} for family in FAMILIES}
+        sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
+    data = complete_data(sections["data"], builder.registry)
+    run = builder.value(INIT_FROM)
     return RunConfig(
-        data=complete_data(section("data"), builder.registry),
-        model=complete_model(section("model")),
-        train=train,
-        evaluate=evaluate,
-        quirks=quirks,
-        init_from=None if builder.init_from is None else InitFrom(run=builder.init_from, weights=builder.init_from),
-        **families,
+        **sections
+        | {family: per_role(family) for family in FAMILIES}
+        | {
+            "data": data.model_copy(update={"options": options("dataset", data.dataset, "data")}),
+            "model": complete_model(sections["model"]),
+            INIT_FROM: None if run is None else InitFrom(run=run, weights=run),
+        }
     )
+
+
+def _times_width(d_ff: Any, d_model: Any) -> Any:
+    """Return the width that a text such as ``4x`` stands for; other values are unchanged."""
+    if isinstance(d_ff, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff) and isinstance(d_model, int):
+        return round(float(d_ff.removesuffix("x")) * d_model)
+    return d_ff
 
 
 def build_consistent_config(builder: ConfigBuilder) -> RunConfig:
@@ -93,11 +117,13 @@ def build_consistent_config(builder: ConfigBuilder) -> RunConfig:
     return config
 
 
-def complete_data(data: DataInput, registry: Registry) -> DataConfig:
+def complete_data(data: DataConfig, registry: Registry) -> DataConfig:
     """Complete the section with the default split and normalisation of the dataset."""
     dataset = registry.dataset(data.dataset)
     defaults = {"split": dataset.splits[0], "normalise": dataset.normalise}
-    return DataConfig(**defaults | _given(data))
+    return data.model_copy(
+        update={name: default for name, default in defaults.items() if name not in data.model_fields_set}
+    )
 
 
 def complete_model(model: ModelInput) -> ModelConfig:
@@ -105,27 +131,8 @@ def complete_model(model: ModelInput) -> ModelConfig:
     defaults: dict[str, Any] = {"final_norm": model.norm == "pre"}
     for (_, shorthand), names in SHORTHANDS.items():
         defaults |= dict.fromkeys(names, getattr(model, shorthand))
-    given = _given(model)
-    return ModelConfig(**defaults | {name: given[name] for name in given if name in ModelConfig.model_fields})
-
-
-def _given(section: DataInput | ModelInput) -> dict[str, Any]:
-    fields = {name: getattr(section, name) for name in type(section).model_fields}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _entry(builder: ConfigBuilder, family: str, role: str) -> dict[str, Any]:
-    selection = builder.entries[family, role]
-    entry = builder.registry.find(family, selection.name).entry
-    options = checked(entry.Options, selection.options, lambda path: builder.location((family, role, "options", *path)))
-    return {"name": selection.name, "options": options.model_dump(mode="json")}
-
-
-def _dataset_options(builder: ConfigBuilder) -> dict[str, Any]:
-    name = builder.sections["data"].get("dataset", DataInput().dataset)
-    entry = builder.entry("dataset", name, builder.location(("data", "dataset")))
-    options = checked(entry.Options, builder.dataset_options, lambda path: builder.location(("data", "options", *path)))
-    return options.model_dump(mode="json")
+    given = {name: getattr(model, name) for name in model.model_fields_set & set(ModelConfig.model_fields)}
+    return ModelConfig(**defaults | given)
 
 
 def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str] | None:

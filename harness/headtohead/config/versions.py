@@ -5,21 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from headtohead import children
-from headtohead.config.builder import FAMILIES
-from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import format_validation_error
-from headtohead.errors import HeadToHeadError
-from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.plugins.registry import Registered
 
 
 @cache
@@ -35,53 +26,6 @@ def versions(file: Path | None = None) -> dict[str, str | None]:
         "git_commit": _commit(file) if file else None,
         "platform": platform.platform(),
     }
-
-
-def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
-    """Return the entries that a configuration uses, including the entries that these depend on."""
-    used: dict[tuple[str, str], None] = {}
-    for family, chosen in entries_of(config):
-        used[family, chosen.name] = None
-        entry = registry.find(family, chosen.name).entry
-        for name in entry.depends_on(entry.Options.model_validate(chosen.options)):
-            used[family, name] = None
-    return [registry.find(family, name) for family, name in used]
-
-
-def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -> RunConfig:
-    """Return the configuration of a record if this process can build its model.
-
-    Records contain the names of entries, not their code.
-
-    Raises:
-        HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
-            that its entry refuses.
-    """
-    config = RunConfig.model_validate(recorded)
-    for family, chosen in entries_of(config):
-        if chosen.name not in registry.entries[family]:
-            raise HeadToHeadError(
-                f"run '{run}' uses {family} '{chosen.name}', which no plugin registers here; load the "
-                "plugin that defines it with --plugin FILE, or install its package"
-            )
-        options = registry.find(family, chosen.name).entry.Options
-        try:
-            options.model_validate(chosen.options)
-        except ValidationError as error:
-            field, message = format_validation_error(error, options, chosen.options)
-            raise HeadToHeadError(
-                f"the record of run '{run}' is damaged: {family} '{chosen.name}': {dotted(field)}: {message}; restore "
-                "it, or move its folder away"
-            ) from error
-    return config
-
-
-def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
-    """Yield the dataset, and family and entry of every family and role."""
-    yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
-    for family in FAMILIES:
-        for role in ROLES:
-            yield family, getattr(config, family).role(role)
 
 
 def drift(
@@ -118,12 +62,12 @@ def _version(distribution: str) -> str | None:
 def _commit(file: Path) -> str | None:
     """Return the commit of the repository in which a file is committed, or None."""
     git = ["git", "-C", str(file.resolve().parent), "-c", "core.fsmonitor=false"]
-    done = None
-    for words in (["ls-files", "--error-unmatch", "--", file.resolve().name], ["rev-parse", "HEAD"]):
-        try:
-            done = children.run_program([*git, *words], timeout=10)
-        except (OSError, subprocess.TimeoutExpired):
+    try:
+        if children.run_program(
+            [*git, "ls-files", "--error-unmatch", "--", file.resolve().name], timeout=10
+        ).returncode:
             return None
-        if done.returncode:
-            return None
-    return done.stdout.strip() if done else None
+        done = children.run_program([*git, "rev-parse", "HEAD"], timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip()

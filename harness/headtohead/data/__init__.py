@@ -14,6 +14,7 @@ from headtohead.data.reading import file_sha256, read_lines
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
+from headtohead.schema.metric import Metric
 
 __all__ = [
     "EOS",
@@ -23,6 +24,7 @@ __all__ = [
     "UNK",
     "Example",
     "LengthOptions",
+    "Metric",
     "PreparedData",
     "Side",
     "Split",

@@ -66,7 +66,7 @@ def prepared_file(config: DataConfig, cache: Path, *, registry: Registry | None 
 def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[PreparedData, Path]:
     """Return the data of a configuration and their cache file."""
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
-    options = dataset_options(config.dataset, dataset, config.options)
+    options = dataset_options(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", config, source)
     split = loaded_split(dataset, config.split)
@@ -121,7 +121,7 @@ def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = 
         HeadToHeadError: As ``prepare``.
     """
     dataset = (registry or current()).dataset(config.dataset)
-    options = dataset_options(config.dataset, dataset, config.options)
+    options = dataset_options(config, dataset)
     return dataset.load(options, loaded_split(dataset, config.split), cache / "downloads")
 
 

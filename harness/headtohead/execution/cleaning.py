@@ -12,7 +12,7 @@ from typing import Literal
 from headtohead import ownership
 from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
-from headtohead.schema.config_input import INIT_FROM
+from headtohead.schema.run_config import INIT_FROM
 from headtohead.storage import states
 from headtohead.storage.disk_usage import disk_usage
 from headtohead.storage.existing import run_directories
@@ -66,7 +66,9 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
         for path in run_directories(experiment.path):
             if not run_files(path):
                 continue
-            _require_record(path)
+            for name in (RUN, STATUS):
+                _require(path / name)
+            read_record(RunRecord, path / RUN)
             status, state = observe(path)
             if path not in needed:
                 if state not in states.ACTIVE:
@@ -115,8 +117,8 @@ def _experiments(runs_root: Path) -> list[Path]:
     """
     folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
     for folder in folders:
-        if not (folder / EXPERIMENT).is_file() and any(folder.glob(f"*/{RUN}")):
-            raise HeadToHeadError(unreadable(folder / EXPERIMENT, "no such file"))
+        if any(folder.glob(f"*/{RUN}")):
+            _require(folder / EXPERIMENT)
     return [folder for folder in folders if (folder / EXPERIMENT).is_file()]
 
 
@@ -128,12 +130,10 @@ def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
             yield inside(runs_root, init_from["run"])
 
 
-def _require_record(run: Path) -> None:
-    """Raise HeadToHeadError if the record of a run is missing or damaged, or its status is missing."""
-    for name in (RUN, STATUS):
-        if not (run / name).is_file():
-            raise HeadToHeadError(unreadable(run / name, "no such file"))
-    read_record(RunRecord, run / RUN)
+def _require(record: Path) -> None:
+    """Raise HeadToHeadError if a record is missing."""
+    if not record.is_file():
+        raise HeadToHeadError(unreadable(record, "no such file"))
 
 
 def _folders(kind: Kind, root: Path, name: str, reason: str) -> Iterator[Leftover]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from safetensors.torch import save_file
@@ -21,7 +20,7 @@ from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
-from headtohead.storage.record import Count, Record, Sha256, read_record
+from headtohead.storage.record import Record, Sha256, read_record
 from headtohead.storage.run import RunRecord
 
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
@@ -31,11 +30,10 @@ FILES = (WEIGHTS, CONFIG, VOCABULARIES, CARD, *TOKENIZERS.values(), MANIFEST)
 
 
 class ExportRecord(Record):
-    """``config.json``: the record of the run, and the numbers of rows of the embeddings."""
+    """``config.json``: the record of the run."""
 
     format: Literal["headtohead-model/1"] = "headtohead-model/1"
     model_type: Literal["headtohead"] = "headtohead"
-    vocabulary_sizes: Mapping[Side, Count]
     run: RunRecord
 
 
@@ -43,17 +41,7 @@ class ManifestRecord(Record):
     """``manifest.json``: the sha256 of every other file of the model, by name."""
 
     format: Literal["headtohead-manifest/1"] = "headtohead-manifest/1"
-    files: Mapping[
-        Literal[
-            "model.safetensors",
-            "config.json",
-            "vocabulary.json",
-            "README.md",
-            "tokenizer.source.json",
-            "tokenizer.target.json",
-        ],
-        Sha256,
-    ]
+    files: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z.]+$")], Sha256]
 
 
 class SideRecord(Record):
@@ -74,16 +62,6 @@ class ExportedVocabularies(Record):
     format: Literal["headtohead-vocabulary/1"] = "headtohead-vocabulary/1"
     source: SideRecord
     target: SideRecord
-
-
-@dataclass(frozen=True)
-class Exported:
-    """An exported model: its record, sizes and vocabularies; the weights are in ``folder``."""
-
-    folder: Path
-    record: RunRecord
-    sizes: tuple[int, int]
-    words: PreparedData | None
 
 
 def is_exported(folder: Path) -> bool:
@@ -124,63 +102,49 @@ def write_exported(
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
-    sizes = _sizes(record, words)
-    texts = {CONFIG: _json(ExportRecord(vocabulary_sizes=sizes, run=_portable(record))), CARD: card}
+    texts = {CONFIG: _json(ExportRecord(run=_portable(record))), CARD: card}
     if words is not None:
         texts[VOCABULARIES] = _json(ExportedVocabularies(**{side: _side(words, side) for side in SIDES}))
-        texts |= {TOKENIZERS[side]: words.tokenisers[side].subwords or "" for side in SIDES}
+        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     try:
         ownership.remove(folder, ownership.owned(folder))
-        ownership.claim(folder, [WEIGHTS, *(name for name, text in texts.items() if text), MANIFEST])
+        ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
         files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
         for name, text in texts.items():
-            if text:
-                files.write_text(folder / name, text)
-        written = [WEIGHTS, *(name for name, text in texts.items() if text)]
-        manifest = ManifestRecord.model_validate({"files": {name: files.sha256(folder / name) for name in written}})
-        files.write_text(folder / MANIFEST, _json(manifest))
+            files.write_text(folder / name, text)
+        hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}
+        files.write_text(folder / MANIFEST, _json(ManifestRecord(files=hashes)))
     except Exception as error:
         if not (isinstance(error, OSError) or is_disk_error(error)):
             raise
         raise HeadToHeadError(f"cannot write to '{folder}' ({error}); free space, or choose another folder") from error
-    return [folder / name for name in (*written, MANIFEST)]
+    return [folder / name for name in (WEIGHTS, *texts, MANIFEST)]
 
 
-def read_exported(folder: Path) -> Exported:
-    """Return the model in a folder, without its weights.
+def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
+    """Return record and vocabularies of the model in a folder; None for an imported checkpoint without vocabularies.
+
+    Every file is compared with its sha256, except the card, which may be edited.
 
     Raises:
         HeadToHeadError: If a file is damaged or missing.
     """
-    _verify(folder)
-    exported = read_record(ExportRecord, folder / CONFIG)
-    assert exported is not None
-    vocabularies = read_record(ExportedVocabularies, folder / VOCABULARIES)
-    sizes = exported.vocabulary_sizes
-    words = _words(folder, vocabularies, exported.run) if vocabularies else None
-    if words is None and exported.run.imported is None:
-        raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
-    if words is not None and exported.run.imported is None and _sizes(exported.run, words) != dict(sizes):
-        raise HeadToHeadError(f"{VOCABULARIES} and {CONFIG} in '{folder}' differ in size; export the run again")
-    return Exported(folder, exported.run, (sizes["source"], sizes["target"]), words)
-
-
-def _verify(folder: Path) -> None:
-    """Compare every file that `load` reads with its sha256; the card may be edited.
-
-    Raises:
-        HeadToHeadError: If the manifest is missing, or a file is damaged or missing.
-    """
     manifest = read_record(ManifestRecord, folder / MANIFEST)
     if manifest is None:
         raise HeadToHeadError(f"'{folder}' has no {MANIFEST}; export the run again")
-    for name, recorded in manifest.files.items():
+    for name in manifest.files.keys() - {CARD}:
         path = folder / name
-        if name != CARD and not path.is_file():
+        if not path.is_file():
             raise HeadToHeadError(f"'{path}' is missing; export the run again")
-        if name != CARD and files.sha256(path) != recorded:
+        if files.sha256(path) != manifest.files[name]:
             raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
+    exported = read_record(ExportRecord, folder / CONFIG)
+    assert exported is not None
+    vocabularies = read_record(ExportedVocabularies, folder / VOCABULARIES)
+    if vocabularies is None and exported.run.imported is None:
+        raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
+    return exported.run, _words(folder, vocabularies, exported.run) if vocabularies else None
 
 
 def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) -> PreparedData:
@@ -216,18 +180,9 @@ def _side(words: PreparedData, side: Side) -> SideRecord:
     )
 
 
-def _sizes(record: RunRecord, words: PreparedData | None) -> dict[Side, int]:
-    """Return the sizes of the vocabularies; an imported checkpoint can have more rows than words."""
-    if record.imported is not None:
-        return {side: record.imported.words[side] for side in SIDES}
-    assert words is not None
-    return {side: len(words.vocabulary(side)) for side in SIDES}
-
-
 def _portable(record: RunRecord) -> RunRecord:
     """Return the record with names instead of absolute paths, which mean nothing on another machine."""
-    content = _without_folders(record.model_dump(mode="json"))
-    return RunRecord.model_validate(content)
+    return RunRecord.model_validate(_without_folders(record.model_dump(mode="json")))
 
 
 def _without_folders(value: Any) -> Any:

@@ -23,7 +23,12 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
         experiment: The experiment's folder.
         directories: Names of run directories in the folder.
     """
-    logs = _logs(experiment)
+    logs = {
+        member.directory: log
+        for folder in stack_folders(experiment)
+        if (log := folder.path / "worker.log").exists()
+        for member in folder.record.members
+    }
     reasons: Counter[tuple[str, str]] = Counter()
     log_of: dict[tuple[str, str], Path] = {}
     for name in directories:
@@ -34,8 +39,9 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
             if name in logs:
                 log_of.setdefault(group, logs[name])
     for (state, reason), count in reasons.items():
-        log = log_of.get((state, reason))
-        location = f"; log with the traceback: {shown_path(log)}" if log else ""
+        location = ""
+        if (state, reason) in log_of:
+            location = f"; log with the traceback: {shown_path(log_of[state, reason])}"
         yield f"{count} {state}: {reason}{location}"
 
 
@@ -52,13 +58,3 @@ def next_step(counts: Mapping[str, int], command: str = "the same command") -> s
     if any(counts.get(state) for state in states.RETRYABLE):
         steps.append(f"{command} with --retry retrains the failed runs")
     return ", and ".join(steps)
-
-
-def _logs(experiment: Path) -> dict[str, Path]:
-    """Return the existing worker logs by run directory."""
-    return {
-        member.directory: folder.path / "worker.log"
-        for folder in stack_folders(experiment)
-        if (folder.path / "worker.log").exists()
-        for member in folder.record.members
-    }

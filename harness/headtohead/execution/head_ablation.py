@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
 
     Args:
         path: The run directory.
-        decode: Whether to translate too, for BLEU and exact match.
+        decode: Whether to translate too, for the metrics of the dataset.
         fresh: Whether to measure a run that already has the file.
 
     Raises:
@@ -28,7 +29,7 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
             process writes the run.
     """
     stored = None if fresh else RunDirectory(path).heads
-    if stored is not None and (not decode or "bleu" in stored["whole"]):
+    if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
     try:
         with leased(path) as run_writer:
@@ -48,34 +49,25 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
             f"run '{run.path.name}' was imported without sentences; ablating heads requires the test sentences of a "
             "run that was trained by headtohead"
         )
-    evaluate = run.config.evaluate
-    translate = None
+    evaluate, translate = run.config.evaluate, None
     if decode and evaluate.decode != "none":
         translate = translator(evaluate.decode, run.data.target_vocabulary, run.decoding_limit, evaluate.beam)
     effects = head_effects(run.model, run.data, translate)
-    map_statistics = _map_statistics(run.path)
-    return {
-        "format": 1,
-        "split": "test",
-        "whole": dict(effects.whole),
-        "heads": [
-            head.to_json() | map_statistics.get((head.role, head.layer, head.head), {}) for head in effects.heads
-        ],
-        "metrics": effects.metrics(),
-    }
+    statistics = _map_statistics(run.path)
+    heads = [head.to_json() | statistics.get((head.role, head.layer, head.head), {}) for head in effects.heads]
+    return {"format": 1, "split": "test", "whole": dict(effects.whole), "heads": heads, "metrics": effects.metrics()}
 
 
 def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
     """Return entropy and mean distance of each head, averaged over the recorded sentences."""
-    values: dict[tuple[str, int, int], dict[str, list[float]]] = {}
+    values: defaultdict[tuple[str, int, int], defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for probe in read_probes(path):
         for role, layers in probe["heads"].items():
             for layer, heads in enumerate(layers):
                 for head, statistics in enumerate(heads):
-                    by_name = values.setdefault((role, layer, head), {})
                     for name, value in statistics.items():
                         if isinstance(value, float | int):
-                            by_name.setdefault(name, []).append(value)
+                            values[role, layer, head][name].append(value)
     return {
         key: {name: sum(numbers) / len(numbers) for name, numbers in by_name.items()} for key, by_name in values.items()
     }

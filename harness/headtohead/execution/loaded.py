@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from headtohead.config.entries import recorded_config
 from headtohead.config.project import runs_folder
-from headtohead.config.versions import recorded_config
 from headtohead.data import PreparedData, cache_root, prepare
-from headtohead.data.prepared import tokenisers_of
-from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
 from headtohead.execution.tokenizer import Tokenizer
@@ -23,11 +19,9 @@ from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
-from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
-from headtohead.storage.results import VocabularyRecord
-from headtohead.storage.run import CHECKPOINT, RUN, VOCABULARY, RunRecord
+from headtohead.storage.run import CHECKPOINT, RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
@@ -40,7 +34,7 @@ NO_TRANSLATION = {
 """Reasons why a run cannot translate, by the value of ``evaluate.decode``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedRun:
     """A model with its vocabularies, in evaluation mode on the CPU.
 
@@ -59,20 +53,26 @@ class LoadedRun:
     words: PreparedData | None
     record: RunRecord
 
+    @classmethod
+    def read_words(cls, run: RunDirectory, record: RunRecord, config: RunConfig) -> PreparedData | None:
+        """Return the vocabularies of a run directory.
+
+        Raises:
+            HeadToHeadError: If the data has changed since the training.
+        """
+        data = prepare(config.data, cache_root())
+        recorded = record.data["data_hash"]
+        if recorded != data.data_hash:
+            raise HeadToHeadError(
+                f"the data of run '{run.path.name}' has changed (data_hash {recorded[:8]}, now {data.data_hash[:8]}); "
+                "restore the file it was trained on"
+            )
+        return data
+
     @property
     def decoding_limit(self) -> int:
         """Maximum number of tokens of a translation; 0 for a checkpoint without vocabularies."""
         return self.record.decoding_limit
-
-    @property
-    def imported(self) -> bool:
-        """Whether the weights are an imported checkpoint."""
-        return self.record.imported is not None
-
-    @property
-    def positions(self) -> int | None:
-        """Number of rows of an imported checkpoint's positional table, if it has such a table."""
-        return self.record.imported.positions if self.record.imported else None
 
     @property
     def data(self) -> PreparedData:
@@ -107,20 +107,21 @@ class LoadedRun:
         """Whether `translate` accepts sentences."""
         return self.words is not None and self.config.evaluate.decode not in NO_TRANSLATION
 
+    @property
+    def pad(self) -> int | None:
+        """The id of padding."""
+        return self.data.source_vocabulary.pad
+
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Return the logits ``[batch, time, vocab]`` of the token after each target token.
 
-        Padding is masked by its id at any position, as in the notebooks.
-
         Args:
-            source_ids: ``[batch, time]`` with boundary tokens and padding, usually on the right.
-            target_ids: ``[batch, time]`` with padding; starts with <sos> if the vocabulary has it.
+            source_ids: ``[batch, time]`` with boundary tokens, and padding on the right.
+            target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it.
         """
-        self._refuse_long(max(source_ids.shape[-1], target_ids.shape[-1]))
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
-        with torch.no_grad(), products_of(self.model), self._masked(source_ids, target_ids):
-            lengths = self._lengths(source), self._lengths(target)
-            logits: Tensor = self.model(source, lengths[0], target, lengths[1])[0]
+        with torch.no_grad(), products_of(self.model):
+            logits: Tensor = self.model(source, self.lengths(source), target, self.lengths(target))[0]
         return logits
 
     def translate(self, sentences: Sequence[str], beam: BeamConfig | None = None) -> list[str]:
@@ -138,7 +139,7 @@ class LoadedRun:
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
         with products_of(self.model):
-            return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
+            return [self.data.target_vocabulary.decode(ids) for ids in self.decode(encoded, beam)]
 
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the generated target ids of a single source.
@@ -151,7 +152,7 @@ class LoadedRun:
         """
         self._refuse_undefined()
         with products_of(self.model):
-            return self._generate([source_ids], beam)[0]
+            return self.decode([source_ids], beam)[0]
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the attention maps of every layer, head and role for a sentence.
@@ -165,66 +166,33 @@ class LoadedRun:
         words = self.data.tokenisers["source"].words(sentence)
         return [word for word in words if word not in self.data.source_vocabulary]
 
-    def _refuse_undefined(self) -> None:
-        reason = NO_TRANSLATION.get(self.config.evaluate.decode)
-        if reason:
-            raise HeadToHeadError(f"run '{self.path.name}' cannot translate: {reason}")
-
-    def _refuse_long(self, tokens: int) -> None:
-        if self.positions is not None and tokens > self.positions:
-            raise HeadToHeadError(
-                f"a sentence of {tokens} tokens exceeds the {self.positions} positions of "
-                f"the checkpoint of run '{self.path.name}'; shorten it"
-            )
-
-    def _generate(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
+    @torch.no_grad()
+    def decode(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
         """Return the generated ids of each source, independent of the other sources."""
-        for ids in encoded:
-            self._refuse_long(len(ids))
-        if beam is not None and self.config.evaluate.decode == "non-autoregressive":
+        if self.config.evaluate.decode != "non-autoregressive":
+            beam = beam or self.config.evaluate.beam
+            found = translate_each(self.model, encoded, self.decoding_limit, beam, *self.ends)
+            return [[index for index in ids if index != self.pad] for ids in found]
+        if beam is not None:
             raise HeadToHeadError(
                 f"run '{self.path.name}' decodes all words in a single pass "
                 "(evaluate.decode: non-autoregressive), which has no beam; remove the beam"
             )
-        if self.config.evaluate.decode == "non-autoregressive":
-            return [self._decode_non_autoregressive(torch.tensor([list(ids)])) for ids in encoded]
-        beam = beam or self.config.evaluate.beam
-        translations = translate_each(self.model, encoded, self.decoding_limit, beam, *self._ends)
-        pad = self._pad
-        if pad is None or not self.imported:
-            return [[index for index in ids if index != pad] for ids in translations]
-        return [
-            # The decoding cache does not support padding inside a sentence; without such padding it is exact.
-            self._greedy_by_id(torch.tensor([list(source)])) if beam is None and (pad in ids or pad in source) else ids
-            for source, ids in zip(encoded, translations, strict=True)
-        ]
-
-    @torch.no_grad()
-    def _decode_non_autoregressive(self, source: Tensor) -> list[int]:
-        """Decode in a single pass; the decoder input has as many zeros as the source has tokens."""
-        ids = source.unsqueeze(0)
-        lengths = self._lengths(ids)
-        logits = self.model(ids, lengths, torch.zeros_like(ids), lengths)
-        return [index for index in logits[0, 0].argmax(-1).tolist() if index != 0]
-
-    @torch.no_grad()
-    def _greedy_by_id(self, source: Tensor) -> list[int]:
-        """Decode a sentence greedily and mask padding ids at any position."""
-        sos, eos = self._ends
-        lengths = self._lengths(source.unsqueeze(0))
-        with self._masked(source, source):
-            memory = self.model.encode(source.unsqueeze(0), lengths)
-        decoded = [sos]
-        while len(decoded) <= self.decoding_limit and decoded[-1] != eos:
-            target = torch.tensor([decoded])
-            target_lengths = self._lengths(target.unsqueeze(0))
-            with self._masked(source, target):
-                hidden = self.model.decode(target.unsqueeze(0), target_lengths, memory, lengths)
-            decoded.append(int(self.model.project(hidden[:, :, -1:])[0, 0, 0].argmax()))
-        return _until(decoded[1:], eos)
+        decoded = []
+        for ids in encoded:
+            source = torch.tensor([[list(ids)]])
+            lengths = self.lengths(source)
+            logits = self.model(source, lengths, torch.zeros_like(source), lengths)
+            decoded.append([index for index in logits[0, 0].argmax(-1).tolist() if index != 0])
+        return decoded
 
     @property
-    def _ends(self) -> tuple[int, int]:
+    def ends(self) -> tuple[int, int]:
+        """The ids of <sos> and <eos>.
+
+        Raises:
+            HeadToHeadError: If the target vocabulary lacks one of them.
+        """
         vocabulary = self.data.target_vocabulary
         if vocabulary.sos is None or vocabulary.eos is None:
             raise HeadToHeadError(
@@ -232,62 +200,17 @@ class LoadedRun:
             )
         return vocabulary.sos, vocabulary.eos
 
-    @property
-    def _pad(self) -> int | None:
-        """The id of padding; without vocabularies, that of the notebooks."""
-        return PAD if self.words is None else self.words.source_vocabulary.pad
-
-    def _lengths(self, ids: Tensor) -> Tensor:
+    def lengths(self, ids: Tensor) -> Tensor:
         """Return the number of tokens without padding, ``[member, batch]``."""
-        if self._pad is None:
-            return torch.full(ids.shape[:-1], ids.shape[-1])
-        return (ids != self._pad).sum(-1)
+        return torch.full(ids.shape[:-1], ids.shape[-1]) if self.pad is None else (ids != self.pad).sum(-1)
 
-    @contextmanager
-    def _masked(self, source: Tensor, target: Tensor) -> Iterator[None]:
-        """Mask padding by its id during the block if it occurs elsewhere than on the right."""
-        if self._pad is None or not (_scattered(source, self._pad) or _scattered(target, self._pad)):
-            yield
-            return
-        memory = source if self.model.attends_to_source else target
-        keys = {"encoder": source, "decoder": target, "cross": memory}
-        original = dict(self.model.maskings)
-        try:
-            for role, ids in keys.items():
-                self.model.maskings[role] = _MaskPaddingById(original[role], ids != self._pad)
-            yield
-        finally:
-            self.model.maskings.update(original)
+    def _refuse_undefined(self) -> None:
+        reason = NO_TRANSLATION.get(self.config.evaluate.decode)
+        if reason:
+            raise HeadToHeadError(f"run '{self.path.name}' cannot translate: {reason}")
 
     def __repr__(self) -> str:
-        return f"LoadedRun({str(self.path)!r})"
-
-
-class _MaskPaddingById(Masking):
-    """Wraps a masking scheme and masks padding by its id instead of by length."""
-
-    def __init__(self, inner: Masking, live: Tensor) -> None:
-        super().__init__(inner.options)
-        self.inner, self.live = inner, live
-
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
-        full = torch.full_like(lengths, len(key_positions))
-        mask = self.inner.mask(role, query_positions, key_positions, full)
-        role_properties = self.inner.role_properties(role)
-        if role_properties is not None and "hides-padding" not in role_properties:
-            return mask
-        live = self.live[:, None, key_positions].expand(-1, len(query_positions), -1)
-        return live if mask is None else live & mask
-
-
-def _until(ids: list[int], end: int) -> list[int]:
-    return ids[: ids.index(end)] if end in ids else ids
-
-
-def _scattered(ids: Tensor, pad: int) -> bool:
-    """Return whether a token follows padding."""
-    live = ids != pad
-    return bool((live[:, 1:] & ~live[:, :-1]).any())
+        return f"{type(self).__name__}({str(self.path)!r})"
 
 
 def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
@@ -303,8 +226,7 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     """
     if is_exported(Path(run)):
         path = Path(run)
-        exported = read_exported(path)
-        record, words, sizes, weights = exported.record, exported.words, exported.sizes, path / WEIGHTS
+        (record, words), weights = read_exported(path), path / WEIGHTS
         config = recorded_config(record.config, current(), path.name)
     else:
         path = find_run(run, runs_folder(given=runs))
@@ -312,13 +234,12 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
         directory.require_done()
         record = directory.record
         config = recorded_config(record.config, current(), path.name)
-        if record.imported:
-            words = _imported_words(directory, config, record)
-            sizes = record.imported.words["source"], record.imported.words["target"]
-        else:
-            words = _prepared(path, config, record)
-            sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-        weights = directory.verified(CHECKPOINT)
+        words, weights = _class_of(path, record).read_words(directory, record, config), directory.verified(CHECKPOINT)
+    if record.imported is not None:
+        sizes = record.imported.words["source"], record.imported.words["target"]
+    else:
+        assert words is not None
+        sizes = len(words.source_vocabulary), len(words.target_vocabulary)
     tensors = checkpoint.load_weights(weights, _expected_weights(config, sizes, path))
     model = Transformer(config, [1], *sizes)
     if config.train.precision == "float64":
@@ -326,7 +247,12 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     if dtype is not None:
         model.to(dtype)
     model.load_member(0, tensors)
-    return LoadedRun(path, config, model.eval(), words, record)
+    return _class_of(path, record)(path, config, model.eval(), words, record)
+
+
+def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
+    """Return the class that a plugin has for a run, else `LoadedRun`."""
+    return next((kind for kind in current().manager.hook.on_load(run=path, record=record) if kind), LoadedRun)
 
 
 def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:
@@ -347,34 +273,3 @@ def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> 
             "restore the file, or move its folder away"
         )
     return {name: weights[0] for name, weights in model.state_dict().items()}
-
-
-def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
-    data = prepare(config.data, cache_root())
-    recorded = record.data["data_hash"]
-    if recorded != data.data_hash:
-        raise HeadToHeadError(
-            f"the data of run '{path.name}' has changed (data_hash {recorded[:8]}, now "
-            f"{data.data_hash[:8]}); restore the file it was trained on"
-        )
-    return data
-
-
-def _imported_words(run: RunDirectory, config: RunConfig, record: RunRecord) -> PreparedData | None:
-    """Return the stored vocabularies of an imported run; None if it has none."""
-    file = run.path / VOCABULARY
-    stored = run.verified_record(VocabularyRecord, VOCABULARY)
-    if stored.source is None or stored.target is None:
-        return None
-    unknown = config.data.vocabulary.unknown
-    source, target = (Vocabulary(list(words), unknown=unknown) for words in (stored.source, stored.target))
-    rows: Mapping[str, Any] = dict(record.imported.words) if record.imported else {}
-    for side, vocabulary in (("source", source), ("target", target)):
-        if len(vocabulary) > rows[side]:
-            raise HeadToHeadError(
-                f"'{file}' has {len(vocabulary)} {side} words, the checkpoint {rows[side]}; repeat h2h "
-                "import-checkpoint"
-            )
-    data_hash = record.data["data_hash"]
-    tokenisers = tokenisers_of(config.data)
-    return PreparedData(source, target, {}, dict(record.data), data_hash, tokenisers)

@@ -23,8 +23,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from headtohead import children, logs
-from headtohead.children import process_start
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Exit, Job, Launcher, WorkerPlugins
 from headtohead.storage import exits
@@ -65,14 +66,16 @@ class LocalLauncher(Launcher):
                     job, slot = waiting.popleft(), free.pop(0)
                     arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), _lifetime()[0]
                     process = _start(context, arguments)
-                    running[process.sentinel] = (job, process, slot, _server())
+                    # multiprocessing has no public name for the process of the server.
+                    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+                    running[process.sentinel] = (job, process, slot, server)
                 ended = wait(list(running), timeout=POLL_SECONDS)
                 for sentinel in ended:
                     assert isinstance(sentinel, int)
                     job, worker, slot, server = running.pop(sentinel)
                     worker.join()
                     code = worker.exitcode if worker.exitcode is not None else 1
-                    if code == UNKNOWN and (server is None or process_start(server) is None):
+                    if code == UNKNOWN and not _is_running(server):
                         # The server was killed. Its workers continue, and their leases decide who trains the stack.
                         code = exits.BUSY
                     worker.close()
@@ -116,10 +119,11 @@ def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProces
     )
 
 
-def _server() -> int | None:
-    """Return the process id of the fork server."""
-    pid: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    return pid
+def _is_running(pid: int | None) -> bool:
+    try:
+        return pid is not None and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _environment(device: str, slot: int) -> dict[str, str]:

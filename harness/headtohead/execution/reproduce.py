@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.versions import drift, plugins_of, recorded_config
+from headtohead.config.entries import plugins_of, recorded_config
+from headtohead.config.versions import drift
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import LocalLauncher

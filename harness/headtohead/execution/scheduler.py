@@ -43,7 +43,7 @@ ENDING_SECONDS = 10.0
 EQUAL_FAILURES = 3
 """Number of stacks with the same failure after which no stack is started any more."""
 
-LARGEST_NUM_MICROBATCHES = 64
+MAX_NUM_MICROBATCHES = 64
 BUSY_SECONDS = 1.0
 
 
@@ -354,7 +354,7 @@ class _Execution:
         The batch size does not change, so the results stay the same.
         """
         left, num_microbatches = len(folder.open_runs()), record.num_microbatches * 2
-        if left == 1 and num_microbatches > LARGEST_NUM_MICROBATCHES:
+        if left == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
             self._end_runs(folder, states.OOM, "out of memory with the maximum number of micro-batches")
         elif left:
             self._end_runs(folder, states.KILLED, f"out of memory in a stack of {left}")

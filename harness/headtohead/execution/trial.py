@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from headtohead import files
@@ -21,7 +22,6 @@ from headtohead.planning.planner import make_plan
 from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import Registry
-from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
@@ -51,36 +51,13 @@ def try_out(
     steps: int = 20,
     log: Log = print,
 ) -> Path:
-    """Train the first seed of each variant for a few steps in this process, and return the folder of the trial.
-
-    The folder ``.try/<experiment>`` in the runs folder is replaced. Tuning is omitted.
-
-    Args:
-        loaded: The experiment file.
-        registry: The registry of this process.
-        runs_root: The runs folder.
-        cache: Folder of downloads and prepared data.
-        machine: Device and threads.
-        only: Slugs of the variants to try; default: all.
-        steps: Training steps of each variant.
-        log: Receives the lines of output.
-
-    Raises:
-        HeadToHeadError: If the file or a name is invalid. All other errors of plugins are raised unchanged.
-    """
+    """Train the first seed of each variant in this process; arguments as for `headtohead.trial`. Tuning is omitted."""
     file = loaded.file.model_copy(update={"tune": None, "seeds": 1})
     loaded = replace(loaded, seeds=loaded.seeds[:1], file=file)
     root = inside(runs_root, FOLDER)
     plan = make_plan(
-        loaded,
-        registry,
-        root,
-        cache,
-        fresh=True,
-        adapt=lambda design: _shortened(design, steps),
-        initial_runs=runs_root,
-    )
-    plan = plan.limited_to(only)
+        loaded, registry, root, cache, fresh=True, adapt=partial(_shortened, steps=steps), initial_runs=runs_root
+    ).limited_to(only)
     delete_run_files(inside(root, plan.name))
     plan.directory.mkdir(parents=True, exist_ok=True)
     files.write_json(plan.directory / EXPERIMENT, plan.record().to_json())
@@ -124,16 +101,16 @@ class _Trial(Worker):
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         super()._on_evaluation(evaluation)
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in evaluation.metrics.items())
-        self.log(f"  evaluation: {shown}")
+        self.log(f"  evaluation: {_shown(evaluation.metrics)}")
 
 
 def _shortened(design: Design, steps: int) -> Design:
     def shortened(variant: Variant) -> Variant:
         train, evaluate = variant.config.train, variant.config.evaluate
+        limit = min(evaluate.test_limit or SENTENCES, SENTENCES)
         sections = {
             "train": train.model_copy(update={"steps": steps, "epochs": None, "evaluate_every": steps}),
-            "evaluate": evaluate.model_copy(update={"test_limit": min(evaluate.test_limit or SENTENCES, SENTENCES)}),
+            "evaluate": evaluate.model_copy(update={"test_limit": limit}),
         }
         return replace(variant, config=variant.config.model_copy(update=sections))
 
@@ -141,14 +118,14 @@ def _shortened(design: Design, steps: int) -> Design:
 
 
 def _log_end(run: RunDirectory, log: Log) -> None:
-    status = run.status
-    results = run.results_of(status)
-    if status.state != states.DONE or results is None:
-        log(f"  {status.state}: {status.reason}")
+    results = run.results
+    if results is None:
+        log(f"  {run.state}: {run.status.reason}")
         return
-    metrics = results.metrics
-    shown = ", ".join(
-        f"{name} {value:.4g}" for name, value in metrics.items() if name.startswith("test/") and value is not None
-    )
+    tested = {name: value for name, value in results.metrics.items() if name.startswith("test/") and value is not None}
     sentences = sum(bucket["n"] for bucket in results.buckets)
-    log(f"  {sentences} test sentence{'s' * (sentences != 1)}: {shown}")
+    log(f"  {sentences} test sentence{'s' * (sentences != 1)}: {_shown(tested)}")
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())

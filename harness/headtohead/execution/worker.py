@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 
 from headtohead import files
+from headtohead.config.entries import recorded_config
 from headtohead.data import prepare
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import InitFrom, RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
@@ -80,7 +80,10 @@ def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
     except Exception as error:
         return _report(error)
     finally:
-        _release(lease)
+        try:
+            lease.release()
+        except OSError as error:  # an unreleased lease is taken over after the end of this process
+            _log(f"lease not released: {error}")
     return exits.OK
 
 
@@ -111,14 +114,6 @@ def _log(text: str) -> bool:
     return True
 
 
-def _release(lease: Lease) -> None:
-    """Release a lease; log errors of the disk, since an unreleased lease can be taken over later."""
-    try:
-        lease.release()
-    except OSError as error:
-        _log(f"lease not released: {error}")
-
-
 class Worker:
     """An attempt to train a stack; the process holds the leases of its runs."""
 
@@ -130,11 +125,12 @@ class Worker:
         self.device = torch.device(device)
         self.started = time.monotonic()
         self.last_progress = 0.0
-        self.last_metrics: dict[int, dict[str, float]] = {}
+        self.losses: dict[int, float] = {}
+        """The training loss of each member at its last evaluation."""
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        self.config = RunConfig.model_validate(self.record.config)
+        self.config = recorded_config(self.record.config, current(), self.runs[0].path.name)
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         self.data = prepare(self.config.data, Path(self.record.cache))
@@ -148,33 +144,25 @@ class Worker:
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
             configs=[
-                self.config if member.config is None else RunConfig.model_validate(member.config)
-                for member in self.record.members
+                self.config if member.config is None else recorded_config(member.config, current(), run.path.name)
+                for member, run in zip(self.record.members, self.runs, strict=True)
             ],
             on_fall_back=self._on_fall_back,
             run_hashes=[member.run_hash for member in self.record.members],
             saving=self._writing,
         )
         # Members of a stack have the same initial weights. A resume point replaces them.
-        if self.config.init_from is not None:
-            self._load_initial_weights(self.config.init_from)
-
-    def _load_initial_weights(self, init_from: InitFrom) -> None:
-        """Set the weights of all members to those of a finished run.
-
-        Raises:
-            HeadToHeadError: If the stack's copy of its checkpoint is missing or damaged.
-        """
-        path = self.folder.initial_weights
-        if not path.is_file() or files.sha256(path) != init_from.weights:
-            state = "is missing" if not path.exists() else "has changed: its sha256 is not that of the plan"
-            raise HeadToHeadError(
-                f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
-                f"'{self.folder.path}' and run the same command again"
-            )
-        weights = checkpoint.load_weights(path)
-        for member in range(len(self.runs)):
-            self.training.model.load_member(member, weights)
+        if (init_from := self.config.init_from) is not None:
+            path = folder.initial_weights
+            if not path.is_file() or files.sha256(path) != init_from.weights:
+                state = "is missing" if not path.exists() else "has changed: its sha256 is not that of the plan"
+                raise HeadToHeadError(
+                    f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
+                    f"'{folder.path}' and run the same command again"
+                )
+            weights = checkpoint.load_weights(path)
+            for member in range(len(self.runs)):
+                self.training.model.load_member(member, weights)
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results."""
@@ -245,12 +233,11 @@ class Worker:
 
     def _write_progress(self) -> None:
         """Write the step, and the mean training loss of the members at the last evaluation."""
-        progress, steps = self.training.progress, self.training.steps
-        losses = [metrics["train/loss"] for metrics in self.last_metrics.values() if "train/loss" in metrics]
+        progress, losses = self.training.progress, self.losses.values()
         with self._writing():
             self.folder.write_progress(
                 step=progress.step,
-                steps=steps,
+                steps=self.training.steps,
                 seconds=progress.train_seconds,
                 loss=sum(losses) / len(losses) if losses else None,
             )
@@ -263,7 +250,8 @@ class Worker:
             }
             run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
             log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
-            self.last_metrics[index] = finite
+            if "train/loss" in finite:
+                self.losses[index] = finite["train/loss"]
             if self.training.progress.members[index].ended == "diverged":
                 reason = f"the loss is not finite at step {evaluation.step}"
                 if all(map(math.isfinite, evaluation.metrics.values())):
@@ -277,11 +265,9 @@ class Worker:
             self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)
 
     def _finish(self) -> None:
-        finished = [
-            index
-            for index, member in enumerate(self.training.progress.members)
-            if member.ended in {None, "stopped early"} and self.runs[index].state != states.DONE
-        ]
+        members = enumerate(self.training.progress.members)
+        with_result = {None, "stopped early"}
+        finished = [i for i, member in members if member.ended in with_result and self.runs[i].state != states.DONE]
         if not finished:
             return
         results = score_test_split(self.training, self.data, self.decoding_limit)
@@ -333,7 +319,6 @@ class Worker:
 
     @cached_property
     def _costs(self) -> dict[str, float]:
-        """The costs of the finished training, computed once: reading a run's record takes milliseconds."""
         return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.component import Component
+from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
 from headtohead.schema.run_config import RunConfig
 
@@ -75,16 +76,15 @@ class Bound:
         return f"set {self.option} to at least {needed}"
 
 
-def find_bound(part: type[Component], options: object, family: str, role: str) -> Bound | None:
+def find_bound(part: type[Component], options: Options, family: str, role: str) -> Bound | None:
     """Return the maximum length of an entry with these options, or None if it has none."""
-    chosen = part.Options.model_validate(options)
-    most = part.limit(chosen)
+    most = part.limit(options)
     if most is None:
         return None
-    by_row = issubclass(part, Positional) and part.index(chosen) == "row"
+    by_row = issubclass(part, Positional) and part.index(options) == "row"
     fields = (
         f"{family}.{role}.{name}"
-        for name, value in chosen
-        if type(value) is int and part.limit(chosen.model_copy(update={name: value + 1})) == most + 1
+        for name, value in options
+        if type(value) is int and part.limit(options.model_copy(update={name: value + 1})) == most + 1
     )
     return Bound(part.entry_name, role, most, "rows" if by_row else "positions", next(fields, None))

@@ -27,7 +27,7 @@ from headtohead.plugins.component import BuildContext, Component, require_member
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 
@@ -54,7 +54,7 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
     build, model = Builder([config] * len(seeds), seeds), config.model
-    for role in ROLES:
+    for role in roles_of(config):
         build.positional(role)
         for layer in range(model.encoder_layers if role == "encoder" else model.decoder_layers):
             build.style(role, layer)
@@ -104,8 +104,7 @@ class Builder:
         parts = []
         for group in by_entry:
             entry = self.registry.positional(group.chosen.name)
-            options = entry.Options.model_validate(group.chosen.options)
-            parts.append(_checked(entry(options, self._context(role, None, group.members))))
+            parts.append(_checked(entry(group.chosen.options, self._context(role, None, group.members))))
         if len(parts) == 1:
             return parts[0]
         return PerMemberPositional(parts, [group.members for group in by_entry])
@@ -116,7 +115,7 @@ class Builder:
         parts = []
         for group in by_entry:
             entry = self.registry.masking(group.chosen.name)
-            parts.append(entry(entry.Options.model_validate(group.chosen.options)))
+            parts.append(entry(group.chosen.options))
             require_registered(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [group.members for group in by_entry])
 
@@ -128,7 +127,7 @@ class Builder:
     def style(self, role: str, layer: int) -> Attention:
         chosen = self.config.attention.role(role)
         entry = self.registry.attention(chosen.name)
-        return _checked(entry(entry.Options.model_validate(chosen.options), self._context(role, layer)))
+        return _checked(entry(chosen.options, self._context(role, layer)))
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         style = self.style(role, layer)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import torch
 
-from headtohead.config.versions import entries_of
+from headtohead.config.entries import entries_of, recorded_config
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
@@ -50,7 +51,7 @@ def _cache_key(config: RunConfig) -> tuple[str, Classes]:
 def _count(
     config_json: str, classes: Classes, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
-    config = RunConfig.model_validate_json(config_json)
+    config = recorded_config(json.loads(config_json), current(), "this one")
 
     def measure(operations: Operations) -> ModelCounts:
         model = Transformer(config, None, source_words, target_words).eval()

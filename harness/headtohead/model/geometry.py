@@ -18,7 +18,7 @@ def find_geometry(config: RunConfig, role: str) -> Geometry:
     """
     chosen = config.attention.role(role)
     style = current().attention(chosen.name)
-    return geometry_of(style, style.Options.model_validate(chosen.options), config.model)
+    return geometry_of(style, chosen.options, config.model)
 
 
 def geometry_of(style: type[Attention], options: Options, model: ModelConfig) -> Geometry:
@@ -48,4 +48,4 @@ def only_length(config: RunConfig) -> int | None:
     """
     chosen = config.attention.decoder
     style = current().attention(chosen.name)
-    return style.only_length(style.Options.model_validate(chosen.options), config.model)
+    return style.only_length(chosen.options, config.model)

@@ -24,7 +24,6 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
@@ -56,22 +55,16 @@ def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
     would slow down other members.
     """
     encodings: dict[str, Any] = {}
-    for role in ROLES:
-        choice = chosen.role(role)
+    for role, choice in chosen.by_role().items():
         entry = registry.positional(choice.name)
-        options = entry.Options.model_validate(choice.options)
-        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+        if entry.index(choice.options) == "row" or entry.mechanisms_of(choice.options) & {"draw", "score", "values"}:
             encodings[role] = choice.model_dump(mode="json")
     return encodings
 
 
 def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
     """Return the maximum length per role: translations of all members have the same limit."""
-    limits = []
-    for role in ROLES:
-        entry = registry.positional(chosen.role(role).name)
-        limits.append(entry.limit(entry.Options.model_validate(chosen.role(role).options)))
-    return limits
+    return [registry.positional(choice.name).limit(choice.options) for choice in chosen.by_role().values()]
 
 
 class PerMember:

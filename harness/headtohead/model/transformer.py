@@ -21,7 +21,7 @@ from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.component import require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 Observe = Callable[[str, int | None, str, Tensor], None]
@@ -73,7 +73,8 @@ class Transformer(nn.Module):
         """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
         self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
-        self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
+        self.roles = roles_of(config)
+        self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
         build.positionals = self.positionals
         init = build.init
         self.source_embedding = (
@@ -94,7 +95,7 @@ class Transformer(nn.Module):
             if model.tie_embeddings in ("none", "embeddings")
             else None
         )
-        self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
+        self.maskings: dict[str, Masking] = {role: build.masking(role) for role in self.roles}
         self.dropout_rng = build.dropout_rng
         """Random numbers of dropout; training sets the step."""
         self.dropout = build.dropout("embedding")
@@ -111,7 +112,7 @@ class Transformer(nn.Module):
         self.microbatch: tuple[int, int] | None = None
         """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}
-        self.bounds = {role: list(build.bounds(role)) for role in ROLES}
+        self.bounds = {role: list(build.bounds(role)) for role in self.roles}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}

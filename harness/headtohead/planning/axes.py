@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
+from headtohead.schema.run_config import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]
-MATCHES: tuple[Match, ...] = ("none", "parameters", "flops")
 
 MATCH_AXIS = "match"
 """Axis that is not a configuration field: the count that ``d_ff`` is widened to match."""
@@ -24,8 +23,6 @@ RECIPE_AXIS = "recipe"
 
 A value is a recipe's name, or a mapping of ``name`` and fields; the fields override ``base``.
 """
-
-WHOLE_AXES = (MATCH_AXIS, RECIPE_AXIS)
 
 DATA_AXIS = "data"
 """Axis of whole data sections: a value is a dataset's name, or a mapping of ``dataset`` and fields.
@@ -37,68 +34,63 @@ The fields are merged over ``base.data``. Scores of different values are not com
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     path = tuple(axis.split("."))
-    if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
-        known = [*FAMILIES, *SECTIONS, INIT_FROM, *WHOLE_AXES]
+    known = [*FAMILIES, *SECTIONS, INIT_FROM, MATCH_AXIS, RECIPE_AXIS]
+    if axis not in known and path[0] not in known[:-2]:
         raise location.error(f"unknown axis '{axis}'{suggest_field(axis, known, 'base')}")
-    if path[0] in SECTIONS and len(path) == 1 and axis != DATA_AXIS:
+    if axis in SECTIONS and axis != DATA_AXIS:
         raise location.error(
             f"'{axis}' is a section, not an axis; name a field of it, "
             f"such as {axis}.{next(iter(SECTIONS[axis].model_fields))}"
         )
     if _is_runtime(path):
         raise location.error(f"'{axis}' does not change any result; remove it from the design")
-    if not values:
-        raise location.error(f"axis '{axis}' has no values; list at least one")
+    if not values or not isinstance(values, list):
+        raise location.error(f"axis '{axis}' requires a list of values, got {shown(values)}")
 
 
-def recipe_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
-    """Return the name of a recipe and the fields given with it."""
-    return _named_parts(value, location, "recipe", "name")
-
-
-def data_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
-    """Return the name of a dataset and the fields of the data section given with it."""
-    return _named_parts(value, location, "dataset", "dataset")
-
-
-def assign_data(builder: ConfigBuilder, value: Any, location: SourceLocation) -> None:
-    """Merge a value of the axis ``data`` over the data section of a builder."""
-    name, fields = data_parts(value, location)
-    builder.assign((DATA_AXIS, "dataset"), name, location if isinstance(value, str) else location.child("dataset"))
-    builder.assign((DATA_AXIS,), fields, location)
-
-
-def _named_parts(value: Any, location: SourceLocation, kind: str, key: str) -> tuple[str, dict[str, Any]]:
+def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
+    """Return the name that a value has under ``key`` and its other fields; a text is a name without fields."""
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get(key), str):
         return value[key], {field: setting for field, setting in value.items() if field != key}
-    raise location.error(f"expected the name of a {kind}, or a mapping with '{key}' and fields, got {shown(value)}")
+    raise location.error(f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}")
+
+
+def assign_data(builder: ConfigBuilder, value: Any, location: SourceLocation) -> None:
+    """Merge a value of the axis ``data`` over the data section of a builder."""
+    name, fields = named_parts(value, location, "dataset")
+    builder.assign((DATA_AXIS, "dataset"), name, location if isinstance(value, str) else location.child("dataset"))
+    builder.assign((DATA_AXIS,), fields, location)
 
 
 def recipe_label(value: Any, location: SourceLocation) -> str:
     """Return the label of a value of the axis ``recipe``: the recipe's name and the changed fields."""
-    name, fields = recipe_parts(value, location)
-    changed = [
-        f"{field.rsplit('.', 1)[-1]}={text(scalar(setting))}"
+    name, fields = named_parts(value, location, "name")
+    changed = {
+        field.rsplit(".", 1)[-1]: setting
         for field, setting in fields.items()
         if not _is_runtime(tuple(field.split("."))) and field not in ("data.file", "data.url")
-    ]
-    return f"{name}({', '.join(changed)})" if changed else name
+    }
+    return _label(name, changed)
 
 
 def data_label(value: Any, location: SourceLocation) -> str:
     """Return the label of a value of the axis ``data``: the dataset's name and the fields given with it."""
-    name, fields = data_parts(value, location)
+    return _label(*named_parts(value, location, "dataset"))
+
+
+def _label(name: str, fields: Mapping[str, Any]) -> str:
     given = ", ".join(f"{field}={text(scalar(setting))}" for field, setting in fields.items())
     return f"{name}({given})" if given else name
 
 
 def match_value(value: Any, location: SourceLocation) -> Match:
     """Return a checked value of the axis ``match``."""
-    if value not in MATCHES:
-        hint = nearest(value, MATCHES) if isinstance(value, str) else ""
-        raise location.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
+    known = get_args(Match)
+    if value not in known:
+        hint = nearest(value, known) if isinstance(value, str) else ""
+        raise location.error(f"expected one of {', '.join(known)}, got {shown(value)}{hint}")
     return cast("Match", value)
 
 

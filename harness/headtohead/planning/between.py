@@ -20,9 +20,7 @@ from headtohead.errors import nearest
 from headtohead.planning.axes import Match
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import INIT_FROM, EntryConfig, PerRole, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -99,7 +97,7 @@ def expand_between(
         ends: The two configurations.
         names: Their display names.
         changes: The changes between them.
-        match: What all variants are matched by.
+        match: The count that ``d_ff`` is widened to match.
     """
     variants: dict[frozenset[Change], Variant] = {}
 
@@ -130,15 +128,16 @@ def expand_between(
 
 def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
     """Return ``config`` with the values of these fields taken from ``source``."""
-    content, other = config.model_dump(), source.model_dump()
-    for *above, last in fields:
-        target, origin = content, other
-        for part in above:
-            target, origin = target[part], origin[part]
-        target[last] = origin[last]
-        if (*above, last) == ("data", "dataset"):
-            target["options"] = origin["options"]
-    return RunConfig.model_validate(content)
+
+    def replaced(section: Any, origin: Any, name: str, *rest: str) -> Any:
+        value = getattr(origin, name)
+        return section.model_copy(update={name: replaced(getattr(section, name), value, *rest) if rest else value})
+
+    for field in fields:
+        config = replaced(config, source, *field)
+        if field == ("data", "dataset"):
+            config = replaced(config, source, "data", "options")
+    return config
 
 
 def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
@@ -146,7 +145,7 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
     for name, info in section.model_fields.items():
         path, inner = (*above, name), info.annotation
         if path[0] in FAMILIES:
-            yield from ((name, role) for role in ROLES)
+            yield from ((name, role) for role in PerRole.model_fields)
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _fields(inner, path)
         # Both configurations have the same initial weights, and a dataset has its options.
@@ -176,8 +175,7 @@ def _named_groups(
 def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -> Scalar:
     dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
     labels = (
-        entry_label("dataset", dataset, registry) if field == ("data", "dataset") else label_at(config, field, registry)
-        for field in fields
+        entry_label(dataset) if field == ("data", "dataset") else label_at(config, field, registry) for field in fields
     )
     values: list[Scalar] = ["nothing" if label in ("", None) else label for label in labels]
     if len(values) == 1:

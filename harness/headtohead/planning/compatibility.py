@@ -12,7 +12,7 @@ from headtohead.model.geometry import geometry_of, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -100,16 +100,16 @@ def _undecodable(config: RunConfig) -> str | None:
 
 def _misfit(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
-    for role in ROLES:
+    for role in roles_of(config):
         entry = config.attention.role(role)
         style = registry.attention(entry.name)
         try:
-            geometry = geometry_of(style, style.Options.model_validate(entry.options), config.model)
+            geometry = geometry_of(style, entry.options, config.model)
         except HeadToHeadError as error:
             return str(error)
         entry = config.positional.role(role)
         encoding = registry.positional(entry.name)
-        acts = encoding.mechanisms_of(encoding.Options.model_validate(entry.options))
+        acts = encoding.mechanisms_of(entry.options)
         reason = misfit(encoding, acts, style, geometry, role)
         if reason:
             return reason
@@ -118,15 +118,14 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
 
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
-        for role in ROLES:
+        for role in roles_of(config):
             chosen = getattr(config, family).role(role)
             registered = registry.find(family, chosen.name)
-            options = registered.entry.Options.model_validate(chosen.options)
-            reason = _incompatible_with(registered, options, Setting(config, role, longest))
+            reason = _incompatible_with(registered, chosen.options, Setting(config, role, longest))
             if reason:
                 return reason
             if issubclass(registered.entry, Component):
-                bound = find_bound(registered.entry, options, family, role)
+                bound = find_bound(registered.entry, chosen.options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:
                 return reason

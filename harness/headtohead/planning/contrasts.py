@@ -11,14 +11,14 @@ from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.axes import DATA_AXIS, Match
+from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import Variant
+from headtohead.schema.metric import UNPADDED
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
+from headtohead.storage.metrics import find
 
 Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
-
-POOLED = ("test/exact_match", "test/bleu", "test/loss")
-"""Metrics that can be computed over several length buckets from the counts per bucket."""
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""
@@ -154,9 +154,12 @@ def declared_contrasts(
             data, for a repeated contrast and for lengths without scores; with the location in the file.
     """
     base = next(variant for variant in variants if variant.slug == baseline)
+    primary = reported_metrics(loaded, base.config).primary
     contrasts: list[DeclaredContrast] = []
     for number, declared in enumerate(loaded.file.contrasts):
         location = loaded.location("contrasts", number)
+        for field in ("metric", "against_metric"):
+            check_metric(getattr(declared, field), base.config, location.child(field), of_heads_too=True)
         variant, against = (
             _select(getattr(declared, side), variants, base, conditions, location.child(side))
             for side in ("variant", "against")
@@ -176,7 +179,7 @@ def declared_contrasts(
                 raise location.error(f"the same two variants as contrasts[{other}]; remove one of them")
         if declared.expect and declared.expect.direction == "equal" and not declared.expect.by:
             raise location.child("expect").error("direction: equal requires by, the largest difference that agrees")
-        metric, buckets = declared.metric or loaded.file.metrics.primary, base.config.evaluate.buckets
+        metric, buckets = declared.metric or primary, base.config.evaluate.buckets
         _check_lengths(declared.lengths, metric, buckets, location.child("lengths"))
         field, metric = "against_lengths" if declared.against_lengths else "lengths", declared.against_metric or metric
         _check_lengths(getattr(declared, field), metric, buckets, location.child(field))
@@ -219,8 +222,9 @@ def _check_lengths(
 ) -> None:
     if lengths is None:
         return
-    if metric not in POOLED:
-        raise location.error(f"{metric} has no score by source length; use {', '.join(POOLED)}")
+    known = find(metric)
+    if known is None or known.pool is None or not metric.startswith("test/") or metric.endswith(UNPADDED):
+        raise location.error(f"{metric} has no score by source length; use a metric of the test split")
     starts = [1, *(bound + 1 for bound in buckets)]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headtohead.config.versions import entries_of
+from headtohead.config.entries import entries_of
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting

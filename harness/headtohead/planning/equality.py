@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.labels import listed
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import EntryConfig
+from headtohead.schema.roles import roles_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,8 +81,9 @@ class _Masks:
 
     def equality(self, variant: Variant, other: Variant) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
-        masking, others = ({role: side.config.masking.role(role) for role in ROLES} for side in (variant, other))
-        differing = [role for role in ROLES if masking[role] != others[role]]
+        roles = roles_of(variant.config)
+        masking, others = ({role: side.config.masking.role(role) for role in roles} for side in (variant, other))
+        differing = [role for role in roles if masking[role] != others[role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
@@ -95,7 +95,7 @@ class _Masks:
             if not self.agree(role, keys[role], masking[role].model_dump_json(), others[role].model_dump_json()):
                 return None
             rows = "source" if role == "encoder" else "target"
-            for reader in (reader for reader in ROLES if keys[reader] == rows):
+            for reader in (reader for reader in roles if keys[reader] == rows):
                 schemes = {masking[reader].model_dump_json(), others[reader].model_dump_json()}
                 if any(self.attends_to_padding(reader, rows, scheme) for scheme in schemes):
                     return None
@@ -120,9 +120,9 @@ class _Masks:
         """Yield mask, non-padding queries and padding keys ``[length, query, key]`` per chunk of lengths."""
         import torch
 
-        chosen = EntryConfig.model_validate_json(entry)
-        masking = self.registry.masking(chosen.name)
-        scheme = masking(masking.Options.model_validate(chosen.options))
+        chosen = json.loads(entry)
+        masking = self.registry.masking(chosen["name"])
+        scheme = masking(masking.Options.model_validate(chosen["options"]))
         keys = self.longest[side]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)

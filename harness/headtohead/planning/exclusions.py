@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
@@ -12,27 +11,17 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.resolve import build_config, find_contradiction
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, data_parts, match_value
+from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, match_value, named_parts
+from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import INIT_FROM, SECTIONS
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
+from headtohead.storage.experiment import ExcludedRecord
 
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""
 
 Condition = Callable[[RunConfig, Match], bool]
-
-
-@dataclass(frozen=True)
-class Incompatibility:
-    """The reason why a combination does not run.
-
-    ``source`` is ``exclude`` for an exclusion of the file, and ``incompatible`` otherwise.
-    """
-
-    reason: str
-    source: Literal["exclude", "incompatible"]
 
 
 def no_incompatibility(config: RunConfig) -> None:
@@ -59,19 +48,32 @@ class Incompatibilities:
         ]
         self._used: set[int] = set()
 
-    def find(self, config: RunConfig, match: Match) -> Incompatibility | None:
-        """Return why a combination does not run, or None if it runs."""
-        excluding = self._excluding(config, match)
-        if excluding:
-            return Incompatibility(self.loaded.file.exclude[excluding[0]].reason, "exclude")
-        contradicting = find_contradiction(config, self.registry)
-        reason = contradicting[1] if contradicting else self.find_incompatibility(config)
-        return Incompatibility(reason, "incompatible") if reason else None
-
-    def require(self, config: RunConfig, match: Match, role: str) -> None:
-        """Raise an error if an exclusion matches a combination that the design requires."""
-        for number in self._excluding(config, match):
+    def require(self, variant: Variant, role: str, location: SourceLocation) -> None:
+        """Raise an error if a variant that the design requires does not run."""
+        for number in self._excluding(variant):
             raise self.loaded.location("exclude", number).error(f"this excludes {role}; narrow the exclusion")
+        reason = self._incompatibility(variant.config)
+        if reason:
+            raise location.error(reason)
+
+    def split(self, variants: Iterable[Variant]) -> tuple[list[Variant], list[ExcludedRecord]]:
+        """Return the variants that run, and the others with their reasons."""
+        running, excluded = [], []
+        for variant in variants:
+            excluding = self._excluding(variant)
+            source: Literal["exclude", "incompatible"] = "exclude" if excluding else "incompatible"
+            reason = (
+                self.loaded.file.exclude[excluding[0]].reason if excluding else self._incompatibility(variant.config)
+            )
+            if reason is None:
+                running.append(variant)
+            else:
+                excluded.append(
+                    ExcludedRecord(
+                        slug=variant.slug, title=variant.title, axes=variant.axes, reason=reason, source=source
+                    )
+                )
+        return running, excluded
 
     def notes(self) -> list[str]:
         """Return a note for each exclusion that matched no combination so far."""
@@ -81,12 +83,16 @@ class Incompatibilities:
             if number not in self._used
         ]
 
-    def _excluding(self, config: RunConfig, match: Match) -> list[int]:
+    def _incompatibility(self, config: RunConfig) -> str | None:
+        contradicting = find_contradiction(config, self.registry)
+        return contradicting[1] if contradicting else self.find_incompatibility(config)
+
+    def _excluding(self, variant: Variant) -> list[int]:
         """Return the indices of the exclusions that match, and mark them as used."""
         matching = [
             number
             for number, conditions in enumerate(self.exclusions)
-            if all(holds(config, match) for holds in conditions)
+            if all(holds(variant.config, variant.match) for holds in conditions)
         ]
         self._used.update(matching)
         return matching
@@ -100,42 +106,30 @@ class Incompatibilities:
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):
             if axis not in (MATCH_AXIS, DATA_AXIS):
-                self._assign(builder, axis, when[axis], location.child(axis))
+                if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
+                    raise location.child(axis).error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
+                builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
         return [self._condition(axis, value, builder, location.child(axis)) for axis, value in when.items()]
-
-    def _assign(self, builder: ConfigBuilder, axis: str, value: Any, location: SourceLocation) -> None:
-        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
-            raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
-        builder.assign(tuple(axis.split(".")), value, location)
 
     def _condition(self, axis: str, value: Any, builder: ConfigBuilder, location: SourceLocation) -> Condition:
         """Return a predicate for an axis value; ``builder`` has the values of all axes."""
         if axis == MATCH_AXIS:
             wanted = match_value(value, location)
             return lambda _, match: match == wanted
-        if axis == DATA_AXIS:
-            return self._data_condition(value, location)
+        if axis == DATA_AXIS:  # a name stands for all data of the dataset, fields for exactly this data
+            name, fields = named_parts(value, location, "dataset")
+            builder = self.start.copy()
+            assign_data(builder, value, location)
+            data = build_config(builder).data
+            return lambda config, _: config.data == data if fields else config.data.dataset == name
         path = tuple(axis.split("."))
-        target = value_at(build_config(builder), path)
-        named_only = isinstance(value, str) and path[0] in FAMILIES
-
-        def holds(config: RunConfig, _: Match) -> bool:
-            actual = value_at(config, path)
-            return bool(_names(actual) == _names(target) if named_only else actual == target)
-
-        return holds
-
-    def _data_condition(self, value: Any, location: SourceLocation) -> Condition:
-        """Return whether a configuration has a dataset of this name, or with fields exactly this data section."""
-        name, fields = data_parts(value, location)
-        builder = self.start.copy()
-        assign_data(builder, value, location)
-        data = build_config(builder).data
-        return lambda config, _: config.data == data if fields else config.data.dataset == name
+        of = _names if isinstance(value, str) and path[0] in FAMILIES else lambda value: value
+        target = of(value_at(build_config(builder), path))
+        return lambda config, _: bool(of(value_at(config, path)) == target)
 
 
 def _names(value: Any) -> Any:
     """Return entries without their options: names by role, or a name."""
     if isinstance(value, Mapping) and set(value) == set(ROLES):
-        return {role: value[role]["name"] for role in ROLES}
+        return {role: entry["name"] for role, entry in value.items()}
     return value["name"] if isinstance(value, Mapping) else value

@@ -19,7 +19,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
 def _role_is_order_invariant(config: RunConfig, role: str, registry: Registry) -> bool:
     chosen = config.masking.role(role)
     masking = registry.masking(chosen.name)
-    role_properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role) or frozenset()
+    role_properties = masking(chosen.options).role_properties(role) or frozenset()
     return (
         "order-invariant" in registry.positional(config.positional.role(role).name).properties
         and not registry.attention(config.attention.role(role).name).position_dependent

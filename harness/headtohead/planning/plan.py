@@ -10,14 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headtohead.config.entries import entries_of, plugins_of
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
-from headtohead.config.versions import entries_of, plugins_of, versions
+from headtohead.config.versions import versions
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.sources import source_name
@@ -276,7 +278,7 @@ class Plan:
             contrasts=self.contrasts,
             match=file.match,
             entries=compared_entries([variant.config for variant in self.variants], current()),
-            metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),
+            metrics=self.metrics,
             margins=self._margins(),
             looks=self._looks(),
             probes=self.probes,
@@ -286,12 +288,17 @@ class Plan:
             versions=versions(self.loaded.path),
         )
 
+    @cached_property
+    def metrics(self) -> ReportedMetrics:
+        """The metrics of the report."""
+        return reported_metrics(self.loaded, self.design.variant(self.design.baseline).config)
+
     def _margins(self) -> dict[str, MarginRecord]:
         """Return the margins by metric; a margin that the stored record has keeps its date."""
         margin = self.loaded.file.margin
         if margin is None:
             return {}
-        values = margin if isinstance(margin, dict) else {self.loaded.file.metrics.primary: margin}
+        values = margin if isinstance(margin, dict) else {self.metrics.primary: margin}
         stored = self._stored.margins if self._stored else {}
         kept = {
             metric: stored[metric]

@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from headtohead import data
+from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.config.versions import changed_plugins, drift, plugins_of
+from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
@@ -32,6 +33,7 @@ from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import least_parameters, refuse_oversized
+from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
@@ -131,8 +133,7 @@ def _plan(
     design = replace(design, variants=warm.apply(loaded, matched.variants))
     refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total)
     identities = {
-        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
-        for variant in design.variants
+        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash) for variant in design.variants
     }
     equal = equal_variants(design.variants, design.baseline, identities, prepared.longest(design.variants), registry)
     variants = tuple(
@@ -337,7 +338,7 @@ def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | 
         equal_to=equal.to if equal else None,
         equal_reason=equal.reason if equal else None,
     )
-    return PlannedVariant(config, record, run_identity(config, data.data_hash, registry), steps_per_epoch)
+    return PlannedVariant(config, record, run_identity(config, data.data_hash), steps_per_epoch)
 
 
 def _with_state(
@@ -382,7 +383,7 @@ def _power(plan: Plan, finished: _Finished) -> tuple[Power, ...]:
 
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
-    metric = plan.loaded.file.metrics.primary
+    metric = reported_metrics(plan.loaded, plan.design.variant(plan.design.baseline).config).primary
     scores: dict[str, dict[int, float]] = defaultdict(dict)
     for run, _, metrics in finished:
         value = metrics.get(metric)

@@ -22,9 +22,8 @@ from headtohead.planning.design import Design, expand
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SHORTHANDS
 from headtohead.schema.experiment_file import MAX_SEED, DesignBlock, Metrics
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import SHORTHANDS, RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.paths import run_folder

@@ -16,8 +16,7 @@ from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
 from headtohead.planning.variants import Variant
-from headtohead.schema.config_input import INIT_FROM
-from headtohead.schema.run_config import InitFrom, RunConfig
+from headtohead.schema.run_config import INIT_FROM, InitFrom, RunConfig
 from headtohead.storage.results import VocabularyRecord
 from headtohead.storage.run import CHECKPOINT, VOCABULARY
 from headtohead.storage.run_directory import RunDirectory, find_run

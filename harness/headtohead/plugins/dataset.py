@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headtohead.plugins.entry import Entry, Options
+from headtohead.schema.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ class Dataset(Entry):
     Every dataset also allows ``nothing-held-out``: the corpus of the default split is the training
     part, and validation and test pairs are taken from it.
     """
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """Metrics of outputs, the default primary metric first; default: exact match, BLEU and chrF."""
 
     normalise: ClassVar[str] = "unicode"
     """Default of ``data.normalise`` for this dataset."""

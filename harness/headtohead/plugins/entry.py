@@ -7,19 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from headtohead.schema.sections import Options as Options
 
 if TYPE_CHECKING:
     from headtohead.schema.run_config import RunConfig
-
-
-class Options(BaseModel):
-    """Options of an entry: a pydantic model, subclassed with one annotated field per option.
-
-    Every field needs a default and a description. Unknown options are errors.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 BaseOptions = Options

@@ -3,8 +3,8 @@
 - ``register_*`` hooks are called once per process, when plugins are loaded. Each returns a mapping
   from the name that users type to the class that implements it.
 - ``on_*`` hooks are events. They are called in registration order, in the process in which the
-  event happens. Return values are ignored. An exception in ``on_run_start`` or ``on_evaluation``
-  ends that run as FAILED; the other runs of its stack continue.
+  event happens. Return values are ignored, except that of ``on_load``. An exception in
+  ``on_run_start`` or ``on_evaluation`` ends that run as FAILED; the other runs of its stack continue.
 
 A hook may leave out arguments that it does not need.
 """
@@ -12,7 +12,7 @@ A hook may leave out arguments that it does not need.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -98,3 +98,8 @@ def on_run_end(run: Path, state: str) -> None:
 @hookspec
 def on_experiment_end(experiment: Path) -> None:
     """Called in the parent process after the last stack (of each look) has ended, with the study's folder."""
+
+
+@hookspec
+def on_load(run: Path, record: Any) -> type | None:
+    """Called when a run is loaded, with its folder and its record; may return a subclass of ``LoadedRun`` to use."""

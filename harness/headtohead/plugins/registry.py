@@ -76,6 +76,7 @@ BUILT_IN = (
     "headtohead_plugins.masking.prefix",
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_notebooks.notebook_pairs",
+    "headtohead_notebooks.imported_runs",
     "headtohead_plugins.datasets.tatoeba",
     "headtohead_plugins.datasets.pairs",
     "headtohead_plugins.datasets.copy",

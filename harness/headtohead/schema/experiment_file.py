@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from headtohead.errors import nearest
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import Length
 from headtohead.schema.sections import Section
 
@@ -50,68 +48,6 @@ class Probe(Section):
     )
 
 
-MEASURED = (
-    *(f"valid/{name}" for name in ("loss", "perplexity", "token_accuracy")),
-    *(f"test/{name}" for name in ("loss", "perplexity", "token_accuracy", "exact_match", "bleu")),
-    *(f"test/{name}" for name in ("chrf", "loss_unpadded", "exact_match_unpadded")),
-    "train/loss",
-    *(f"attention/{role}/{name}" for role in ROLES for name in ("entropy", "distance")),
-    "attention/fused_difference",
-    *(f"system/{name}" for name in ("peak_memory_mb", "step_ms", "train_seconds")),
-    *(f"system/{name}" for name in ("wall_seconds", "tokens_per_second", "mfu")),
-)
-"""Metrics of every finished run."""
-
-
-def _known_metric(name: str) -> str:
-    if name not in MEASURED:
-        raise ValueError(f"unknown metric '{name}'{nearest(name, MEASURED)}")
-    return name
-
-
-Metric = Annotated[str, AfterValidator(_known_metric)]
-
-
-def _has_direction(name: str) -> str:
-    if name.startswith("attention/"):
-        raise ValueError(f"'{name}' is neither better high nor better low; list it in metrics.report")
-    return name
-
-
-PrimaryMetric = Annotated[Metric, AfterValidator(_has_direction)]
-
-HEAD_METRICS = tuple(
-    f"heads/{role}/{kept}/{name}"
-    for role in ROLES
-    for kept in ("without-one", "only-one")
-    for name in ("loss", "bleu", "exact_match")
-)
-"""Metrics that ``h2h ablate-heads`` adds to a finished run: changes by masking heads of a role."""
-
-
-def _known_contrast_metric(name: str) -> str:
-    known = (*MEASURED, *HEAD_METRICS)
-    if name not in known:
-        raise ValueError(f"unknown metric '{name}'{nearest(name, known)}")
-    return name
-
-
-ContrastMetric = Annotated[str, AfterValidator(_known_contrast_metric)]
-
-
-TARGETS = tuple(name for name in MEASURED if name.startswith("valid/"))
-"""Metrics with a value at every evaluation."""
-
-
-def _known_target(name: str) -> str:
-    if name not in TARGETS:
-        raise ValueError(f"'{name}' has no value during training; use {', '.join(TARGETS)}")
-    return name
-
-
-TargetMetric = Annotated[str, AfterValidator(_known_target)]
-
-
 def _target_value(value: object) -> object:
     if isinstance(value, str) and value != "baseline":
         raise ValueError(f"expected a number, or baseline, got {value!r}")
@@ -124,11 +60,15 @@ TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_val
 class Metrics(Section):
     """The metric that answers the question, and further metrics of the report."""
 
-    primary: PrimaryMetric = Field("test/exact_match", description="metric that answers the question")
-    report: tuple[Metric, ...] = Field(
-        ("valid/loss", "test/bleu", "test/chrf"), description="further metrics in the tables of the report"
+    primary: str | None = Field(
+        None, description="metric that answers the question; default: test/exact_match, or the dataset's first metric"
     )
-    target: dict[TargetMetric, TargetValue] = Field(
+    report: tuple[str, ...] | None = Field(
+        None,
+        description="further metrics in the tables of the report; default: valid/loss and the other metrics of the "
+        "dataset",
+    )
+    target: dict[str, TargetValue] = Field(
         default_factory=dict,
         description="values of validation metrics; the report gives the steps and the time until each run reaches "
         "them. baseline: the baseline's final value with the same seed",
@@ -172,10 +112,10 @@ class ContrastDeclaration(Section):
         None, description="axis values of the variant that it is compared with; default: the baseline"
     )
     name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
-    metric: ContrastMetric | None = Field(
+    metric: str | None = Field(
         None, description="metric, including those of `h2h ablate-heads`; default: metrics.primary"
     )
-    against_metric: ContrastMetric | None = Field(None, description="metric of `against`; default: metric")
+    against_metric: str | None = Field(None, description="metric of `against`; default: metric")
     lengths: tuple[Length, Length] | None = Field(
         None,
         description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
@@ -197,12 +137,18 @@ class BetweenDesign(Section):
     )
 
 
+ZIP = "zip"
+"""Field of a product, or of one_at_a_time, whose axes change together."""
+
+
 class DesignBlock(Section):
     """A block of a design with exactly one field."""
 
-    product: dict[str, list[Any]] | None = Field(None, description="all combinations of the values")
-    one_at_a_time: dict[str, list[Any]] | None = Field(
-        None, description="the baseline, and the baseline with one value changed"
+    product: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
+        None, description="all combinations of the values; `zip` inside it combines axes that change together"
+    )
+    one_at_a_time: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
+        None, description="the baseline, and the baseline with one value changed; `zip` inside it as in a product"
     )
     zip: dict[str, list[Any]] | None = Field(
         None, description="the first values together, the second values together, …"
@@ -252,7 +198,7 @@ class ExperimentFile(Section):
         "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
     )
     metrics: Metrics = Field(Metrics(), description="metrics of answer and report")
-    margin: Margin | dict[Metric, Margin] | None = Field(
+    margin: Margin | dict[str, Margin] | None = Field(
         None,
         description="smallest difference that matters in metrics.primary, or a mapping by metric; smaller differences "
         "are tested for equivalence. Set it before the first run",

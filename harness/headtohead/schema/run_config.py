@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from headtohead.schema.sections import FilePath, HashIfChanged, NotHashed, Section
+from headtohead.schema.sections import FilePath, HashIfChanged, NotHashed, ParsedOptions, RecordedOptions, Section
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -34,8 +34,6 @@ PER_RUN: Literal["per-run"] = "per-run"
 
 Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
-
-Normalisation = Literal["none", "unicode", "ascii-fold"]
 
 
 def _mask_value(value: object) -> object:
@@ -89,12 +87,12 @@ class VocabularyConfig(Section):
     )
 
 
-class DataFields(Section):
-    """Fields of ``data`` whose defaults do not depend on the dataset."""
+class DataConfig(Section):
+    """Sentence pairs, their split and their tokens."""
 
     dataset: str = Field("toy-grammar", description="name of a registered dataset")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="options of the dataset; a file writes them beside `dataset`"
+    options: ParsedOptions = Field(
+        RecordedOptions(), description="options of the dataset; a file writes them beside `dataset`"
     )
     limit: int | None = Field(
         None,
@@ -124,21 +122,26 @@ class DataFields(Section):
     truncate_tokens: int | None = Field(
         None, ge=2, le=MAX_LENGTH, description="tokens kept of a side, boundary tokens included; default: all"
     )
+    split: str = Field(
+        "iid",
+        description="grouped (no group on both sides), row (pairs are split one by one; reports label it leaky "
+        "where test sources occur in train), another split of the dataset, or nothing-held-out "
+        "(all pairs in train; valid and test are taken from them; reports label it); default: the dataset's first",
+    )
+    normalise: Literal["none", "unicode", "ascii-fold"] = Field(
+        "none",
+        description="none: split on spaces; unicode: NFC, lower case, letters of any script and "
+        "digits kept, punctuation to spaces; ascii-fold: as notebook 3, á é í ó ú folded and "
+        "everything outside a-z to a space; default: the dataset's",
+    )
 
 
-class DataConfig(DataFields):
-    """Sentence pairs, their split and their tokens."""
-
-    split: str = Field(description="name of the split")
-    normalise: Normalisation = Field(description="normalisation of the text")
-
-
-class ModelFields(Section):
-    """Fields of ``model`` whose defaults do not depend on other fields."""
+class ModelConfig(Section):
+    """The encoder-decoder without its plugins."""
 
     d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
     heads: int = Field(4, ge=1, le=1024, description="attention heads")
-    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network")
+    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network; 4x: 4 · d_model")
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )
@@ -160,25 +163,38 @@ class ModelFields(Section):
     mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value)] = Field(
         "-inf", description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"
     )
+    encoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the encoder; default: layers")
+    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder; default: layers")
+    dropout_embedding: float = Field(0.1, ge=0, lt=1, description="dropout after the embedding; default: dropout")
+    dropout_attention: float = Field(0.1, ge=0, lt=1, description="dropout on attention weights; default: dropout")
+    dropout_ffn: float = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network; default: dropout")
+    dropout_residual: float = Field(
+        0.1, ge=0, lt=1, description="dropout on the output of each residual block; default: dropout"
+    )
+    final_norm: bool = Field(
+        True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
+    )
 
 
-class ModelConfig(ModelFields):
-    """The encoder-decoder without its plugins."""
+class ModelInput(ModelConfig):
+    """The section ``model`` of an experiment file: `SHORTHANDS` are the defaults of fields that are not given."""
 
-    encoder_layers: int = Field(ge=1, le=MAX_LAYERS, description="layers of the encoder")
-    decoder_layers: int = Field(ge=1, le=MAX_LAYERS, description="layers of the decoder")
-    dropout_embedding: float = Field(ge=0, lt=1, description="dropout after the embedding")
-    dropout_attention: float = Field(ge=0, lt=1, description="dropout on attention weights")
-    dropout_ffn: float = Field(ge=0, lt=1, description="dropout inside the feed-forward network")
-    dropout_residual: float = Field(ge=0, lt=1, description="dropout on the output of each residual block")
-    final_norm: bool = Field(description="LayerNorm after the encoder and after the decoder")
+    layers: int = Field(2, ge=1, le=MAX_LAYERS, description="default of encoder_layers and decoder_layers")
+    dropout: float = Field(0.1, ge=0, lt=1, description="default of the four dropout rates")
+
+
+SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("model", "layers"): ("encoder_layers", "decoder_layers"),
+    ("model", "dropout"): ("dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual"),
+}
+"""Fields that only set the defaults of other fields of their section."""
 
 
 class EntryConfig(Section):
     """A registered entry with its options."""
 
     name: str = Field(description="name of a registered entry")
-    options: dict[str, Any] = Field(default_factory=dict, description="all options of the entry")
+    options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
 
 
 class PerRole(Section):
@@ -192,6 +208,10 @@ class PerRole(Section):
         """Return the entry of one role."""
         entry: EntryConfig = getattr(self, role)
         return entry
+
+    def by_role(self) -> dict[str, EntryConfig]:
+        """Return the entries by role."""
+        return {role: self.role(role) for role in type(self).model_fields}
 
 
 class EarlyStopping(Section):
@@ -396,3 +416,16 @@ class RunConfig(Section):
         if self.data.seed != PER_RUN:
             return self
         return self.model_copy(update={"data": self.data.model_copy(update={"seed": seed})})
+
+
+INIT_FROM = "init_from"
+"""Field of a configuration beside the sections: the run with the initial weights."""
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": DataConfig,
+    "model": ModelInput,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "quirks": QuirksConfig,
+}
+"""Sections of a configuration that are not plugin families, as an experiment file has them."""

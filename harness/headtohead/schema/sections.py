@@ -1,11 +1,12 @@
-"""The base class of configuration sections, and markers for their fields."""
+"""Base classes of configuration sections and of the options of plugins, and markers for their fields."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,23 @@ class Section(BaseModel):
     """A mapping in an experiment file; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Options(Section):
+    """Options of an entry: a pydantic model, subclassed with one annotated field per option.
+
+    Every field needs a default and a description. Unknown options are errors.
+    """
+
+
+class RecordedOptions(Options):
+    """Options as a record has them. `headtohead.config.entries.recorded_config` parses them by the entry's class."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+ParsedOptions = Annotated[
+    SerializeAsAny[Options],
+    BeforeValidator(lambda value: RecordedOptions(**value) if isinstance(value, Mapping) else value),
+]
+"""The options object of an entry. They are parsed once: when a configuration is built, or a record is loaded."""

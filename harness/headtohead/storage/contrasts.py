@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headtohead.schema.experiment_file import ContrastMetric, Expectation
+from headtohead.schema.experiment_file import Expectation
 from headtohead.storage.record import AxisValue, Count, Record
+from headtohead.storage.results import HeadMetricName, MetricName
 
 Pairs = tuple[tuple[str, str], ...]
 """Pairs of slugs; a difference is left minus right."""
@@ -74,8 +75,8 @@ class DeclaredContrast(Record):
     name: str
     variant: str
     against: str
-    metric: ContrastMetric | None = None
-    against_metric: ContrastMetric | None = None
+    metric: (MetricName | HeadMetricName) | None = None
+    against_metric: (MetricName | HeadMetricName) | None = None
     lengths: tuple[Count, Count] | None = None
     against_lengths: tuple[Count, Count] | None = None
     expect: Expectation | None = None

@@ -14,7 +14,6 @@ from typing_extensions import TypedDict
 from headtohead.config.source_location import shown
 from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
-from headtohead.schema.experiment_file import Metric, TargetMetric
 from headtohead.schema.roles import Role
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import checked_name, inside, run_folder
@@ -32,6 +31,7 @@ from headtohead.storage.record import (
     Versions,
     read_record,
 )
+from headtohead.storage.results import MetricName, TargetName
 
 EXPERIMENT = "experiment.json"
 
@@ -162,7 +162,7 @@ class TuningRecord(Record):
 
     experiment: str
     fields: tuple[str, ...]
-    metric: Metric
+    metric: MetricName
     seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
     epochs: Number | None = None
@@ -171,9 +171,9 @@ class TuningRecord(Record):
 class ReportedMetrics(Record):
     """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
 
-    primary: Metric
-    report: tuple[Metric, ...]
-    target: Mapping[TargetMetric, Number | Literal["baseline"]] = {}
+    primary: MetricName
+    report: tuple[MetricName, ...]
+    target: Mapping[TargetName, Number | Literal["baseline"]] = {}
 
 
 class MarginRecord(Record):
@@ -256,7 +256,7 @@ class ExperimentRecord(Record):
     match: str
     entries: tuple[EntryRecord, ...] = ()
     metrics: ReportedMetrics
-    margins: Mapping[Metric, MarginRecord] = {}
+    margins: Mapping[MetricName, MarginRecord] = {}
     looks: LooksRecord | None = None
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]

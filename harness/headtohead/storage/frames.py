@@ -74,7 +74,7 @@ class Frames:
         runs: A row per planned run, indexed by run directory. Columns: `RUN_COLUMNS`, the axes, parameters and
             FLOPs, and the final metrics, including those of ``h2h ablate-heads``.
         histories: Columns run, step, epoch, time, metric, value; the last line of a step wins.
-        buckets: Columns run, bucket, low, high, n, and the metrics by source length.
+        buckets: Columns run, bucket, low, high, n, counts, and the metrics by source length.
 
     A variant that equals another by construction has no runs of its own: see `trained`.
     """
@@ -203,7 +203,7 @@ def load_frames(experiment_dir: Path) -> Frames:
         status, state = observe(folder)
         row, run_buckets, run_details = _run(folder, status, state, planned, variants[planned.variant])
         row["torn_lines"] = histories.read(name, RunDirectory(folder).history(status))
-        buckets += [{"run": name, **bucket} for bucket in run_buckets]
+        buckets += [{"run": name, **bucket, **bucket["scores"]} for bucket in run_buckets]
         rows.append({"run": name, **row})
         details[name], folders[name] = run_details, folder
     return Frames(

@@ -3,56 +3,58 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
-LOWER_IS_BETTER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate")
-COMPARABLE_ONLY_AT_EQUAL_LOSS = ("loss", "perplexity")
+from headtohead.errors import HeadToHeadError
+from headtohead.schema.metric import HEAD_EFFECTS, HOST, LOSS, PERPLEXITY, UNPADDED, Metric, leaf
 
-NAMES = {
-    "exact_match": "exact match",
-    "exact_match_unpadded": "exact match, one sentence at a time",
-    "loss": "loss",
-    "loss_unpadded": "loss, one sentence at a time",
-    "token_accuracy": "token accuracy",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-}
-HEADS = {"without-one": "masking one head", "only-one": "masking all heads of a layer but the best"}
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 SPLITS = {"test": "", "valid": "validation "}
 
-
-def higher_is_better(metric: str) -> bool:
-    """Return whether larger values of the metric are better."""
-    leaf = metric.rsplit("/", 1)[-1].removesuffix("_unpadded")
-    return not leaf.endswith(LOWER_IS_BETTER)
-
-
-RANGES = {
-    "exact_match": (0.0, 1.0),
-    "token_accuracy": (0.0, 1.0),
-    "bleu": (0.0, 100.0),
-    "chrf": (0.0, 100.0),
-    "loss": (0.0, math.inf),
-    "perplexity": (1.0, math.inf),
-}
-"""The minimum and maximum of scores."""
+TASK = ("valid/", "test/", "heads/")
+"""Beginnings of the names of metrics that a dataset can declare."""
 
 ROUNDING = 1e-6
 """Tolerance of ranges: sacreBLEU returns 100.00000000000004 for equal texts."""
 
 
-@cache
+def find(name: str) -> Metric | None:
+    """Return the metric of a name such as ``test/exact_match``, or None if no registered dataset declares it."""
+    known = HOST.get(leaf(name))
+    if known is None and name.startswith(TASK):
+        from headtohead.data.metrics import find_metric  # may load the registry of datasets
+
+        known = find_metric(name)
+    return known
+
+
+def higher_is_better(name: str) -> bool:
+    """Return whether larger values of a metric are better.
+
+    Raises:
+        HeadToHeadError: If no registered dataset declares the metric.
+    """
+    known = find(name)
+    if known is None:
+        raise HeadToHeadError(f"no dataset declares the metric '{name}'; load the plugin of its dataset with --plugin")
+    return bool(known.higher_is_better)
+
+
+_spans: dict[str, tuple[float, float]] = {}
+
+
 def span(metric: str) -> tuple[float, float]:
     """Return the minimum and maximum of a metric; effects of masking heads are unbounded.
 
     >>> span("test/bleu"), span("heads/cross/only-one/loss")
     ((0.0, 100.0), (-inf, inf))
     """
-    split, _, leaf = metric.rpartition("/")
-    known = None if split.startswith("heads/") else RANGES.get(leaf.removesuffix("_unpadded"))
-    return known or (-math.inf, math.inf)
+    if metric not in _spans:
+        known = None if metric.startswith("heads/") else find(metric)
+        if known is None:
+            return (-math.inf, math.inf)  # not stored, since a dataset that declares it may be registered later
+        _spans[metric] = known.range
+    return _spans[metric]
 
 
 def in_range(metric: str, value: object) -> bool:
@@ -73,31 +75,31 @@ def in_range(metric: str, value: object) -> bool:
 
 def is_loss(metric: str) -> bool:
     """Return whether the metric is a loss or a perplexity, which are comparable only at equal vocabularies."""
-    leaf = metric.rsplit("/", 1)[-1].removesuffix("_unpadded")
-    return leaf in COMPARABLE_ONLY_AT_EQUAL_LOSS
+    return leaf(metric) in (LOSS.name, PERPLEXITY.name)
 
 
 def unpadded(metric: str) -> str:
     """Return the name of the same score measured with batches of a single sentence, which have no padding."""
-    return f"{metric}_unpadded"
+    return f"{metric}{UNPADDED}"
 
 
 def readable(metric: str) -> str:
     """Return the readable name of a metric, for example ``validation loss`` for ``valid/loss``."""
-    split, _, leaf = metric.rpartition("/")
-    words = NAMES.get(leaf, leaf.replace("_", " "))
+    split, _, name = metric.rpartition("/")
+    known = find(metric)
+    words = known.readable if known else name.replace("_", " ")
+    if name.endswith(UNPADDED):
+        words += ", one sentence at a time"
     if split.startswith("heads/"):
         _, role, effect = split.split("/")
-        return f"{words} changed by {HEADS[effect]}, {ROLES[role]}"
+        return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLES[role]}"
     return f"{SPLITS.get(split, split + ' ' if split else '')}{words}"
 
 
 def decimals(metric: str) -> int:
     """Return the number of printed decimals of a metric."""
-    leaf = metric.rsplit("/", 1)[-1]
-    if leaf in ("bleu", "chrf"):
-        return 1
-    return 1 if metric.startswith("system/") and leaf != "mfu" else 3
+    known = find(metric)
+    return known.decimals if known else 3
 
 
 def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0) -> str:

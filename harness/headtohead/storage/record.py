@@ -39,10 +39,6 @@ NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
-Percent = Annotated[float, Field(strict=True, ge=0, le=100.001, allow_inf_nan=False)]
-"""A score from 0 to 100; sacreBLEU returns 100.00000000000004 for equal texts."""
-
-
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 

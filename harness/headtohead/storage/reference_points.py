@@ -5,21 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from typing_extensions import TypedDict
-
 from headtohead.files import write_json
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Count, Fraction, Percent, Record, read_record
+from headtohead.storage.record import Count, Record, read_record
+from headtohead.storage.results import Scores
 
 REFERENCE_POINTS = "reference_points.json"
-
-
-class TranslationScores(TypedDict):
-    """Scores of a set of translations."""
-
-    exact_match: Fraction
-    bleu: Percent
-    chrf: Percent
 
 
 class ReferenceScores(Record):
@@ -28,10 +19,10 @@ class ReferenceScores(Record):
     data_hash: str
     test_limit: Count | None
     sentences: Count
-    nearest_neighbour: TranslationScores
-    vocabulary_bound: TranslationScores
-    source_copy: TranslationScores
-    majority: TranslationScores | None = None
+    nearest_neighbour: Scores
+    vocabulary_bound: Scores
+    source_copy: Scores
+    majority: Scores | None = None
 
 
 class ReferencePointsRecord(Record):

@@ -11,9 +11,11 @@ from typing_extensions import TypedDict
 
 from headtohead.schema.roles import Role
 from headtohead.storage.metrics import in_range, span
-from headtohead.storage.record import Count, Fraction, NonNegative, Number, Percent, Record
+from headtohead.storage.record import Count, Fraction, NonNegative, Number, Record
 
 MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
+
+TargetName = Annotated[str, Field(pattern="^valid/")]
 
 
 HeadMetricName = Annotated[str, Field(pattern="^heads/")]
@@ -36,6 +38,14 @@ def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     return metrics
 
 
+def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:
+    _valid_metrics({f"test/{name}": value for name, value in scores.items()})
+    return scores
+
+
+Scores = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_scores)]
+"""Scores of the test split by the last part of the metric's name."""
+
 Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
 """Metrics by name, each within its range."""
 
@@ -50,18 +60,17 @@ class DecodingRecord(TypedDict):
 
 
 class BucketRecord(TypedDict):
-    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None."""
+    """Scores of the test sentences with a source length from ``low`` to ``high``; no maximum if that is None.
+
+    ``counts`` are those of each metric, summed over the sentences; ``Metric.pool`` computes the score from them.
+    """
 
     bucket: str
     low: Count
     high: Count | None
     n: Count
-    target_tokens: NotRequired[Count]
-    loss: NotRequired[NonNegative | None]
-    exact_match: NotRequired[Fraction | None]
-    bleu: NotRequired[Percent | None]
-    chrf: NotRequired[Percent | None]
-    bleu_counts: NotRequired[Annotated[list[Count], Field(min_length=10, max_length=10)]]
+    scores: Scores
+    counts: NotRequired[Mapping[str, tuple[NonNegative, ...]]]
 
 
 class ResultsRecord(Record):
@@ -78,13 +87,8 @@ class ResultsRecord(Record):
     notes: tuple[str, ...]
 
 
-class HeadScores(TypedDict):
-    """Scores of a model, or their changes."""
-
-    loss: Number
-    bleu: NotRequired[Number]
-    exact_match: NotRequired[Number]
-
+HeadScores = Mapping[str, Number]
+"""Scores of a model, or their changes."""
 
 HeadRecord = TypedDict(
     "HeadRecord",

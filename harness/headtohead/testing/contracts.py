@@ -11,13 +11,14 @@ entry point, or a plugin file). The suite of datasets is `headtohead.testing.dat
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
+from headtohead.config.entries import recorded_config
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
@@ -95,13 +96,13 @@ class MaskingContract(_EntryContract):
 @lru_cache(maxsize=256)
 def _shared_subject(config_json: str, entries: tuple[type, ...]) -> Subject:
     """Return the cached subject of a configuration, with its model built once."""
-    return Subject(RunConfig.model_validate_json(config_json))
+    return Subject(recorded_config(json.loads(config_json), current(), "this one"))
 
 
 def _entries(config: RunConfig) -> tuple[type, ...]:
     """Return the entry classes of a configuration, since a name may be registered again for another class."""
     return tuple(
-        current().find(family, getattr(config, family).role(role).name).entry
+        current().find(family, entry.name).entry
         for family in ("positional", "attention", "masking")
-        for role in ROLES
+        for entry in getattr(config, family).by_role().values()
     )

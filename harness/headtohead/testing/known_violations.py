@@ -7,7 +7,7 @@ violation is not an error.
 from __future__ import annotations
 
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 
@@ -16,7 +16,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
     causes: dict[str, str] = {}
     if config.quirks.cross_attention_memory == "decoder":
         causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
-    for role in ROLES:
+    for role in roles_of(config):
         causes |= _by_row_positions(config, role) | _by_style(config, role)
         for family in ("positional", "attention", "masking"):
             causes |= _by_options(config, family, role)
@@ -26,14 +26,13 @@ def known_violations(config: RunConfig) -> dict[str, str]:
 def _by_options(config: RunConfig, family: str, role: str) -> dict[str, str]:
     chosen = getattr(config, family).role(role)
     entry = current().find(family, chosen.name).entry
-    options = entry.violations_by_option(entry.Options.model_validate(chosen.options))
+    options = entry.violations_by_option(chosen.options)
     return {invariant: f"{family}.{role}.{option}" for invariant, option in options.items()}
 
 
 def _by_row_positions(config: RunConfig, role: str) -> dict[str, str]:
     chosen = config.positional.role(role)
-    entry = current().positional(chosen.name)
-    if entry.index(entry.Options.model_validate(chosen.options)) == "time":
+    if current().positional(chosen.name).index(chosen.options) == "time":
         return {}
     order = ("source-order", "source-mirror") if role == "encoder" else ()
     return dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")

@@ -22,7 +22,7 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.tiny import tiny_data
 
@@ -88,6 +88,11 @@ class Subject:
         self.seeds = tuple(seeds)
         self.lengths = lengths or Lengths()
         self._data = data
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The attention roles of the model."""
+        return roles_of(self.config)
 
     @property
     def is_shrunk(self) -> bool:
@@ -348,8 +353,9 @@ def variant_label(config: RunConfig) -> str:
     """Return the names of encoding, style and mask; by role only where the roles differ."""
     parts = []
     for family in ("positional", "attention", "masking"):
-        names = [getattr(config, family).role(role).name for role in ROLES]
-        entry = current().find(family, names[1]).entry
-        role_defaults = [entry.role_defaults.get(role, names[1]) for role in ROLES]
-        parts.append(names[1] if names == role_defaults else "/".join(names))
+        names = {role: entry.name for role, entry in getattr(config, family).by_role().items()}
+        name = names["decoder"]
+        role_defaults = current().find(family, name).entry.role_defaults
+        alike = all(own == role_defaults.get(role, name) for role, own in names.items())
+        parts.append(name if alike else "/".join(names.values()))
     return " · ".join(parts)

@@ -11,7 +11,6 @@ from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.config_input import DataInput
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 
 # With heads of width 2, every pairing of coordinates by a rotary encoding would be the same.
@@ -75,7 +74,7 @@ def tiny_config(
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
-    return complete_data(DataInput(**fields), registry or current())
+    return complete_data(DataConfig(**fields), registry or current())
 
 
 @cache

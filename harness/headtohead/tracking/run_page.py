@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 from headtohead.storage.run import RunRecord
@@ -50,7 +49,7 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
     config = dict(record.config)
     for family in FAMILIES:
         roles = config.pop(family)
-        entries = {f"{family}.{role}": roles[role] for role in ROLES}
+        entries = {f"{family}.{role}": entry for role, entry in roles.items()}
         first, *others = entries.values()
         if all(entry == first for entry in others):
             entries = {family: first}

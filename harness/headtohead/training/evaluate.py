@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData, Split, Vocabulary
+from headtohead.data.metrics import Counts, References
 from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
 from headtohead.model.cuda import kernel_dtype, on_cuda
@@ -17,8 +18,8 @@ from headtohead.model.decoding import most_probable
 from headtohead.model.loss import CHUNK_LOGITS, IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
+from headtohead.schema.metric import LOSS, PERPLEXITY, TEACHER_FORCED, TOKEN_ACCURACY, Metric
 from headtohead.schema.run_config import BeamConfig
-from headtohead.statistics.translation_scores import References, scorer
 from headtohead.training.tensors import Batch, SplitTensors
 
 NO_START_NO_STOP = (
@@ -44,15 +45,16 @@ class TeacherForced:
     correct: Tensor
     num_tokens: Tensor
 
+    def counts(self, member: int, rows: Sequence[int] | slice = slice(None)) -> dict[str, list[float]]:
+        """Return the counts of the metrics ``TEACHER_FORCED`` of a member, summed over rows."""
+        num_tokens = float(self.num_tokens[rows].sum())
+        loss = [float(self.losses[member][rows].sum()), num_tokens]
+        correct = [float(self.correct[member][rows].sum()), num_tokens]
+        return {LOSS.name: loss, PERPLEXITY.name: loss, TOKEN_ACCURACY.name: correct}
+
     def metrics(self, member: int) -> dict[str, float]:
         """Return loss per token in nats, perplexity and token accuracy of a member."""
-        num_tokens = float(self.num_tokens.sum()) or math.nan
-        loss = float(self.losses[member].sum()) / num_tokens
-        return {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
-            "token_accuracy": float(self.correct[member].sum()) / num_tokens,
-        }
+        return pooled(TEACHER_FORCED, self.counts(member))
 
 
 @torch.no_grad()
@@ -200,22 +202,6 @@ def translate_rows(
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Scores of a set of translations.
-
-    Args:
-        values: Scores by metric.
-        signatures: Signatures of sacreBLEU by metric.
-        bleu_counts: Matched and total n-grams of orders 1 to 4, and the lengths of translations and
-            references. Counts of disjoint sets can be added.
-    """
-
-    values: dict[str, float]
-    signatures: dict[str, str]
-    bleu_counts: list[int]
-
-
-@dataclass(frozen=True)
 class Translations:
     """Translations of distinct sources by a run, with all references of each source."""
 
@@ -230,27 +216,24 @@ class Translations:
             hypothesis in references for hypothesis, references in zip(self.hypotheses, self.references, strict=True)
         ]
 
-    def part(self, chosen: Sequence[int]) -> Translations:
-        """Return the sentences with the given indices."""
-        return Translations(
-            tuple(self.sources[i] for i in chosen),
-            tuple(self.references[i] for i in chosen),
-            tuple(self.hypotheses[i] for i in chosen),
-        )
-
-    def scores(self) -> Scores:
-        """Return exact match (0 to 1), BLEU and chrF of sacreBLEU (0 to 100), and signatures."""
-        exact = self.exact
-        bleu, chrf = (scorer(name, self.references) for name in ("bleu", "chrf"))
-        result = bleu.corpus_score(self.hypotheses, None)
-        values = {
-            "exact_match": sum(exact) / len(exact),
-            "bleu": float(result.score),
-            "chrf": float(chrf.corpus_score(self.hypotheses, None).score),
+    def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
+        """Return the counts ``[sentence, count]`` of the metrics that are computed from translations."""
+        return {
+            metric.name: np.asarray(metric.per_example(self.hypotheses, self.references))
+            for metric in metrics
+            if metric.per_example
         }
-        signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
-        counts = [*result.counts, *result.totals, result.sys_len, result.ref_len]
-        return Scores(values, signatures, counts)
+
+    def scores(self, metrics: Sequence[Metric]) -> dict[str, float]:
+        """Return the scores of all sentences."""
+        return pooled(metrics, {name: counts.sum(axis=0).tolist() for name, counts in self.counts(metrics).items()})
+
+
+def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the scores of counts that are summed over sentences, for the metrics that have counts."""
+    return {
+        metric.name: metric.pool(counts[metric.name]) for metric in metrics if metric.pool and metric.name in counts
+    }
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from headtohead.data import PreparedData
+from headtohead.data.metrics import task_metrics
 from headtohead.errors import UndefinedError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
-from headtohead.schema.experiment_file import HEAD_METRICS
-from headtohead.schema.roles import ROLES
+from headtohead.schema.metric import LOSS
 from headtohead.schema.run_config import RunConfig
 from headtohead.training.evaluate import Translator, collect, distinct_sources, teacher_forced, translate_rows
 from headtohead.training.tensors import SplitTensors, pads_of
@@ -29,7 +29,7 @@ TOGETHER = 16
 """Number of copies of a model that are scored as a stack."""
 
 Change = Mapping[str, float]
-"""Differences of loss in nats per token, BLEU and exact match: masked minus unmasked model."""
+"""Differences of the loss and of the metrics of the dataset: masked minus unmasked model."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,23 @@ class HeadEffects:
     heads: tuple[HeadEffect, ...]
 
     def metrics(self) -> dict[str, float]:
-        """Return the effects of the heads of each role, with the names of ``HEAD_METRICS``.
+        """Return the effects of the heads of each role, by the names of ``schema.metric.of_heads``.
 
         ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
         the best head (smallest loss), as in table 2 of the paper.
         """
         metrics: dict[str, float] = {}
-        for role in ROLES:
+        for role in dict.fromkeys(effect.role for effect in self.heads):
             heads = [effect for effect in self.heads if effect.role == role]
             best = [
-                min((effect for effect in heads if effect.layer == layer), key=lambda effect: effect.only_one["loss"])
+                min(
+                    (effect for effect in heads if effect.layer == layer), key=lambda effect: effect.only_one[LOSS.name]
+                )
                 for layer in sorted({effect.layer for effect in heads})
             ]
-            for name in self.whole if heads else ():
+            for name in self.whole:
                 metrics[f"heads/{role}/without-one/{name}"] = _mean([effect.without_one[name] for effect in heads])
                 metrics[f"heads/{role}/only-one/{name}"] = _mean([effect.only_one[name] for effect in best])
-        assert set(metrics) <= set(HEAD_METRICS)
         return metrics
 
 
@@ -95,7 +96,7 @@ def head_effects(model: Transformer, data: PreparedData, translator: Translator 
     Args:
         model: A stack with one member, in evaluation mode.
         data: The data of the model.
-        translator: From ``evaluate.translator``; None omits BLEU and exact match.
+        translator: From ``evaluate.translator``; None omits the metrics of the dataset.
 
     Raises:
         UndefinedError: If an attention style has no output projection.
@@ -156,13 +157,13 @@ class _Scorer:
     def scores(self, stack: Transformer) -> list[dict[str, float]]:
         size = self.config.evaluate.batch_size
         forced = teacher_forced(stack, self.tensors, self.tensors.padded_batches(size))
-        scores = [{"loss": forced.metrics(member)["loss"]} for member in range(stack.members)]
+        scores = [{LOSS.name: forced.metrics(member)[LOSS.name]} for member in range(stack.members)]
         if self.translator is not None:
             parts = list(torch.tensor(self.rows).split(size))
             translations = translate_rows(stack, self.tensors, parts, self.translator)
             for values, sentences in zip(scores, translations, strict=True):
-                all_values = collect(self.data, self.split, self.rows, sentences).scores().values
-                values |= {name: all_values[name] for name in ("bleu", "exact_match")}
+                task = task_metrics(self.config.data.dataset)
+                values |= collect(self.data, self.split, self.rows, sentences).scores(task)
         return scores
 
 

@@ -21,7 +21,6 @@ from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.attention_maps import head_statistics
 
@@ -87,7 +86,7 @@ def _weights(
     decoder_input_ids = torch.tensor(ids, device=source_ids.device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
     fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)
-    recorded: dict[str, list[Tensor]] = {role: [] for role in ROLES}
+    recorded: dict[str, list[Tensor]] = {role: [] for role in model.roles}
 
     def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
         if name == "weights":
@@ -162,7 +161,7 @@ def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
 def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
     """Return means over probes, layers and heads, and the largest difference from the fused path."""
     metrics: dict[str, float] = {}
-    for role in ROLES:
+    for role in maps[0].weights if maps else ():
         heads = [head for probe in maps for layer in probe.record["heads"][role] for head in layer]
         for name in ("entropy", "distance"):
             values = [head[name] for head in heads if head[name] is not None]

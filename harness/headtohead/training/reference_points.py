@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from headtohead.data import PreparedData, reference_points
+from headtohead.data.metrics import task_metrics
 from headtohead.errors import HeadToHeadError
+from headtohead.schema.metric import Metric
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.reference_points import ReferenceScores, read_reference_points, write_reference_points
@@ -39,12 +41,12 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
         with suppress(HeadToHeadError):
             data, limit = load(config.data), config.evaluate.test_limit
             if (data.data_hash, limit) not in found:
-                found[data.data_hash, limit] = reference_scores(data, limit)
+                found[data.data_hash, limit] = reference_scores(data, limit, task_metrics(config.data.dataset))
     if len(found) > len(known):
         write_reference_points(experiment_dir, tuple(found.values()))
 
 
-def reference_scores(data: PreparedData, test_limit: int | None) -> ReferenceScores:
+def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequence[Metric]) -> ReferenceScores:
     """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split."""
     test = data.splits["test"]
     rows = distinct_sources(test, test_limit)
@@ -58,7 +60,7 @@ def reference_scores(data: PreparedData, test_limit: int | None) -> ReferenceSco
     if (majority := reference_points.majority_target(data)) is not None:
         translations["majority"] = [majority] * len(rows)
     scores = {
-        name: Translations(sources, references, tuple(hypotheses)).scores().values
+        name: Translations(sources, references, tuple(hypotheses)).scores(metrics)
         for name, hypotheses in translations.items()
     }
     return ReferenceScores(data_hash=data.data_hash, test_limit=test_limit, sentences=len(rows), **scores)

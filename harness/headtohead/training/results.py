@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,14 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
+from headtohead.data.metrics import Counts, task_metrics
 from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.plugins.registry import current
+from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
-from headtohead.storage.results import BackendRecord, ResultsRecord
+from headtohead.storage.results import BackendRecord, BucketRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (
@@ -28,6 +31,7 @@ from headtohead.training.evaluate import (
     bucket_of,
     collect,
     distinct_sources,
+    pooled,
     teacher_forced,
     translate_rows,
     translator,
@@ -41,7 +45,7 @@ class SplitResults:
     """Test results of a member; ``translations`` is None with ``evaluate.decode: none``."""
 
     metrics: dict[str, float]
-    buckets: list[dict[str, Any]]
+    buckets: list[BucketRecord]
     signatures: dict[str, str]
     translations: Translations | None
     decoding: dict[str, Any] | None = None
@@ -87,22 +91,26 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     if config.unpadded and not all(equal):
         alone = _unpadded(training, rows, translate)
 
+    task = task_metrics(training.config.data.dataset)
+
     def results(member: int) -> SplitResults:
         metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
-        translations, signatures = None, {}
+        translations, signatures, counts = None, {}, {}
         if padded.translations is not None:
             translations = collect(data, split, rows, padded.translations[member])
-            scores = translations.scores()
-            metrics |= {f"test/{name}": value for name, value in scores.values.items()}
-            signatures = scores.signatures
+            counts = translations.counts(task)
+            scores = pooled(task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()})
+            metrics |= {f"test/{name}": value for name, value in scores.items()}
+            references = translations.references
+            signatures = {metric.name: metric.signature(references) for metric in task if metric.signature}
         if config.unpadded:
             unpadded = padded if equal[member] else alone
-            metrics["test/loss_unpadded"] = unpadded.forced.metrics(member)["loss"]
+            metrics[f"test/{LOSS.name}{UNPADDED}"] = unpadded.forced.metrics(member)[LOSS.name]
             if unpadded.translations is not None:
-                exact = collect(data, split, rows, unpadded.translations[member]).exact
-                metrics["test/exact_match_unpadded"] = sum(exact) / len(rows)
+                primary = collect(data, split, rows, unpadded.translations[member]).scores(task[:1])
+                metrics |= {f"test/{name}{UNPADDED}": value for name, value in primary.items()}
         lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
-        buckets = bucket_scores(lengths, rows, translations, padded.forced, member, config.buckets)
+        buckets = bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
         return SplitResults(metrics, buckets, signatures, translations, decoding)
 
     return results
@@ -138,17 +146,19 @@ def _unpadded(training: StackTraining, rows: Sequence[int], translate: Translato
 def bucket_scores(
     lengths: Sequence[int],
     rows: Sequence[int],
-    translations: Translations | None,
+    task: Sequence[Metric],
+    counts: Mapping[str, Counts],
     forced: TeacherForced,
     member: int,
     bounds: Sequence[int],
-) -> list[dict[str, Any]]:
+) -> list[BucketRecord]:
     """Score the test sentences by source length, in tokens without boundary tokens.
 
     Args:
         lengths: Source length of each of ``rows``.
         rows: The test sentences that are translated.
-        translations: Their translations, if any.
+        task: Metrics of the dataset.
+        counts: Counts of their translations by metric, ``[sentence, count]``, if any.
         forced: Teacher-forced sums of all test pairs.
         member: The member.
         bounds: Upper ends of the buckets.
@@ -156,22 +166,21 @@ def bucket_scores(
     groups: dict[tuple[int, int | None], list[int]] = {}
     for index, length in enumerate(lengths):
         groups.setdefault(bucket_of(length, bounds), []).append(index)
-    scored = []
+    scored: list[BucketRecord] = []
     for (low, high), indices in sorted(groups.items(), key=lambda item: item[0][0]):
-        own = [rows[index] for index in indices]
-        num_tokens = int(forced.num_tokens[own].sum())
-        bucket = {
-            "bucket": f"{low}-{high}" if high else f"{low}+",
-            "low": low,
-            "high": high,
-            "n": len(indices),
-            "target_tokens": num_tokens,
-            "loss": float(forced.losses[member][own].sum()) / num_tokens if num_tokens else None,
-        }
-        if translations:
-            scores = translations.part(indices).scores()
-            bucket |= scores.values | {"bleu_counts": scores.bleu_counts}
-        scored.append(bucket)
+        sums = forced.counts(member, [rows[index] for index in indices])
+        sums |= {name: of_sentences[indices].sum(axis=0).tolist() for name, of_sentences in counts.items()}
+        scores = pooled((*TEACHER_FORCED, *task), sums)
+        scored.append(
+            {
+                "bucket": f"{low}-{high}" if high else f"{low}+",
+                "low": low,
+                "high": high,
+                "n": len(indices),
+                "scores": {name: value if math.isfinite(value) else None for name, value in scores.items()},
+                "counts": {name: tuple(map(float, of_metric)) for name, of_metric in sums.items()},
+            }
+        )
     return scored
 
 

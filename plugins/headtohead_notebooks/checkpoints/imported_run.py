@@ -124,7 +124,7 @@ def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> 
 def _record(imported: Imported, name: str, registry: Registry, project: Path) -> RunRecord:
     config, sizes = imported.config, imported.vocabulary.sizes
     data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
-    identity = run_identity(config, data["data_hash"], registry)
+    identity = run_identity(config, data["data_hash"])
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
     return RunRecord(
         run_hash=run_hashes({**identity, "imported": imported.sha256}, [SEED])[0],

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.frames import load_frames
-from headtohead.storage.metrics import counted
+from headtohead.storage.metrics import counted, show
 from headtohead.storage.progress import read_progress
 from headtohead.storage.record import read_record
 from headtohead_notebooks.page import scores
-from headtohead_notebooks.page.answers import Answer, answer
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
 from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
 from headtohead_notebooks.page.editions import Edition
@@ -26,6 +26,9 @@ from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
 from headtohead_notebooks.page.numbers import fill
 
 OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
+MAX_CLAUSES = 3
+"""Number of contrasts in the sentence of an experiment."""
+
 SIZES = ("d_model / heads / layers / d_ff", "optimiser", "epochs, batch")
 
 
@@ -44,11 +47,17 @@ class ExperimentResult:
     report: str = ""
 
     @cached_property
-    def answer(self) -> Answer | None:
-        """The answer in plain words; None for a path with missing runs."""
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The main contrasts; none between two configurations with missing runs."""
         if self.analysis is None or (self.analysis.added.contrasts and not self._is_complete):
-            return None
-        return answer(self.edition.experiment, self.analysis)
+            return ()
+        return self.analysis.main_contrasts
+
+    @property
+    def answer(self) -> str:
+        """The verdicts of the first contrasts, as a sentence; empty without any."""
+        clauses = [f"{contrast.name}: {contrast.verdict_text}" for contrast in self.contrasts[:MAX_CLAUSES]]
+        return _capitalised("; ".join(clauses)) if clauses else ""
 
     @cached_property
     def progress(self) -> str:
@@ -68,9 +77,9 @@ class ExperimentResult:
         """Ends of a symmetric axis for all lines with the primary metric."""
         ends = [
             end
-            for line in (self.answer.lines if self.answer else ())
-            if line.change is not None and self.analysis and line.metric == self.analysis.metric
-            for end in (line.change.low, line.change.mean, line.change.high)
+            for contrast in self.contrasts
+            if contrast.paired is not None
+            for end in (contrast.paired.low, contrast.paired.mean, contrast.paired.high)
             if math.isfinite(end)
         ]
         largest = max((abs(end) for end in ends), default=1.0) or 1.0
@@ -239,3 +248,12 @@ def is_complete(edition: Edition, runs: Path, out: Path) -> bool:
 
 def _capitalised(clause: str) -> str:
     return f"{clause[0].upper()}{clause[1:]}."
+
+
+def difference_text(contrast: Contrast) -> str:
+    """Return the difference of a contrast with its interval and its verdict, or why there is none."""
+    change = contrast.paired
+    if change is None:
+        return contrast.reason or contrast.verdict_text
+    mean, low, high = (show(value, contrast.metric, signed=True) for value in (change.mean, change.low, change.high))
+    return f"{mean} (95 % interval {low} to {high}), {contrast.verdict_text}"

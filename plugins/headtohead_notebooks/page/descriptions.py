@@ -18,13 +18,11 @@ class Experiment:
         name: Name of the experiment file.
         question: The question, for a reader of the notebooks.
         position: Position on the page.
-        comparisons: The comparisons of its answer; see `headtohead_notebooks.page.answers`.
     """
 
     name: str
     question: str
     position: int
-    comparisons: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def measure_notebook(
         HeadToHeadError: If the file cannot be read.
     """
     config = recipe_config(notebook.recipe, registry)
-    if data_file is not None and "file" in config.data.options:
+    if data_file is not None and "file" in type(config.data.options).model_fields:
         config = recipe_config(notebook.recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
     case = Case(config, registry, cache)
     with one_thread():

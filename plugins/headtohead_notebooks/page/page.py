@@ -11,8 +11,8 @@ from markupsafe import Markup
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import content_policy, visible
 from headtohead.plugins.registry import Registry
-from headtohead.report.templating import environment
-from headtohead_notebooks.page.content import PageContent, read_result
+from headtohead.report.render import environment
+from headtohead_notebooks.page.content import PageContent, difference_text, read_result
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.interval import interval
@@ -73,7 +73,12 @@ def _html(content: PageContent) -> str:
     template = environment("headtohead_notebooks.page", html=True).get_template("index.html.j2")
     return visible(
         template.render(
-            c=content, css=Markup("\n".join(styles)), policy=content_policy(), interval=interval, code_spans=_code_spans
+            c=content,
+            css=Markup("\n".join(styles)),
+            policy=content_policy(),
+            interval=interval,
+            difference_text=difference_text,
+            code_spans=_code_spans,
         )
     )
 

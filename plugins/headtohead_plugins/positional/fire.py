@@ -67,7 +67,7 @@ class Fire(Positional):
             )
         masking = setting.config.masking.decoder
         entry = registered("masking", masking.name)
-        if entry(entry.Options.model_validate(masking.options)).hides_later("decoder"):
+        if entry(masking.options).hides_later("decoder"):
             return None
         return f"fire requires a causal decoder, but masking {masking.name} shows later tokens; use a causal masking"
 

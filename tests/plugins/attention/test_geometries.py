@@ -5,7 +5,7 @@ import pytest
 from headtohead import HeadToHeadError
 from headtohead.config.resolve import complete_model
 from headtohead.plugins.registry import current
-from headtohead.schema.config_input import ModelInput
+from headtohead.schema.run_config import ModelInput
 
 MODEL = ModelInput(d_model=24, heads=4)
 STYLES = current().entries["attention"]

@@ -103,7 +103,7 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
     dataset = registry.dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
-    options = dataset_options(config.dataset, dataset, config.options)
+    options = dataset_options(config, dataset)
     split = loaded_split(dataset, config.split)
     if dataset.cache_key(options, split, cache / "downloads") is None:
         raise MissingFilesError(
@@ -185,7 +185,7 @@ def _examine_dataset(entry: Registered, registry: Registry, cache: Path, overrid
     except MissingFilesError as error:
         raise HeadToHeadError(f"{entry_label(entry)}: {error}") from error
     dataset = registry.dataset(entry.name)
-    options = dataset_options(entry.name, dataset, config.options)
+    options = dataset_options(config, dataset)
     results = []
     try:
         subject = DatasetSubject.load(entry.name, dataset, options, cache / "downloads")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from headtohead import files
 from headtohead.config.builder import FAMILIES
-from headtohead.config.versions import plugins_of, versions
+from headtohead.config.entries import plugins_of
+from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, Registry, overrides_nothing
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
@@ -70,8 +70,7 @@ def _uses(config: RunConfig, registry: Registry) -> Iterator[tuple[str, Register
         if not entry.is_built_in and entry.family in FAMILIES
     )
     for family in FAMILIES:
-        for role in ROLES:
-            chosen = getattr(config, family).role(role)
+        for role, chosen in getattr(config, family).by_role().items():
             entry = registry.find(family, chosen.name)
             if not entry.is_built_in:
                 known = [versions()[name] for name in ("headtohead", "torch")]

@@ -11,7 +11,6 @@ from torch import Tensor
 from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest, maximum_of, minimum_of, smallest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
@@ -26,7 +25,7 @@ AXES = ("member", "sentence", "query")
 @invariant("positions-act")
 def positions_act_in_every_role(subject: Subject) -> Verdict:
     """Swapping adjacent keys changes the output if and only if positions are encoded."""
-    return worst(*(_check(subject, role) for role in ROLES))
+    return worst(*(_check(subject, role) for role in subject.roles))
 
 
 def _check(subject: Subject, role: str) -> Verdict:
@@ -124,8 +123,8 @@ SHIFTS = (3, 1000)
 @invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
     """Shifting the positions of queries and keys together changes nothing under relative encodings."""
-    encoded = [role for role in ROLES if not subject.has_property(role, "order-invariant")]
-    return worst(*(_check_of_shift(subject, role) for role in encoded or ROLES))
+    encoded = [role for role in subject.roles if not subject.has_property(role, "order-invariant")]
+    return worst(*(_check_of_shift(subject, role) for role in encoded or subject.roles))
 
 
 def _check_of_shift(subject: Subject, role: str) -> Verdict:
@@ -181,7 +180,7 @@ STRICT = 1e-12
 @invariant("falls-with-distance")
 def weights_fall_strictly_with_distance(subject: Subject) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
-    roles = [role for role in ROLES if subject.has_property(role, "falls-with-distance")]
+    roles = [role for role in subject.roles if subject.has_property(role, "falls-with-distance")]
     if not roles:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
     plain = [role for role in roles if subject.uses_plain_softmax(role)]
@@ -224,7 +223,7 @@ FAR = 6000
 @invariant("limit")
 def positions_differ_up_to_the_limit_and_raise_beyond(subject: Subject) -> Verdict:
     """Adjacent positions have different vectors up to the limit, and a position beyond it raises."""
-    return worst(*(_encoding(subject, role) for role in ROLES), *(_style(subject, role) for role in ROLES))
+    return worst(*(check(subject, role) for check in (_encoding, _style) for role in subject.roles))
 
 
 @torch.no_grad()

@@ -12,7 +12,6 @@ from torch.overrides import TorchFunctionMode
 
 from headtohead.model.loss import IGNORE_INDEX, loss_gradients
 from headtohead.model.transformer import Transformer
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.extremum import largest_logit_change, largest_number
 from headtohead.testing.invariant import invariant
@@ -55,7 +54,7 @@ CLOSE = 1e-4
 @invariant("derivative")
 def gradients_equal_finite_differences(subject: Subject) -> Verdict:
     """Along random directions, the gradient is the slope of the logits."""
-    if any(not subject.attention(role).style.projects for role in ROLES):
+    if any(not subject.attention(role).style.projects for role in subject.roles):
         return does_not_apply("activations of 1e9 leave too few digits to measure a slope")
     difference = _relative_difference(subject, 37)
     if not difference <= CLOSE:
@@ -221,7 +220,7 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
     single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
     single.load_state_dict(subject.model.state_dict())
-    verdicts = [_large_activations(subject, single, role) for role in ROLES]
+    verdicts = [_large_activations(subject, single, role) for role in subject.roles]
     if subject.only_length is None:
         verdicts.append(_one_token(subject))
     return worst(*verdicts)
@@ -284,7 +283,7 @@ def _check(subject: Subject, field: str) -> list[Verdict]:
         )
         for logits in (forward(model, subject.sentences), explicit_forward(model, subject.sentences))
     ]
-    if any(not subject.attention(role).style.projects for role in ROLES):
+    if any(not subject.attention(role).style.projects for role in subject.roles):
         return verdicts  # among activations of 1e9, a change may be below every threshold
     model.train()
     parameters = {name for name, _ in model.named_parameters()}

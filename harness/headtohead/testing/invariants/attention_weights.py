@@ -16,7 +16,6 @@ from torch import Tensor
 
 from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest, smallest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import MASK_VALUES
@@ -30,7 +29,7 @@ AXES = ("member", "sentence", "query", "key")
 @invariant("mask-obeyed")
 def queries_depend_on_exactly_the_visible_keys(subject: Subject) -> Verdict:
     """Changing a key changes the output of a query if and only if the mask shows the key to it."""
-    return worst(*(_check(subject, role) for role in ROLES))
+    return worst(*(_check(subject, role) for role in subject.roles))
 
 
 def _check(subject: Subject, role: str) -> Verdict:
@@ -87,7 +86,7 @@ def fully_masked_rows_are_predictable(subject: Subject) -> Verdict:
 
     Where the style normalises or mixes by itself, only the zero row under -inf is predicted.
     """
-    roles = [role for role in ROLES if subject.attention(role).style.projects]
+    roles = [role for role in subject.roles if subject.attention(role).style.projects]
     if not roles:
         return does_not_apply("the style has no scores")
     verdicts = []
@@ -104,7 +103,7 @@ def fully_masked_rows_are_predictable(subject: Subject) -> Verdict:
 @invariant("masked-keys")
 def a_masked_key_has_no_weight(subject: Subject) -> Verdict:
     """Under -inf, the weight of a masked key is exactly zero, also under a random mask."""
-    roles = [role for role in ROLES if subject.attention(role).style.projects]
+    roles = [role for role in subject.roles if subject.attention(role).style.projects]
     if not roles:
         return does_not_apply("the style masks its inputs and has no scores")
     with with_mask_value(subject.model, "-inf"):
@@ -188,7 +187,7 @@ ROW = ("member", "sentence", "head", "query")
 @invariant("rows-sum-to-one")
 def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
     """Every row of weights with a visible key sums to one and is not negative, as the style declares."""
-    roles = [role for role in ROLES if subject.attention(role).style.weights != "signed"]
+    roles = [role for role in subject.roles if subject.attention(role).style.weights != "signed"]
     if not roles:
         return does_not_apply('the style declares its weights "signed"')
     return worst(*(_check_rows(subject, role) for role in roles))
@@ -201,7 +200,7 @@ def weights_times_values_are_the_output(subject: Subject) -> Verdict:
     The encoding's additions to the values, the style's ``post_heads`` and the output projection
     are applied as in the model.
     """
-    return worst(*(_check_output(subject, role) for role in ROLES))
+    return worst(*(_check_output(subject, role) for role in subject.roles))
 
 
 def _check_rows(subject: Subject, role: str) -> Verdict:
@@ -277,7 +276,7 @@ LOWEST, HIGHEST = 0.8, 1.25
 @invariant("temperature")
 def scores_of_random_heads_have_variance_one(subject: Subject) -> Verdict:
     """Scores of unit-variance queries and keys have the standard deviation that the style declares."""
-    return worst(*(_check_of_temperature(subject, role) for role in ROLES))
+    return worst(*(_check_of_temperature(subject, role) for role in subject.roles))
 
 
 @torch.no_grad()

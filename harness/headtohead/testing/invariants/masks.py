@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject, explicit_forward, full_mask
@@ -22,19 +21,19 @@ MASK_TIME = 14
 @invariant("mask-properties")
 def masks_have_their_declared_properties(subject: Subject) -> Verdict:
     """A mask hides what its properties declare, and every non-padding query has a visible key."""
-    return worst(*(_shape(subject, role) for role in ROLES), *(_properties(subject, role) for role in ROLES))
+    return worst(*(check(subject, role) for check in (_shape, _properties) for role in subject.roles))
 
 
 @invariant("mask-definition")
 def masks_equal_their_definition(subject: Subject) -> Verdict:
     """A mask equals `may_attend` for every pair of a query and a key."""
-    return worst(*(_definition(subject, role) for role in ROLES))
+    return worst(*(_definition(subject, role) for role in subject.roles))
 
 
 @invariant("mask-used")
 def every_layer_uses_the_mask_of_its_role(subject: Subject) -> Verdict:
     """In a pass of the model, every layer uses the mask of its role."""
-    recorded: dict[str, list[Tensor]] = {role: [] for role in ROLES}
+    recorded: dict[str, list[Tensor]] = {role: [] for role in subject.roles}
 
     def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
         if name == "mask":
@@ -42,13 +41,13 @@ def every_layer_uses_the_mask_of_its_role(subject: Subject) -> Verdict:
 
     with torch.no_grad():
         explicit_forward(subject.model, subject.sentences, observe)
-    return worst(*(_used(subject, role, recorded[role]) for role in ROLES), *_cross_mask(subject))
+    return worst(*(_used(subject, role, recorded[role]) for role in subject.roles), *_cross_mask(subject))
 
 
 @invariant("mask-steps")
 def masks_are_the_same_step_by_step(subject: Subject) -> Verdict:
     """The mask of a single query or sentence equals its part of the whole mask, as decoding requires."""
-    return worst(*(_steps(subject, role) for role in ROLES))
+    return worst(*(_steps(subject, role) for role in subject.roles))
 
 
 def _used(subject: Subject, role: str, recorded: list[Tensor]) -> Verdict:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest_logit_change, maximum_of
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, explicit_forward, forward
@@ -142,7 +141,7 @@ def _run_other_passes(subject: Subject, model: Transformer, reordered: SentenceB
 
 def _attention_inputs(subject: Subject) -> Iterator[Verdict]:
     """Check that an attention changes neither its inputs nor its positions and mask."""
-    for role in ROLES:
+    for role in subject.roles:
         attention, context = subject.attention(role), subject.attention_context(role, mask=subject.mask(role))
         x, memory = subject.activations(role)
         inputs = {

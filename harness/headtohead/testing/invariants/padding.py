@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
-from headtohead.schema.roles import ROLES
 from headtohead.testing.extremum import Extremum, largest_logit_change
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Lengths, SentenceBatch, Subject
@@ -103,7 +102,7 @@ def _largest_change(subject: Subject, logits: Tensor, change: str) -> Extremum:
 
 
 def _judge(subject: Subject, change: Extremum, quantity: str) -> Verdict:
-    roles = [role for role in ROLES if _padding_is_visible(subject, role)]
+    roles = [role for role in subject.roles if _padding_is_visible(subject, role)]
     if roles:
         return outside(f"padding is visible in {', '.join(roles)}", change, f"there is a {quantity}")
     return within(change, quantity)

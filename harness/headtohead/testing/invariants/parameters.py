@@ -5,7 +5,6 @@ from __future__ import annotations
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
@@ -28,7 +27,7 @@ def closed_form(subject: Subject) -> int:
         return inputs * outputs + (outputs if config.bias else 0)
 
     encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
-    per_layer = {role: _attention(subject, role) for role in ROLES}
+    per_layer = {role: _attention(subject, role) for role in subject.roles}
     total = encoder_layers * per_layer["encoder"]
     total += decoder_layers * (per_layer["decoder"] + per_layer["cross"])
     per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
@@ -37,7 +36,7 @@ def closed_form(subject: Subject) -> int:
     total += feed_forward * (1 if "feed-forward" in quirks.shared_modules else feed_forwards)
     norms = feed_forwards + encoder_layers + 2 * decoder_layers + (2 if config.final_norm else 0)
     total += 2 * width * (1 if "norm" in quirks.shared_modules else norms)
-    total += sum(_positional(subject, role) for role in ROLES)
+    total += sum(_positional(subject, role) for role in subject.roles)
     total += vocab_sizes.target * width
     total += vocab_sizes.source * width if config.tie_embeddings in ("none", "output") else 0
     return total + (linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0)

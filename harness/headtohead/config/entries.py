@@ -1,0 +1,74 @@
+"""The entries that a configuration uses, and configurations of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from headtohead.config.builder import FAMILIES
+from headtohead.config.source_location import dotted
+from headtohead.config.validation_errors import format_validation_error
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.registry import Registered, Registry
+from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.sections import Options
+
+
+def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
+    """Yield the dataset, and family and entry of every family and role."""
+    yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
+    for family in FAMILIES:
+        yield from ((family, entry) for entry in getattr(config, family).by_role().values())
+
+
+def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
+    """Return the entries that a configuration uses, including the entries that these depend on."""
+    used: dict[tuple[str, str], None] = {}
+    for family, chosen in entries_of(config):
+        used[family, chosen.name] = None
+        for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
+            used[family, name] = None
+    return [registry.find(family, name) for family, name in used]
+
+
+def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -> RunConfig:
+    """Return the configuration of a record with parsed options if this process can build its model.
+
+    Records contain the names of entries, not their code.
+
+    Raises:
+        HeadToHeadError: With the first entry that is not registered and how to register it, or the first option
+            that its entry refuses.
+    """
+
+    def parsed(family: str, name: str, options: Options) -> Options:
+        if name not in registry.entries[family]:
+            raise HeadToHeadError(
+                f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
+                "plugin that defines it with --plugin FILE, or install its package"
+            )
+        model, content = registry.find(family, name).entry.Options, options.model_dump()
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            field, message = format_validation_error(error, model, content)
+            raise HeadToHeadError(
+                f"the record of run '{run}' is damaged: {family} '{name}': {dotted(field)}: {message}; restore "
+                "it, or move its folder away"
+            ) from error
+
+    config = RunConfig.model_validate(recorded)
+    update: dict[str, Any] = {
+        "data": config.data.model_copy(update={"options": parsed("dataset", config.data.dataset, config.data.options)})
+    }
+    for family in FAMILIES:
+        roles = getattr(config, family).by_role()
+        update[family] = getattr(config, family).model_copy(
+            update={
+                role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))
+                for role, chosen in roles.items()
+            }
+        )
+    return config.model_copy(update=update)

@@ -1,0 +1,58 @@
+"""The metrics of an experiment: names that its runs measure, with the defaults of the dataset."""
+
+from __future__ import annotations
+
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation
+from headtohead.data.metrics import task_metrics
+from headtohead.errors import nearest
+from headtohead.schema.metric import measured, of_heads
+from headtohead.schema.roles import roles_of
+from headtohead.schema.run_config import RunConfig
+from headtohead.storage.experiment import ReportedMetrics
+from headtohead.storage.metrics import find
+
+
+def check_metric(
+    name: str | None, config: RunConfig, location: SourceLocation, *, of_heads_too: bool = False, directed: bool = False
+) -> None:
+    """Check that the runs of a configuration measure a metric; None is valid.
+
+    Args:
+        name: The metric, such as ``test/exact_match``.
+        config: A variant of the experiment.
+        location: Location of the name in the file.
+        of_heads_too: Whether metrics of ``h2h ablate-heads`` are valid too.
+        directed: Whether the metric must be better high or better low.
+
+    Raises:
+        HeadToHeadError: If it is not, with the nearest name.
+    """
+    if name is None:
+        return
+    task, roles = task_metrics(config.data.dataset), roles_of(config)
+    known = (*measured(task, roles), *(of_heads(task, roles) if of_heads_too else ()))
+    if name not in known:
+        raise location.error(f"unknown metric '{name}'{nearest(name, known)}")
+    metric = find(name)
+    if directed and (metric is None or metric.higher_is_better is None):
+        raise location.error(f"'{name}' is neither better high nor better low; list it in metrics.report")
+
+
+def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
+    """Return the metrics of the report, checked; the defaults are those of the dataset of ``config``."""
+    given, task = loaded.file.metrics, task_metrics(config.data.dataset)
+    at = loaded.location("metrics")
+    primary = given.primary or f"test/{task[0].name}"
+    check_metric(primary, config, at.child("primary"), directed=True)
+    report = ("valid/loss", *(f"test/{metric.name}" for metric in task[1:])) if given.report is None else given.report
+    for number, name in enumerate(report):
+        check_metric(name, config, at.child("report").child(number))
+    for name in given.target:
+        check_metric(name, config, at.child("target").child(name))
+        if not name.startswith("valid/"):
+            raise at.child("target").child(name).error(f"'{name}' has no value during training; use a valid/ metric")
+    if isinstance(loaded.file.margin, dict):
+        for name in loaded.file.margin:
+            check_metric(name, config, loaded.location("margin", name))
+    return ReportedMetrics(primary=primary, report=report, target=given.target)

@@ -1,0 +1,119 @@
+"""``Metric``: a score of a task, with everything that tables, tests and figures need to know about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNPADDED = "_unpadded"
+"""Suffix of a score that is measured a second time, with batches of one sentence."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score; `storage.metrics.find` finds it by the last part of a name such as ``test/exact_match``.
+
+    Args:
+        name: Last part of the name in results, in lower case.
+        label: Readable name; default: ``name`` with spaces.
+        range: Minimum and maximum.
+        higher_is_better: Direction; None for a value that is reported and not tested.
+        decimals: Printed decimals.
+        unit: Unit for axes and tables, or empty.
+        per_example: Returns the counts ``[example, count]`` of outputs and their references; None for metrics that the
+            training loop measures.
+        pool: Returns the score of counts that are summed over examples; None if it is not computed from counts.
+        signature: Returns the version and settings of an external implementation for the references of a test set.
+    """
+
+    name: str
+    label: str = ""
+    range: tuple[float, float] = (-math.inf, math.inf)
+    higher_is_better: bool | None = True
+    decimals: int = 3
+    unit: str = ""
+    per_example: Callable[[Sequence[str], tuple[tuple[str, ...], ...]], Any] | None = None
+    pool: Callable[[Sequence[float]], float] | None = None
+    signature: Callable[[tuple[tuple[str, ...], ...]], str] | None = None
+
+    @property
+    def readable(self) -> str:
+        """Readable name."""
+        return self.label or self.name.replace("_", " ")
+
+
+def _ratio(counts: Sequence[float]) -> float:
+    """Return the first count divided by the second."""
+    return counts[0] / counts[1] if counts[1] else math.nan
+
+
+def _perplexity(counts: Sequence[float]) -> float:
+    return math.exp(min(_ratio(counts), 700.0))
+
+
+LOSS = Metric("loss", range=(0.0, math.inf), higher_is_better=False, unit="nats per token", pool=_ratio)
+PERPLEXITY = Metric("perplexity", range=(1.0, math.inf), higher_is_better=False, pool=_perplexity)
+TOKEN_ACCURACY = Metric("token_accuracy", range=(0.0, 1.0), pool=_ratio)
+
+TEACHER_FORCED = (LOSS, PERPLEXITY, TOKEN_ACCURACY)
+"""Metrics of every task, from the sums of loss, correct tokens and tokens of a pass that reads the target."""
+
+COSTS = (
+    Metric("peak_memory_mb", higher_is_better=False, decimals=1),
+    Metric("step_ms", higher_is_better=False, decimals=1),
+    Metric("train_seconds", higher_is_better=False, decimals=1),
+    Metric("wall_seconds", higher_is_better=False, decimals=1),
+    Metric("tokens_per_second", decimals=1),
+    Metric("mfu"),
+)
+"""Costs of training, ``system/NAME``."""
+
+HEAD_MAPS = (Metric("entropy", higher_is_better=None), Metric("distance", higher_is_better=None))
+"""Means over the recorded heads of a role, ``attention/ROLE/NAME``."""
+
+FUSED_DIFFERENCE = Metric("fused_difference", higher_is_better=None)
+"""Largest difference between explicit and fused attention, ``attention/fused_difference``."""
+
+LEARNING_RATE = Metric("lr", "learning rate", higher_is_better=None)
+"""Learning rate of a step, ``train/lr``."""
+
+HOST = {metric.name: metric for metric in (*TEACHER_FORCED, *COSTS, *HEAD_MAPS, FUSED_DIFFERENCE, LEARNING_RATE)}
+"""Metrics that headtohead measures for every task, by name."""
+
+HEAD_EFFECTS = {"without-one": "masking one head", "only-one": "masking all heads of a layer but the best"}
+"""Experiments of ``h2h ablate-heads``, in ``heads/ROLE/EFFECT/NAME``."""
+
+
+def leaf(name: str) -> str:
+    """Return the name of a metric without its split and without the suffix of a second measurement.
+
+    >>> leaf("test/exact_match_unpadded"), leaf("attention/cross/entropy")
+    ('exact_match', 'entropy')
+    """
+    return name.rpartition("/")[2].removesuffix(UNPADDED)
+
+
+def measured(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the metrics of every finished run.
+
+    Args:
+        task: Metrics of the dataset.
+        roles: Attention roles of the model.
+    """
+    return (
+        *(f"valid/{metric.name}" for metric in TEACHER_FORCED),
+        *(f"test/{metric.name}" for metric in (*TEACHER_FORCED, *task)),
+        *(f"test/{metric.name}{UNPADDED}" for metric in (LOSS, *task[:1])),
+        "train/loss",
+        *(f"attention/{role}/{metric.name}" for role in roles for metric in HEAD_MAPS),
+        f"attention/{FUSED_DIFFERENCE.name}",
+        *(f"system/{metric.name}" for metric in COSTS),
+    )
+
+
+def of_heads(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the metrics that ``h2h ablate-heads`` adds to a finished run."""
+    names = [LOSS.name, *(metric.name for metric in task)]
+    return tuple(f"heads/{role}/{effect}/{name}" for role in roles for effect in HEAD_EFFECTS for name in names)

@@ -87,13 +87,14 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
     variances = [crossed(found).sentence_variance for found in by_sentence.values()]
     found = []
     for contrast in contrasts:
-        weights = dict.fromkeys(slugs, 0.0)
+        weights: dict[str, float] = {}
         for pair in contrast.pairs:
             for slug, sign in zip(map(frames.trained, pair), (1.0, -1.0), strict=True):
                 weights[slug] = weights.get(slug, 0.0) + sign / len(contrast.pairs)
-        if contrast.paired and len(weights) == len(slugs):
-            with_sentences = crossed(sum(weights[slug] * by_sentence[slug] for slug in slugs)) if by_sentence else None
-            found.append(ContrastUncertainty(contrast, with_sentences, pooled(table, [*weights.values()])))
+        if contrast.paired and weights.keys() <= {*slugs}:
+            with_sentences = crossed(sum(w * by_sentence[slug] for slug, w in weights.items())) if by_sentence else None
+            unpaired = pooled(table, [weights.get(slug, 0.0) for slug in slugs])
+            found.append(ContrastUncertainty(contrast, with_sentences, unpaired))
     return Uncertainty(
         variant_sd=math.sqrt(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),

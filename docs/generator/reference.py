@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from pydoc import locate
@@ -21,7 +21,6 @@ import click
 from experiment_file import experiment_schema_text, filled
 from headtohead.config.builder import FAMILIES
 from headtohead.config.reference import option_rows, recipe_rows
-from headtohead.report.answer_schema import AnswerFile, JudgeFile, answer_page, schema_text
 
 WIDTH = 92
 """Width of help texts in columns."""
@@ -234,9 +233,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "plugins.md": plugins_page,
     "hooks.md": hooks_page,
     "invariants.md": invariants,
-    "answer-file.md": answer_page,
-    "answer.schema.json": partial(schema_text, AnswerFile),
-    "judge.schema.json": partial(schema_text, JudgeFile),
     "experiment.schema.json": experiment_schema_text,
 }
 

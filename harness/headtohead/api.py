@@ -55,12 +55,16 @@ register(Plan, LoadedRun, SentenceMaps)
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
+    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer.
+
+    ``shipped`` states whether every logger has all runs.
+    """
 
     experiment: Path
     states: Counter[str]
     report: ReportPaths | None
     answer: str | None
+    shipped: bool = False
 
     @property
     def complete(self) -> bool:
@@ -68,7 +72,7 @@ class Result:
         return set(self.states) <= states.RESULTS
 
     def _repr_html_(self) -> str:
-        from headtohead.report.notebook.results import result_html
+        from headtohead.report.notebook import result_html
 
         return result_html(self.experiment, self.states, self.report)
 
@@ -240,7 +244,7 @@ def run(
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
             written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-            for line in (written.answer, *written.cautions):
+            for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
         elif not report:
@@ -249,8 +253,8 @@ def run(
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
-    session.finish_shipping(planned.name)
-    return Result(planned.directory, outcome.states, written, written.answer if written else None)
+    shipped = session.finish_shipping(planned.name)
+    return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
 
 
 def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
@@ -312,8 +316,12 @@ class _Session:
                 f"{next_step(outcome.states, self.same_command)}"
             )
 
-    def finish_shipping(self, name: str) -> None:
-        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest."""
+    def finish_shipping(self, name: str) -> bool:
+        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest.
+
+        Returns whether all runs are shipped.
+        """
+        shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
@@ -321,12 +329,14 @@ class _Session:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
             if missing is not None:
+                shipped = False
                 self.log(missing)
             elif shipped_name == name and process.logger == MLFLOW:
                 ui = next_command("ui", None, self.root)
                 self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
             elif shipped_name == name:
                 self.log(f"{process.logger}: all runs are logged")
+        return shipped
 
 
 def trial(
@@ -373,7 +383,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not set(outcome.states) <= states.RESULTS:
         return None
-    from headtohead.report.looks import looks_line
+    from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames
 
     status = Analysis(load_frames(planned.directory)).looks

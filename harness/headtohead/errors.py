@@ -17,7 +17,7 @@ _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR,
 
 _LIMITS = {
     "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-    r"annot allocate memory",
+    r"annot allocate memory|SystemError: error return without exception set",  # C code without memory
     "raise ulimit -n": r"Too many open files",
     "raise ulimit -u, or ulimit -v for the memory of a thread": r"can't start new thread|"
     r"BlockingIOError: .*Resource temporarily unavailable",

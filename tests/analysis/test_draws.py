@@ -6,7 +6,7 @@ import pytest
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import IN_DRAWS
-from headtohead.report.facts import facts
+from headtohead.report.remarks import remarks
 from headtohead.storage.frames import load_frames
 
 DRAWN = {"data": {"seed": "per-run"}}
@@ -46,7 +46,7 @@ def test_the_interval_over_seeds_is_that_with_draws_and_sentences(made, tmp_path
     found = analysis.uncertainty
     assert (found.has_draws, found.reason) == (True, IN_DRAWS)
     assert all(row.with_sentences is None for row in found.contrasts)
-    assert any("Each seed has a new draw of the data" in fact for fact in facts(analysis))
+    assert any(remark.text.startswith("Each seed has a new draw of the data") for remark in remarks(analysis))
 
 
 @pytest.mark.slow

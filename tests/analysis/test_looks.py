@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from headtohead.analysis.study import Analysis, LooksStatus
-from headtohead.report.looks import looks_caution, looks_facts, looks_record
+from headtohead.report.remarks import remarks
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
 from headtohead.storage.experiment import LooksRecord
@@ -73,12 +73,9 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleTy
     noisy = dataclasses.replace(study, score=lambda axes, seed: study.score(axes, seed + len(axes["positional"])))
     analysis = Analysis(with_looks(made.write_study(tmp_path, noisy), 6, 12))
     assert [contrast.verdict for contrast in analysis.variants.contrasts] == ["better"]
-    record = looks_record(analysis)
-    assert record is not None
-    assert record["stopped"] == "decided"
-    assert looks_facts(analysis)[0].endswith(
-        "Of 2 planned looks, 1 was taken: stopped because no main contrast is inconclusive."
-    )
+    assert analysis.looks is not None
+    assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
+    assert any("1 of 2 looks taken: stopped" in remark.text for remark in remarks(analysis))
 
 
 def diverged(made: ModuleType, folder: Path) -> Frames:
@@ -94,14 +91,10 @@ def diverged(made: ModuleType, folder: Path) -> Frames:
 
 
 def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    record = looks_record(Analysis(diverged(made, tmp_path)))
-    assert record is not None
-    assert record["stopped"] == "not_ranked"
-
-
-def test_the_report_states_how_many_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    (fact,) = looks_facts(Analysis(diverged(made, tmp_path)))
-    assert fact.endswith("1 was taken: stopped; 1 contrast cannot be tested.")
+    analysis = Analysis(diverged(made, tmp_path))
+    assert analysis.looks is not None
+    assert (analysis.looks.undecided, len(analysis.looks.unranked)) == ((), 1)
+    assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
 
 
 def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path: Path) -> None:
@@ -131,19 +124,17 @@ def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
     analysis = Analysis(with_looks(messy, 3, 6, taken=(3, 6)))
-    record = looks_record(analysis)
-    assert record is not None
-    assert record["taken"] == [3]
-    assert record["stopped"] is None
+    assert analysis.looks is not None
+    assert (analysis.looks.taken, analysis.looks.complete) == ((3,), False)
 
 
 @pytest.mark.parametrize(("seeds", "taken"), [((6, 12), (6,)), ((), ())])
 def test_looks_that_are_changed_after_results_existed_are_labelled(
     quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
 ) -> None:
-    assert looks_caution(Analysis(with_looks(quickstart, *seeds, taken=taken))) is None
-    late = Analysis(with_looks(quickstart, *seeds, taken=taken, since=LATE))
-    caution = looks_caution(late)
-    assert caution is not None
-    assert caution.startswith("The planned number of seeds was changed after results existed, on 2090-01-01")
-    assert "after results existed, on 2090-01-01" in looks_facts(late)[0]
+    def is_late(**since: str) -> bool:
+        found = remarks(Analysis(with_looks(quickstart, *seeds, taken=taken, **since)))
+        return any("changed after results existed, on 2090-01-01" in remark.text for remark in found)
+
+    assert not is_late()
+    assert is_late(since=LATE)

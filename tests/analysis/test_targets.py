@@ -17,8 +17,8 @@ import scipy.stats
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.targets import VariantTarget, first_step
-from headtohead.report.content import ReportContent
-from headtohead.report.writing import write_content
+from headtohead.report.content import Report
+from headtohead.report.writing import write_files
 from headtohead.statistics.paired_tests import holm, sign_test_p
 from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import load_frames
@@ -142,10 +142,10 @@ def test_a_variant_with_missing_runs_is_not_compared(messy: Path) -> None:
 
 
 def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, without_figures: None) -> None:
-    paths = write_content(ReportContent(study(quickstart)), tmp_path)
+    paths = write_files(Report(study(quickstart)), tmp_path)
     markdown = paths.markdown.read_text(encoding="utf-8")
     assert "## Steps to target" in markdown
-    assert "Target: validation loss 1.500." in markdown
+    assert "Target: validation loss 1.500" in markdown
     assert "| 3 of 6 | ∞ | ∞ | 3, 3 | 1.000 | inconclusive |" in markdown
     rows = list(csv.DictReader(paths.csv.read_text(encoding="utf-8").splitlines()))
     steps = {(row["variant"], row["seed"]): row[f"steps_to_target/{LOSS}"] for row in rows}
@@ -168,7 +168,7 @@ def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, w
 
 def test_a_report_without_targets_has_no_section(made: ModuleType, tmp_path: Path, without_figures: None) -> None:
     small = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, seeds=(1, 2), maps=False)
-    paths = write_content(ReportContent(Analysis(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
+    paths = write_files(Report(Analysis(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
     assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
     assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")
 

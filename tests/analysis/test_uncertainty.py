@@ -9,7 +9,8 @@ from sacrebleu.metrics import BLEU, CHRF
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import sentence_values
 from headtohead.data.metrics import TRANSLATION
-from headtohead.report.uncertainty import uncertainty_blocks
+from headtohead.report.content import Report
+from headtohead.report.uncertainty import uncertainty_section
 from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
@@ -91,8 +92,8 @@ def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     found = analysis.uncertainty
     assert found.pairing_helps == helps
     assert found.correlation > 0.8 if helps else abs(found.correlation) < 0.1
-    texts = [getattr(block, "text", "") for block in uncertainty_blocks(analysis)]
-    assert any("brought nothing" in str(text) for text in texts) == (not helps)
+    lines = uncertainty_section(Report(analysis)).lines
+    assert any("brings nothing" in line for line in lines) == (not helps)
     sd = found.contrasts[0].unpaired.error / (2 / 24) ** 0.5
     assert sd == pytest.approx(found.seed_sd)
 
@@ -104,8 +105,7 @@ def test_a_negative_correlation_of_seeds_has_a_minus_sign_and_its_name_a_hyphen(
     study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=score, maps=False)
     analysis = analysed(made.write_study(tmp_path, study))
     assert analysis.uncertainty.correlation < -0.9
-    texts = [str(getattr(block, "text", "")) for block in uncertainty_blocks(analysis)]
-    assert any(text.startswith("Intra-class correlation of seeds: −") for text in texts)
+    assert uncertainty_section(Report(analysis)).lines[-1].startswith("Intra-class correlation of seeds: −")
 
 
 def test_components_are_standard_deviations_by_source(made, tmp_path):

@@ -39,11 +39,6 @@ def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(und
     assert losses.groupby("seed")["step"].apply(list).to_dict() == {1: [20, 40, 60], 2: [20, 40, 60]}
 
 
-def test_curves_of_an_unknown_experiment_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(h2h.HeadToHeadError, match="nowhere"):
-        h2h.curves("nowhere", tmp_path)
-
-
 def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(loaded: LoadedRun) -> None:
     tokenizer, split = loaded.tokenizer, loaded.data.splits["train"]
     for side in ("source", "target"):
@@ -56,11 +51,6 @@ def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(loade
         assert (special["eos"], special["pad"]) == (ids[-1], 0)
         assert tokenizer.tokens(range(tokenizer.vocab_size(side)), side) == loaded.data.vocabulary(side).words
     assert tokenizer.tokens(tokenizer.encode("the gnu sees")) == ["the", "<unk>", "sees", "<eos>"]
-
-
-def test_an_unknown_side_is_refused(loaded: LoadedRun) -> None:
-    with pytest.raises(h2h.HeadToHeadError, match=r"unknown side 'sources'; did you mean 'source'\?"):
-        loaded.tokenizer.encode("the cat", "sources")  # type: ignore[arg-type]
 
 
 def test_forward_with_one_member_returns_the_logits_of_the_run(loaded: LoadedRun) -> None:

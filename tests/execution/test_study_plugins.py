@@ -165,15 +165,6 @@ def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, na
     assert done.stderr.startswith("h2h: study/near.yaml:3: plugins[0]: ")
 
 
-def test_the_error_for_an_unknown_entry_names_the_ways_to_load_a_plugin(folder: Path, h2h_here: Command) -> None:
-    write(folder, STUDY | {"plugins": ["more"]})
-    done = h2h_here(folder, "plan", "study/near.yaml")
-    assert done.returncode == 2
-    assert done.stderr.endswith("; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE\n")
-    write(folder, STUDY | {"baseline": {"positional": "neer"}})
-    assert h2h_here(folder, "plan", "study/near.yaml").stderr.endswith("; did you mean 'near'?\n")
-
-
 @pytest.mark.slow
 def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
     folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,10 +16,7 @@ import pytest
 
 import headtohead as h2h
 from headtohead.api import Result
-from headtohead.report.html import html_blocks
-from headtohead.report.notebook.maps import MOST_CELLS
-from headtohead.report.notebook.runs import run_html
-from headtohead.report.notebook.tables import text_table, titled_list
+from headtohead.report.notebook import MOST_CELLS, run_html
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.run import RunRecord
 from headtohead.training.maps import SentenceMaps
@@ -35,7 +32,7 @@ design:
   - one_at_a_time: {positional: [none]}
 seeds: 2
 """
-ANSWER = "The scores are equal in every seed between sinusoidal and none."
+ANSWER = "Difference in exact match, none against baseline: 0.000, identical."
 
 
 class Reader(HTMLParser):
@@ -84,16 +81,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield plan, result, h2h.results(file)
 
 
-def test_cells_and_lines_are_escaped() -> None:
-    html = html_blocks([text_table(["<i>"], [["<i>&"]]), *titled_list("<i>", ["<i>"])])
-    assert "<i>" not in html
-    assert read(html).rows == [["<i>"], ["<i>&"]]
-
-
-def test_a_title_without_lines_is_omitted() -> None:
-    assert titled_list("notes", []) == []
-
-
 def test_a_plan_shows_the_output_of_the_command(study: Any) -> None:
     plan, _, _ = study
     html = plan._repr_html_()
@@ -107,18 +94,16 @@ def test_a_plan_shows_the_output_of_the_command(study: Any) -> None:
 def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> None:
     _, result, frame = study
     html = result._repr_html_()
-    assert html.startswith("<p")
     assert ANSWER in html
     assert html.count("<svg") == 2
-    scored = [row for row in read(html[html.rindex("</svg>") + 12 :]).rows if len(row) == 6]
-    mean = frame[frame["variant"] == "none"]["test/exact_match"].mean()
-    assert scored[0][2] == "exact match"
-    assert {row[0]: row[2] for row in scored[1:]}["none"] == f"{mean:.3f}"
+    rows = {row[0]: row[1] for row in read("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows}
+    assert rows["variant"] == "exact match"
+    assert rows["none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
 
 
 def test_an_unfinished_study_shows_its_progress() -> None:
     result = Result(Path("runs/x"), Counter({"DONE": 2, "FAILED": 1}), None, None)
-    assert result._repr_html_() == "<p>incomplete: 2 DONE, 1 FAILED in runs/x</p>"
+    assert "incomplete: 2 DONE, 1 FAILED in runs/x" in result._repr_html_()
 
 
 def test_results_are_a_frame_below_a_summary(study: Any) -> None:
@@ -160,7 +145,7 @@ def test_a_run_without_scores_lists_its_pitfalls() -> None:
     html = run_html(record, {})
     assert html.startswith("<p><b>&lt;mine&gt;, seed 1</b></p>")
     assert "no scores: the run was not evaluated" in html
-    assert "<li>a: b &lt; c</li>" in html
+    assert "<li>pitfall a: b &lt; c</li>" in html
 
 
 def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> SentenceMaps:
@@ -196,7 +181,7 @@ def test_large_maps_are_truncated_with_a_note() -> None:
     html = maps(6, 8, 20)._repr_html_()
     assert 8 <= html.count("<image ") <= max(8, MOST_CELLS // 400)
     assert len(html) < 2_000_000
-    assert re.search(r"[45] earlier layers are not drawn; <code>.weights\[&#34;cross&#34;\]</code>", html)
+    assert re.search(r"[45] earlier layers are not drawn; .weights\[&#34;cross&#34;\] contains them", html)
     assert html.count("not drawn") == 3
 
 

@@ -15,9 +15,8 @@ from headtohead.analysis.reference_points import reference_points
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report.facts import other_test_line, warnings
-from headtohead.report.figures.strip import strip_figure
-from headtohead.report.reference_points import neighbour_line, reference_fact
+from headtohead.report.figures.rows import strip_figure
+from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
@@ -55,18 +54,22 @@ def study(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def remark(folder: Path, start: str) -> str | None:
+    """Return the remark that begins with a text, or None."""
+    found = remarks(Analysis(load_frames(folder)))
+    return next((remark.text for remark in found if remark.text.startswith(start)), None)
+
+
 @pytest.mark.parametrize("bound", [0.0, 0.9])
 def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
     bound: float, made: ModuleType, tmp_path: Path
 ) -> None:
-    folder = made.write_study(tmp_path, made.Study(score=lambda axes, seed: 0.0, maps=False))
+    axes = {"positional": ["sinusoidal", "none"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, score=lambda axes, seed: 0.0, maps=False))
     points = POINTS | {"vocabulary_bound": {"exact_match": bound, "bleu": 95.0, "chrf": 96.0}}
     (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-    (text,) = (text for text in warnings(Analysis(load_frames(folder))) if "worst possible exact match" in text)
-    assert ("Train longer" in text) is (bound > 0)
-    assert ("The vocabulary upper bound is 0.000, so no model can score: use data.tokens: subword" in text) is (
-        bound == 0
-    )
+    text = remark(folder, "Every run has the worst possible exact match") or ""
+    assert ("Train longer" in text, "data.tokens: subword" in text) == (bound > 0, bound == 0)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -76,7 +79,7 @@ def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -
     rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
     assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
     assert "| nearest neighbour | 0.450 | 60.0 | 10.0 |" in section
-    assert "nearest-neighbour translation has 0.450 exact match, the vocabulary upper bound is 0.900" in text
+    assert "exact match: nearest-neighbour translation 0.450, vocabulary upper bound 0.900." in text.replace("\\", "")
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -91,7 +94,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         maps=False,
     )
     folder = made.write_study(tmp_path / "runs", study)
-    assert other_test_line(Analysis(load_frames(folder))) is None
+    assert remark(folder, "Other test sentences") is None
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
@@ -101,51 +104,22 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
     (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [POINTS, others]}))
     written = write_report(folder, tmp_path / "reports")
-    assert written.cautions[0] == (
-        "Other test sentences than those of the baseline: row (27.4 % of the test pairs have a source "
-        "sentence that is also in training). A part of the difference can come from the sentences."
+    assert written.lines[1].startswith(
+        "Other test sentences than those of the baseline: row (source also in training: 27.4"
     )
-    text = written.markdown.read_text(encoding="utf-8")
-    own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences")
-    assert (
-        "Reference points on the baseline's test sentences: nearest-neighbour translation has 0.450 exact match" in text
-    )
-    assert "250 test sentences, beside the baseline." in own
-    assert ("**grouped**" in own, "row" in own) == (True, False)
+    text = written.markdown.read_text(encoding="utf-8").replace("\\", "")
+    own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences of row")
+    assert "| grouped |" in own
+    assert "| row |" not in own
     assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other
-    assert "**row**" in other
-
-
-def test_a_single_variant_beyond_those_named_with_other_test_sentences_is_singular(
-    made: ModuleType, tmp_path: Path
-) -> None:
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none", "alibi", "shape"]},
-        config=lambda axes: {"data": {"split": "grouped" if axes["positional"] == "sinusoidal" else "row"}},
-        one_at_a_time=True,
-        maps=False,
-    )
-    folder = made.write_study(tmp_path, study)
-    for file in folder.glob("*/translations.tsv"):
-        if not file.parent.name.startswith("sinusoidal"):
-            file.write_text(file.read_text().replace("the black cat", "the white cat"))
-            made.record_checksums(file.parent)
-    line = other_test_line(Analysis(load_frames(folder)))
-    assert line is not None
-    assert line.startswith("Other test sentences than those of the baseline: ")
-    assert " and 1 more variant. A part of the difference" in line
+    assert "| row |" in other
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
     paths = write_report(study(POINTS), tmp_path / "reports")
-    line = (
-        "Not better than nearest-neighbour translation: rotary (0.402 against 0.450 exact match), none (0.102 against "
-        "0.450 exact match)."
-    )
-    assert line in paths.cautions
-    text = paths.markdown.read_text(encoding="utf-8")
-    assert text.index(paths.answer) < text.index(line) < text.index("## ")
+    line = next(line for line in paths.lines if line.startswith("Not better than nearest-neighbour translation (0.450"))
+    assert "rotary and none; the best of them has 0.402" in line
     record = json.loads(paths.json.read_text())
     assert record["reference_points"]["not_better_than_nearest_neighbour"] == ["rotary", "none"]
     assert record["reference_points"]["scores"]["nearest_neighbour"]["test/bleu"] == 60.0
@@ -156,35 +130,24 @@ def with_scores(name: str, exact_match: float, bleu: float = 0.0, chrf: float = 
 
 
 @pytest.mark.parametrize(
-    ("points", "line"),
+    ("points", "names"),
     [
         (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
-        (
-            with_scores("nearest_neighbour", 0.8),
-            "No variant is better than nearest-neighbour translation: 0.502 exact match at most, against 0.800.",
-        ),
-        (
-            with_scores("nearest_neighbour", 0.2),
-            "Not better than nearest-neighbour translation: none (0.102 against 0.200 exact match).",
-        ),
+        (with_scores("nearest_neighbour", 0.8), "sinusoidal, rotary and none; the best of them has 0.502"),
+        (with_scores("nearest_neighbour", 0.2), "none; the best of them has 0.102"),
     ],
 )
 def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
-    points: dict[str, Any], line: str | None, study: Any
+    points: dict[str, Any], names: str | None, study: Any
 ) -> None:
-    assert neighbour_line(Analysis(load_frames(study(points)))) == line
+    line = remark(study(points), "Not better than nearest-neighbour")
+    assert line is None if names is None else names in str(line)
 
 
 def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None:
-    points = POINTS | {
-        "nearest_neighbour": {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0},
-        "majority": {"exact_match": 0.3, "bleu": 0.0, "chrf": 0.0},
-    }
-    analysis = Analysis(load_frames(study(points)))
-    assert neighbour_line(analysis) == (
-        "Not better than the most frequent target: none (0.102 against 0.300 exact match)."
-    )
-    assert (reference_fact(analysis) or "").endswith("the most frequent target has 0.300.")
+    nothing = {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0}
+    folder = study(POINTS | {"nearest_neighbour": nothing, "majority": nothing | {"exact_match": 0.3}})
+    assert "(0.300 exact match): none;" in (remark(folder, "Not better than the most frequent target") or "")
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -195,16 +158,7 @@ def test_a_metric_in_which_no_model_can_score_is_not_printed(study: Any, tmp_pat
     section = paths.markdown.read_text(encoding="utf-8").split("## Reference points")[1].split("\n## ")[0]
     header = next(line for line in section.splitlines() if line.startswith("|"))
     assert ("exact match" in header, "BLEU" in header, "chrF" in header) == (True, False, True)
-    assert (reference_fact(Analysis(load_frames(folder))) or "").endswith(
-        "nearest-neighbour translation has 10.0 chrF, the vocabulary upper bound is 96.0."
-    )
-
-
-def test_many_variants_below_the_nearest_neighbour_are_counted(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headtohead.report.reference_points.MOST_NAMED", 1)
-    assert neighbour_line(Analysis(load_frames(study(POINTS)))) == (
-        "Not better than nearest-neighbour translation: 2 of 3 variants in exact match."
-    )
+    assert ", chrF: nearest-neighbour translation 10.0, " in (remark(folder, "Reference points") or "")
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -1,62 +1,45 @@
+"""The files of a report: complete, escaped, offline, the same in every format and each time."""
+
+import base64
 import csv
 import html.parser
 import json
 import re
 import subprocess
 import sys
-import typing
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
+from safetensors.numpy import load_file
 
-from headtohead.analysis.study import Analysis
+import headtohead.tracking
+from headtohead.analysis.study import analyse
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
-from headtohead.figures.style import PALETTE
 from headtohead.ownership import claim
-from headtohead.report.blocks import (
-    AttentionMaps,
-    Block,
-    BulletList,
-    CellNote,
-    CodeBlock,
-    Column,
-    Contents,
-    DataTable,
-    Definitions,
-    Details,
-    Heading,
-    Link,
-    NamedFigure,
-    Paragraph,
-    Prose,
-    SentenceTranslations,
-    Span,
-    TableCell,
-    TableRow,
-    TranslationOutput,
-    VariantTitle,
-    VerdictLabel,
-)
-from headtohead.report.facts import warnings
-from headtohead.report.html import html_page
-from headtohead.report.markdown import markdown_page
-from headtohead.report.setup import MOST_ENTRIES, setup_line
+from headtohead.report.content import Report
+from headtohead.report.data import SAMPLES, translation_section
+from headtohead.report.remarks import remarks
+from headtohead.report.render import fragment, markdown_table
+from headtohead.report.section import Section
+from headtohead.report.sections import report_sections
+from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
 VOID = {"meta", "link", "br", "img", "input", "hr"}
-SVG_VOID = {"use", "path", "rect"}
+POSITIONAL = {"positional": ["sinusoidal", "none"]}
 
 
 class Page(html.parser.HTMLParser):
-    """What a browser would see: elements in order, and text outside scripts and styles."""
+    """What a browser sees: elements in order, and text outside scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -87,6 +70,22 @@ class Page(html.parser.HTMLParser):
             self.text += data
 
 
+def written_text(paths) -> tuple[str, str]:
+    """Return the text of the page, and the Markdown without escapes."""
+    page = " ".join(Page(paths.html.read_text(encoding="utf-8")).text.split())
+    return page, unescape(paths.markdown.read_text(encoding="utf-8")).replace("\\", "")
+
+
+def small(made, tmp_path, **options):
+    """Write a study of two variants and two seeds."""
+    options = {"seeds": (1, 2), "maps": False, "axes": POSITIONAL} | options
+    return made.write_study(tmp_path / "runs", made.Study(**options))
+
+
+def texts_of(report):
+    return [remark.text for remark in report]
+
+
 @pytest.fixture(scope="module")
 def report(quickstart, tmp_path_factory):
     return write_report(quickstart, tmp_path_factory.mktemp("reports"))
@@ -97,29 +96,35 @@ def page(report):
     return Page(report.html.read_text(encoding="utf-8"))
 
 
-def words(page: Page) -> str:
-    return re.sub(r"\s+", " ", page.text)
+@pytest.fixture(scope="module")
+def incomplete(messy, tmp_path_factory, no_figures):
+    with no_figures():  # tests/analysis draws those of such a study
+        return write_report(messy, tmp_path_factory.mktemp("reports"))
 
 
-def test_a_report_is_a_page_a_markdown_file_a_table_and_figures(report):
-    names = sorted(str(path.relative_to(report.folder)) for path in report.folder.rglob("*.*"))
-    assert names == [
-        ".headtohead.jsonl",
-        "answer.json",
-        "figures/attention.svg",
-        "figures/contrasts.svg",
-        "figures/cost.svg",
-        "figures/curves.svg",
-        "figures/interactions.svg",
-        "figures/lengths.svg",
-        "figures/scores.svg",
-        "index.html",
-        "report.md",
-        "results.csv",
-    ]
+@pytest.fixture(scope="module")
+def again(quickstart, tmp_path_factory):
+    """The same report by the command, where an earlier one has left a figure: its folder and the output."""
+    folder = tmp_path_factory.mktemp("reports") / "quickstart"
+    claim(folder, ["figures/old.svg"])
+    (folder / "figures").mkdir(parents=True)
+    (folder / "figures" / "old.svg").write_text("<svg/>")
+    runs, reports = str(quickstart.parent), str(folder.parent)
+    result = CliRunner().invoke(main, ["report", "quickstart", "--runs", runs, "--reports", reports])
+    assert result.exit_code == 0, result.output
+    return folder, result.output
 
 
-def test_the_page_is_well_formed_and_asks_no_server_for_anything(report, page):
+def test_a_report_is_a_page_a_markdown_file_tables_and_valid_figures(report):
+    figures = {path.stem for path in (report.folder / "figures").iterdir()}
+    assert figures == {"attention", "contrasts", "cost", "curves", "interactions", "lengths", "scores"}
+    for figure in (report.folder / "figures").iterdir():
+        ET.fromstring(figure.read_text(encoding="utf-8"))
+    others = {path.name for path in report.folder.iterdir()} - {"figures", ".headtohead.jsonl"}
+    assert others == {"answer.json", "index.html", "report.md", "results.csv"}
+
+
+def test_the_page_is_well_formed_and_loads_nothing(report, page):
     assert page.open == []
     for tag, attributes in page.elements:
         for name in ("src", "href", "xlink:href", "action", "data"):
@@ -131,176 +136,138 @@ def test_the_page_is_well_formed_and_asks_no_server_for_anything(report, page):
     assert report.html.stat().st_size < 5_000_000
 
 
-def test_the_answer_stands_before_every_table(page, report):
-    text = words(page)
-    assert text.index(report.answer) < text.index("Axis by axis") < text.index("Reproduction")
+def test_question_answer_and_main_figure_come_first(report, page):
     tags = [tag for tag, _ in page.elements]
     assert tags.index("h1") < tags.index("svg") < tags.index("table")
+    for text in written_text(report):
+        assert text.index(report.answer) < text.index("Set-up: ") < text.index("Axis by axis")
 
 
-def test_costs_stand_beside_every_score(page, report):
-    tables = re.findall(r"<thead>.*?</thead>", report.html.read_text(encoding="utf-8"), re.DOTALL)
-    scores = [head for head in tables if "exact match</th>" in head or "test/bleu" in head]
-    plain = [re.sub(r"<[^>]+>", " ", head) for head in scores if "verdict" not in head]
-    plain += [re.sub(r"<[^>]+>", " ", head) for head in scores if "Holm" in head and "axis" not in head]
-    assert len(plain) == 2
-    for head in plain:
-        for column in ("parameters", "FLOPs", "tokens", "memory", "time"):
-            assert column in head
+def test_every_link_of_the_contents_has_a_target(page):
+    targets = {attributes.get("id") for _, attributes in page.elements}
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert len(links) > 10
+    assert {link[1:] for link in links if link.startswith("#")} <= targets
 
 
-def test_every_variant_has_its_line_with_mean_interval_and_verdict(page, quickstart):
-    text = words(page)
+@pytest.mark.parametrize("name", ["report", "incomplete"])
+def test_page_and_markdown_have_every_text_of_every_section(name, request, quickstart, messy):
+    written = request.getfixturevalue(name)
+    folder = quickstart if name == "report" else messy
+    figures = [path.stem for path in (written.folder / "figures").glob("*.svg")]
+    page, markdown = ("".join(text.split()) for text in written_text(written))
+
+    def texts(section):
+        yield from (section.title, section.text, *section.lines, section.code)
+        yield from (line for row in section.rows for cell in row for line in cell.split("\n"))
+        for part in section.parts:
+            yield from texts(part)
+
+    found = [
+        text for section in report_sections(Report(analyse(load_frames(folder))), figures) for text in texts(section)
+    ]
+    assert len(found) > 500
+    for text in found:
+        assert "".join(text.split()) in page
+        assert "".join(text.split()).replace("`", "") in markdown.replace("`", "")
+
+
+def test_every_variant_has_a_row_with_its_mean_and_its_costs(report, quickstart):
     experiment = json.loads((quickstart / "experiment.json").read_text())
+    section = report.markdown.read_text(encoding="utf-8").split("## Variants")[1]
+    for cost in ("parameters", "FLOPs", "tokens/s", "memory", "time"):
+        assert cost in section.split("\n|---")[0]
     for variant in experiment["variants"]:
         scores = [
-            json.loads((quickstart / run["directory"] / "results.json").read_text())["metrics"]
+            json.loads((quickstart / run["directory"] / "results.json").read_text())["metrics"]["test/exact_match"]
             for run in experiment["runs"]
             if run["variant"] == variant["slug"]
         ]
-        mean = sum(score["test/exact_match"] for score in scores) / 6
-        assert f"{variant['title']} {mean:.3f}" in text or f"{variant['title']}{mean:.3f}" in text
+        assert f"| {variant['title']} | {sum(scores) / 6:.3f} (" in section
 
 
-def test_batched_and_lonely_scores_stand_side_by_side(page):
-    text = words(page)
-    assert "With and without padding" in text
-    assert "Equal by construction and evaluated once, since the masks hide padding:" in text
-    assert "within the upper bound" in text
-    assert "All 4 order-invariant variants are within the bag-of-words upper bound of 0.530" in text
+def test_verdicts_have_the_interval_of_their_holm_step(report):
+    rows = report.markdown.read_text(encoding="utf-8").split("## Axis by axis")[1].splitlines()
+    row = next(row for row in rows if row.startswith("| positional | none |"))
+    assert re.search(
+        r"\| −0\.447 \(−0\.452 to −0\.442\) \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| &lt; 0\.001 \|", row
+    )
 
 
-def test_maps_travel_inside_the_page_to_a_byte(page, quickstart):
-    import base64
+def test_scores_with_and_without_padding_are_side_by_side(report):
+    for text in written_text(report):
+        section = text[text.rindex("With and without padding") :]
+        assert section.count("within the upper bound") >= 4
+        assert "Within the bag-of-words upper bound of 0.530" in text
 
-    import numpy as np
-    from safetensors.numpy import load_file
 
+def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, report, quickstart):
     maps = json.loads(page.scripts[0])
     assert len(maps["variants"]) == 12
     assert maps["roles"] == ["encoder", "decoder", "cross"]
     found = next(v for v in maps["variants"] if v["title"] == "rotary · split-heads · causal")
-    stored = load_file(next(quickstart.glob("rotary-split-heads-causal-s1-*")) / "attention" / "maps.safetensors")[
-        "1/decoder"
-    ]
+    folder = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
+    stored = load_file(folder / "attention" / "maps.safetensors")["1/decoder"]
     entry = found["probes"][1]["roles"]["decoder"]
     level = np.frombuffer(base64.b64decode(entry["bytes"]), dtype=np.uint8)
-    shown = level.reshape(entry["shape"]) / 255 * entry["scale"]
-    assert np.abs(shown - stored).max() < 0.5 / 255 + 1e-6
-
-
-def test_layers_and_heads_are_numbered_from_0_and_each_page_says_so_once(report):
-    text = report.html.read_text(encoding="utf-8")
-    markdown = report.markdown.read_text(encoding="utf-8")
-    chosen = json.loads(Page(text).scripts[0])["open"]
-    assert (chosen["layer"], chosen["head"]) < (2, 4)
-    for written in (text, markdown):
-        assert written.count("Layers and heads are numbered from 0.") == 1
-        assert f"layer {chosen['layer']}, head {chosen['head']}" in written
-    assert 'word + " " + index;' in text
-
-
-def test_maps_show_without_scripts(report, quickstart):
+    assert np.abs(level.reshape(entry["shape"]) / 255 * entry["scale"] - stored).max() < 0.5 / 255 + 1e-6
     text = report.html.read_text(encoding="utf-8")
     panels = re.search(r'<div class="plot natural">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
     assert panels.count("<image ") == 12
-    texts = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", panels))
-    for variant in json.loads((quickstart / "experiment.json").read_text())["variants"]:
-        assert f"{variant['title']} (seed 1)" in texts
-    assert texts.split().count("chat") == 12
 
 
-@pytest.mark.slow
-def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
-    from headtohead.report.content import ReportContent
-    from headtohead.report.translations import samples
-
-    analysis = Analysis(load_frames(quickstart))
-    chosen = samples(ReportContent(analysis))
-    assert len(chosen) == 8
-    for sample in chosen:
-        variants = [variant for output in sample.outputs for variant in output.variants]
-        assert len(variants) == len(set(variants)) == len(analysis.frames.by_slug)
-        assert len({output.hypothesis for output in sample.outputs}) == len(sample.outputs)
-        assert any(output.exact for output in sample.outputs)
-        assert any(not output.exact for output in sample.outputs)
+def test_samples_show_each_variant_once_per_sentence(quickstart):
+    rows = translation_section(Report(analyse(load_frames(quickstart)))).rows
+    assert sum(bool(source) for source, *_ in rows) == SAMPLES
+    assert {exact for _, exact, *_ in rows} == {"✓", "✗"}
+    assert len({tuple(row) for row in rows}) == len(rows)
 
 
-def test_the_table_of_runs_holds_every_run(report):
+def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_variant(report, quickstart):
     with report.csv.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 72
     assert {row["state"] for row in rows} == {"DONE"}
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
-
-
-def test_the_table_of_runs_has_the_verdict_on_each_variant(report, quickstart):
-    from headtohead.storage.frames import load_frames
-
-    with report.csv.open(encoding="utf-8", newline="") as file:
-        verdicts = {(row["variant"], row["verdict"]) for row in csv.DictReader(file)}
-    analysis = Analysis(load_frames(quickstart))
+    analysis = analyse(load_frames(quickstart))
     expected = {(contrast.left, contrast.verdict) for contrast in analysis.variants.contrasts}
-    assert verdicts == expected | {(analysis.frames.baseline, "baseline")}
-    assert {"worse", "inconclusive"} <= {verdict for _, verdict in verdicts}
+    assert {(row["variant"], row["verdict"]) for row in rows} == expected | {(analysis.frames.baseline, "baseline")}
 
 
-def test_markdown_has_the_answer_whole_tables_and_links_to_files(report):
+def test_markdown_tables_are_whole_and_links_are_files(report):
     text = report.markdown.read_text(encoding="utf-8")
-    assert report.answer.replace("|", "\\|") in unescape(text).replace("\\", "")
     for linked in re.findall(r"\]\(([^)]+)\)", text):
         assert (report.folder / linked).is_file()
-    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
-        assert len(counts) == 1, block
-
-
-def test_figures_are_valid_by_themselves(report):
-    for figure in (report.folder / "figures").iterdir():
-        ET.fromstring(figure.read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def again(quickstart, tmp_path_factory):
-    """The same report by the command, where an earlier one has left a picture: folder and words."""
-
-    folder = tmp_path_factory.mktemp("reports") / "quickstart"
-    stale = folder / "figures" / "old.svg"
-    claim(folder, ["figures/old.svg"])
-    stale.parent.mkdir(parents=True)
-    stale.write_text("<svg/>")
-    runs, reports = str(quickstart.parent), str(folder.parent)
-    result = CliRunner().invoke(main, ["report", "quickstart", "--runs", runs, "--reports", reports])
-    assert result.exit_code == 0, result.output
-    return folder, result.output
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(blocks) > 12
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
+    rendered = MarkdownIt("commonmark").enable("table").render(text)
+    assert rendered.count("<table>") == len(blocks)
 
 
 @pytest.mark.slow
-def test_a_report_written_twice_has_the_same_bytes(report, again):
-    folder, _ = again
+def test_a_report_written_twice_has_the_same_bytes_and_no_old_figures(report, again):
+    folder, output = again
     for path in report.folder.rglob("*.*"):
         assert path.read_bytes() == (folder / path.relative_to(report.folder)).read_bytes()
-
-
-@pytest.mark.slow
-def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
-    folder, _ = again
-    assert (folder / "figures" / "scores.svg").is_file()
     assert not (folder / "figures" / "old.svg").exists()
+    assert output.splitlines()[: len(report.lines)] == list(report.lines)
+    assert f"report:   {folder / 'index.html'}" in output
 
 
 @pytest.mark.slow
 def test_text_from_data_never_becomes_markup(made, tmp_path):
-    study = made.Study(
-        name="nasty",
-        seeds=(1, 2),
+    folder = small(
+        made,
+        tmp_path,
+        maps=True,
         axes={"positional": ["sinusoidal", NASTY.replace("/", "")], "attention": ["a", "b"]},
         sentences=[(f"{NASTY}{i}", f"le {NASTY} {i}") for i in range(8)],
         question=NASTY,
         data={"notes": [NASTY], "citation": NASTY, "licence": NASTY},
         excluded=[{"axes": {"positional": NASTY, "attention": "z"}, "slug": "x", "reason": NASTY, "source": "exclude"}],
     )
-    folder = made.write_study(tmp_path / "runs", study)
     paths = write_report(folder, tmp_path / "reports")
     page = Page(paths.html.read_text(encoding="utf-8"))
     assert page.open == []
@@ -310,499 +277,243 @@ def test_text_from_data_never_becomes_markup(made, tmp_path):
     assert NASTY in page.text
     for figure in (paths.folder / "figures").iterdir():
         root = ET.fromstring(figure.read_text(encoding="utf-8"))
-        assert not [e for e in root.iter() if e.tag.endswith("script")]
+        assert not [element for element in root.iter() if element.tag.endswith("script")]
     markdown = paths.markdown.read_text(encoding="utf-8")
     assert "<script" not in MarkdownIt("commonmark").render(markdown)  # HTML is on: raw tags would pass
     for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
 
 
-@pytest.fixture(scope="module")
-def incomplete(messy, tmp_path_factory, no_figures):
-    with no_figures():  # tests/analysis draws those of such a study
-        return write_report(messy, tmp_path_factory.mktemp("reports"))
-
-
-def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplete):
-    text = words(Page(incomplete.html.read_text(encoding="utf-8")))
-    assert "Incomplete: 2 of 11 variants have missing runs (57 of 60 runs have a result)" in text
-    assert text.index("Incomplete: ") < text.index("Without positional encoding, ")
-    assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
+def test_cells_of_fragments_and_markdown_tables_are_escaped():
+    frame = pd.DataFrame([{"<i>": "<i>|\n*x*", "n": "−1.5"}], dtype=object)
+    section = Section("<b>", "<b>", frame=frame, lines=["<b>"], code="<b>")
+    assert not {"<i>", "<b>&"} & set(re.findall(r"<\w>.?", fragment(section).replace("<b>&lt;b", "")))
+    assert section.numeric == [False, True]
+    assert markdown_table(frame).splitlines()[-1] == r"| &lt;i&gt;\| (\*x\*) | −1.5 |"
 
 
 @pytest.mark.slow
-def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
+@pytest.mark.usefixtures("without_figures")
+def test_a_description_is_markdown_that_loads_and_runs_nothing(made, tmp_path):
+    text = "Why *order* matters: <b>x</b> ![p](http://far.away/p.png)\n\n- [a](javascript:alert(1))"
+    paths = write_report(small(made, tmp_path, description=text), tmp_path / "reports")
+    page = Page(paths.html.read_text(encoding="utf-8"))
+    described = page.elements[[a.get("class") for _, a in page.elements].index("prose") :]
+    tags = [tag for tag, _ in described[: [tag for tag, _ in described].index("nav")]]
+    assert "em" in tags
+    assert not {"b", "img"} & set(tags)
+    assert not [1 for _, attributes in page.elements if "alert" in (attributes.get("href") or "")]
+    assert "Why *order* matters: &lt;b>" in paths.markdown.read_text(encoding="utf-8")
+
+
+def test_incomplete_variants_are_not_ranked_and_the_page_starts_with_this(incomplete):
+    for text in written_text(incomplete):
+        assert text.index("Incomplete: 2 of 11 variants") < text.index(incomplete.answer)
+        assert "57 of 60 runs" in text
+        assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
+
+
+@pytest.mark.slow
+def test_partial_ranks_are_labelled(messy, tmp_path):
     paths = write_report(messy, tmp_path, allow_partial=True)
-    text = words(Page(paths.html.read_text(encoding="utf-8")))
-    assert "Partial: 2 of 11 variants have missing runs" in text
-    assert text.index("Partial: ") < text.index("On the finished seeds")
-    assert "Partial: " in paths.markdown.read_text(encoding="utf-8")
+    for text in written_text(paths):
+        assert text.index("Partial: 2 of 11 variants") < text.index("On the finished seeds")
 
 
-def test_failures_exclusions_reuse_and_equals_are_all_listed(incomplete):
-    page = words(Page(incomplete.html.read_text(encoding="utf-8")))
-    markdown = incomplete.markdown.read_text(encoding="utf-8").replace("\\", "")
-    for text in (page, markdown):
+def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
+    for text in written_text(incomplete):
         assert "ValueError: table of 64 positions is too short" in text
         assert "loss became NaN at step 300" in text
         assert "not asked" in text
         assert "earlier/none-split-heads-padding-causal-s1-" in text
-        assert (
-            "sinusoidal · split-heads · causal and sinusoidal · split-heads · "
-            "padding-causal are the same by construction: with right padding a causal decoder never sees "
-            "a pad; they were trained once."
-        ) in text
+        assert "are the same by construction: with right padding a causal decoder never sees a pad" in text
 
 
-@pytest.mark.usefixtures("without_figures")
-def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
-    study = made.Study(
-        seeds=(1, 2),
-        maps=False,
-        axes={"positional": ["sinusoidal", "none"]},
-        data={"split": "row", "leaky": True, "leak": 0.317},
-    )
-    folder = made.write_study(tmp_path / "runs", study)
-    text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
-    assert text.count("LEAKY") == 2
-    assert ("LEAKY split: the source of 31.7 % of the test pairs is also in the training set") in text
-    assert "source or target" not in text
-    assert text.index("LEAKY") < text.index("Reproduction")
+def test_a_leaky_split_is_a_warning_beside_the_answer(made, tmp_path, without_figures):
+    folder = small(made, tmp_path, data={"split": "row", "leaky": True, "leak": 0.317})
+    paths = write_report(folder, tmp_path / "reports")
+    assert paths.lines[1].startswith("LEAKY split: the source of 31.7 % of the test pairs")
+    assert "LEAKY: 31.7 %" in written_text(paths)[0]
 
 
 def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
-    study = made.Study(
-        seeds=(1, 2),
-        maps=False,
-        axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "none"]},
+    folder = small(
+        made,
+        tmp_path,
+        axes={"data.pair": ["eng-spa", "eng-fra"]},
         run_data=lambda axes, seed: {
             "languages": axes["data.pair"].split("-"),
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
         },
     )
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    assert warnings(analysis) == [
-        "LEAKY split of eng-fra · sinusoidal, eng-fra · none: the source of 31.7 % of the test pairs is also in the "
-        "training set; scores are too high."
-    ]
+    (warning,) = [remark for remark in remarks(analyse(load_frames(folder))) if remark.severity == "warning"]
+    assert warning.text.startswith("LEAKY split of eng-fra: the source of 31.7 %")
 
 
-def test_a_single_variant_beyond_the_named_leaky_variants_is_singular(made, tmp_path):
-    study = made.Study(
-        seeds=(1, 2),
-        maps=False,
-        axes={"data.pair": ["eng-spa", "eng-fra", "eng-deu", "eng-ita", "eng-por"]},
-        run_data=lambda axes, seed: {
-            "languages": axes["data.pair"].split("-"),
-            "leak": 0.0 if axes["data.pair"] == "eng-spa" else 0.25,
-        },
-    )
-    (line,) = warnings(Analysis(load_frames(made.write_study(tmp_path, study))))
-    assert line.startswith("LEAKY split of eng-fra, eng-deu, eng-ita and 1 more variant: ")
+def test_losses_that_do_not_compare_are_blank(made, tmp_path, without_figures):
+    def losses(axes, section):
+        name = next(iter(axes)).partition(".")[2]
+        folder = small(made, tmp_path / name, axes=axes, config=lambda own: {section: {name: own[f"{section}.{name}"]}})
+        text = write_report(folder, tmp_path / name / "reports").markdown.read_text(encoding="utf-8")
+        rows = text.split("### Further metrics")[1].split("\n\n")[2].splitlines()[2:]
+        return folder, [row.split("|")[2].split()[0] for row in rows]
+
+    assert "–" in losses({"quirks.shift_targets": [True, False]}, "quirks")[1]
+    folder, shown = losses({"train.label_smoothing": [0.0, 0.1]}, "train")  # smooths training losses only
+    own = [json.loads((run / "results.json").read_text())["metrics"]["valid/loss"] for run in folder.glob("0.1-s*")]
+    assert f"{sum(own) / 2:.3f}" in shown
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
-    study = made.Study(
-        axes={"quirks.shift_targets": [True, False]},
-        maps=False,
-        config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
-    )
-    folder = made.write_study(tmp_path / "runs", study)
-    text = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
-    assert 'title="losses are not comparable: labels differ"' in text
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tmp_path):
-    study = made.Study(
-        axes={"train.label_smoothing": [0.0, 0.1]},
-        maps=False,
-        seeds=(1, 2),
-        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
-    )
-    folder = made.write_study(tmp_path / "runs", study)
-    text = write_report(folder, tmp_path / "reports").markdown.read_text(encoding="utf-8")
-    assert "losses are not comparable" not in text
-    table = text.split("### Further metrics")[1].splitlines()
-    row = next(line for line in table if line.startswith("| 0.1 |"))
-    losses = [json.loads((run / "results.json").read_text())["metrics"]["valid/loss"] for run in folder.glob("0.1-s*")]
-    assert row.split("|")[2].split()[0] == f"{sum(losses) / 2:.3f}"
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_code_that_changed_between_runs_is_stale(made, tmp_path):
-    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    folder = made.write_study(tmp_path / "runs", study)
+def test_changed_code_and_versions_are_stated(made, tmp_path):
+    folder = small(made, tmp_path)
     record = next(folder.glob("none-s2-*")) / "run.json"
     content = json.loads(record.read_text())
     content["plugins"][0]["source_sha256"] = "ef" * 32
     content["versions"]["torch"] = "2.14.0"
     record.write_text(json.dumps(content))
-    text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
-    assert "STALE: the source of positional none changed between runs" in text
-    assert "Runs differ in torch: 2.13.0, 2.14.0." in text
+    found = remarks(analyse(load_frames(folder)))
+    assert found[0].severity == "warning"
+    assert found[0].text.startswith("STALE: the source of positional none changed")
+    assert "Runs differ in torch: 2.13.0, 2.14.0." in texts_of(found)
 
 
 @pytest.mark.slow
-def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path):
-    study = made.Study(
-        axes={"model.d_model": [32, 64, 128]},
-        seeds=(1, 2, 3),
-        maps=False,
-        one_at_a_time=True,
-        data={"bag_of_words_upper_bound": None},
-    )
-    folder = made.write_study(tmp_path / "runs", study)
-    paths = write_report(folder, tmp_path / "reports")
-    text = words(Page(paths.html.read_text(encoding="utf-8")))
+def test_a_study_of_numbers_without_factors_and_maps_has_a_report(made, tmp_path):
+    axes = {"model.d_model": [32, 64, 128]}
+    options = {"seeds": (1, 2, 3), "one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
+    text, _ = written_text(write_report(small(made, tmp_path, axes=axes, **options), tmp_path / "reports"))
     assert "Attention maps" not in text
     assert "Axis by axis" not in text
-    assert "3 seeds: a single sign-flip test requires at least 6 seeds" in text
 
 
-@pytest.mark.usefixtures("without_figures")
-def test_a_study_of_which_nothing_has_run_reports(made, tmp_path):
-    axes = {"positional": ["sinusoidal", "none"]}
-    states = {(slug, seed): "PLANNED" for slug in axes["positional"] for seed in (1, 2)}
-    folder = made.write_study(tmp_path / "runs", made.Study(seeds=(1, 2), axes=axes, states=states))
+def test_a_study_without_results_has_a_report(made, tmp_path, without_figures):
+    states = {(slug, seed): "PLANNED" for slug in POSITIONAL["positional"] for seed in (1, 2)}
+    folder = small(made, tmp_path, states=states)
     for allow_partial in (False, True):
         paths = write_report(folder, tmp_path / "reports", allow_partial=allow_partial)
         assert paths.answer.startswith("No answer yet: 0 of 4 runs")
 
 
 def test_an_unwritable_folder_is_named(quickstart, tmp_path):
-    taken = tmp_path / "reports"
-    taken.write_text("a file")
+    (tmp_path / "reports").write_text("a file")
     with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; choose another folder with"):
-        write_report(quickstart, taken)
+        write_report(quickstart, tmp_path / "reports")
 
 
-@pytest.mark.slow
-def test_the_command_prints_the_answer_and_where_it_stands(again):
-    folder, output = again
-    lines = output.splitlines()
-    assert lines[0].startswith("Without positional encoding, exact match falls from 0.898 to 0.451")
-    assert lines[1].startswith("Still learning: ")
-    assert lines[2] == f"report:   {folder / 'index.html'}"
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch):
-    import headtohead.tracking
-
-    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    shipped, asked = made.write_study(tmp_path / "shipped", study), []
+def test_a_report_of_an_mlflow_store_names_it_without_the_password(made, tmp_path, monkeypatch, without_figures):
+    shipped, store = small(made, tmp_path), "postgresql://me:secret@box/db"
 
     def materialise(uri: str, name: str, into: Path) -> Path:
-        asked.append((uri, name))
+        assert (uri, name) == (store, "quickstart")
         (into / name).symlink_to(shipped)
         return into / name
 
     monkeypatch.setattr(headtohead.tracking, "materialise", materialise)
-    store = "postgresql://me:secret@box/db"
     result = CliRunner().invoke(main, ["report", "quickstart", "--reports", str(tmp_path), "--from-mlflow", store])
     assert result.exit_code == 0, result.output
-    assert asked == [(store, "quickstart")]
     text = (tmp_path / "quickstart" / "index.html").read_text(encoding="utf-8")
     assert "MLflow, postgresql://box/db" in text
     assert "secret" not in text
 
 
-def test_a_report_shows_itself_in_jupyter(report):
-    shown = report._repr_html_()
-    assert "Without positional encoding, exact match falls from 0.898 to 0.451" in shown
-    assert shown.count("<svg ") == 2
-
-
-@pytest.fixture(scope="module")
-def apart(quickstart, tmp_path_factory):
-    """Seconds of a core that a process of its own took for the report, and what it imported."""
+@pytest.mark.slow
+def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_mlflow(quickstart, tmp_path):
+    """It takes 5 to 8 seconds of a core; the rest is for machines that other processes share."""
     code = (
         "import sys, time; from pathlib import Path; "
         "from headtohead.report.writing import write_report; "
         "write_report(Path(sys.argv[1]), Path(sys.argv[2])); "
         "print(time.process_time(), *sys.modules)"
     )
-    folder = tmp_path_factory.mktemp("reports")
-    command = [sys.executable, "-c", code, str(quickstart), str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    seconds, *modules = done.stdout.split()
-    return float(seconds), set(modules)
+    command = [sys.executable, "-c", code, str(quickstart), str(tmp_path)]
+    seconds, *modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert float(seconds) < 12
+    assert not {"torch", "mlflow"} & set(modules)
 
 
-@pytest.mark.slow
-def test_a_report_of_seventy_two_runs_takes_less_than_twelve_seconds_of_a_core(apart):
-    """It takes 5 to 8 seconds; the rest is for machines that other processes share."""
-    seconds, _ = apart
-    assert seconds < 12
-
-
-@pytest.mark.slow
-def test_reporting_imports_neither_torch_nor_mlflow(apart):
-    _, modules = apart
-    assert "headtohead.report" in modules
-    assert modules & {"torch", "mlflow"} == set()
-
-
-def test_the_data_block_tells_what_a_reader_must_know_of_the_data(page, report):
-    markdown = report.markdown.read_text(encoding="utf-8")
-    for text in (words(page), markdown):
-        for fact in ("target 1.2 %", "train 4", "valid 250", "104", "117", "MIT", "0.530", "iid"):
-            assert fact in text
-
-
-def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
-    sentence = "those of a stack of 6 runs"
-    assert sentence in words(page)
-    assert sentence in report.markdown.read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
-    study = made.Study(
-        seeds=(1, 2),
-        maps=False,
-        axes={"positional": ["sinusoidal", "none"]},
-        description="Why *order* matters: <b>x</b> ![p](http://far.away/p.png)\n\n- [a](javascript:alert(1))",
-    )
-    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
-    page = Page(paths.html.read_text(encoding="utf-8"))
-    tags = [tag for tag, _ in page.elements]
-    assert "em" in tags
-    assert "b" not in tags
-    assert "img" not in tags
-    assert not [1 for _, attributes in page.elements if "alert" in (attributes.get("href") or "")]
-    markdown = paths.markdown.read_text(encoding="utf-8")
-    assert "Why *order* matters: &lt;b>" in markdown
-
-
-def test_the_platform_is_named_without_the_machines_kernel(page, report):
-    assert "platformLinux x86_64" in words(page)
-    assert "generic" not in report.html.read_text(encoding="utf-8")
-    assert "generic" not in report.markdown.read_text(encoding="utf-8")
-
-
-# one list of blocks
-
-
-class Markdown(html.parser.HTMLParser):
-    """The text of Markdown, read by a public parser."""
-
-    def __init__(self, markdown: str) -> None:
-        super().__init__()
-        self.text = ""
-        self.feed(MarkdownIt("commonmark").enable("table").render(markdown))
-
-    def handle_data(self, data):
-        self.text += f" {data}"
-
-
-def words_of_page(text: str) -> list[str]:
-    """Words of a page in reading order, without its contents, its figures and the line above its title."""
-    without = re.sub(
-        r'<(nav|svg|style|script|title)\b.*?</\1>|<div class="kicker">.*?</div>', " ", text, flags=re.DOTALL
-    )
-    return words_alone(without.replace("-<br>", "-").replace("<", " <"), Page)
-
-
-def words_alone(text: str, parser) -> list[str]:
-    """Words and numbers without the punctuation that formats put around them."""
-    return re.findall(r"[^\s()|:;,/→·✓✗.“”]+", parser(text).text)
-
-
-def words_of_markdown(text: str) -> list[str]:
-    return words_alone(text, Markdown)
-
-
-@pytest.fixture(params=["report", "incomplete"])
-def written(request):
-    return request.getfixturevalue(request.param)
-
-
-def test_page_and_markdown_have_the_same_words_and_numbers_in_the_same_order(written):
-    page = words_of_page(written.html.read_text(encoding="utf-8"))
-    markdown = words_of_markdown(written.markdown.read_text(encoding="utf-8"))
-    assert len(page) > 1500
-    assert page == markdown
-
-
-EVERY_BLOCK = [
-    Heading(1, "Which? <1>", "top", "Top"),
-    Contents(),
-    Paragraph(("plain <2> ", Span("strong | 3", "strong"), " ", Link("results 4", "results.csv")), "note"),
-    Prose("an *author's* text 5\n\n- and a list 6"),
-    BulletList(("first _7_", (Span("LEAKY 8", "alarm"), " <b>"))),
-    Definitions((("term 9", Span("code 10", "code")), ("b", "c"))),
-    DataTable(
-        (Column("variant\n11", align="left"), Column("score"), Column("verdict")),
-        (
-            TableRow((TableCell(VariantTitle("a · b 12", PALETTE[0])), TableCell("0.5", (CellNote("0.4 to 0.6"),)))),
-            TableRow((TableCell("c 13"), TableCell("–"), TableCell(VerdictLabel("better", "better"))), emphasised=True),
-        ),
-    ),
-    NamedFigure("scores", "alternative text", "caption 14"),
-    SentenceTranslations("source 15", "reference 16", (TranslationOutput("output 17", True, (VariantTitle("a"),)),)),
-    Details("summary 18", (Paragraph("inner"),)),
-    CodeBlock("code <19> ``` & 20", "sh"),
-    AttentionMaps(NamedFigure("maps", "maps", "opening 21"), {"open": {}}),
-]
-
-
-def test_every_kind_of_block_has_the_same_text_in_both_formats():
-    assert {type(block) for block in EVERY_BLOCK} == set(typing.get_args(Block))
-    page = words_of_page(html_page(EVERY_BLOCK, {"scores": "<svg></svg>", "maps": "<svg></svg>"}, title="", kicker=""))
-    markdown = words_of_markdown(markdown_page(EVERY_BLOCK))
-    assert page == markdown
-    for number in range(1, 22):
-        assert any(re.search(rf"(?<!\d){number}(?!\d)", word) for word in page), number
-
-
-@pytest.mark.parametrize("block", [type(block) for block in EVERY_BLOCK if not isinstance(block, Contents)])
-def test_a_block_that_one_format_leaves_out_is_seen(block):
-    kept = [other for other in EVERY_BLOCK if not isinstance(other, block)]
-    page = html_page(EVERY_BLOCK, {"scores": "<svg></svg>", "maps": "<svg></svg>"}, title="", kicker="")
-    assert words_of_page(page) != words_of_markdown(markdown_page(kept))
-
-
-def test_long_tables_are_folded_on_the_page_and_whole_in_both_formats():
-    rows = tuple(TableRow((TableCell(f"row {number}"),)) for number in range(143))
-    table = DataTable((Column("variant"),), rows)
-    page = html_page([table, replace(table, rows=rows[:24])], {}, title="", kicker="")
-    assert page.count('<details class="fold"><summary>143 rows</summary></details><div class="scroll">') == 1
-    assert page.count('class="fold"') == 1
-    assert ".fold:not([open]) + .scroll tbody tr:nth-child(n+21)" in page
-    assert page.count("<tr><td>row ") == 143 + 24
-    assert markdown_page([table]).startswith("143 rows\n\n|")
-
-
-def test_a_verdict_is_a_word_that_opens_its_tests(report):
-    text = report.html.read_text(encoding="utf-8")
-    verdict = '<details><summary><span class="verdict worse">worse</span></summary><span class="details">98.75 %: '
-    assert verdict in text
-    assert re.search(r"\| \*\*worse\*\* \(98\.75 %: −\d\.\d+ to −\d", report.markdown.read_text(encoding="utf-8"))
-
-
-def test_the_set_up_is_on_the_first_screen_and_the_configuration_is_complete(report, quickstart):
+def test_data_setup_and_reproduction_are_complete(report, quickstart):
     record = json.loads((quickstart / "experiment.json").read_text())
-    markdown = unescape(report.markdown.read_text(encoding="utf-8")).replace("\\", "")
-    answer, caution, setup = markdown.split("\n\n")[1:4]
-    assert answer == f"**{report.answer}**"
-    assert caution == report.cautions[0]
-    assert setup == (
+    for text in written_text(report):
+        for fact in ("target 1.2 %", "train 4,500", "valid 250", "MIT", "0.530", "iid", "a stack of 6 runs"):
+            assert fact in text
+        assert record["data"]["data_hash"] in text
+        assert record["command"] in text
+        assert record["versions"]["torch"] in text
+        assert "Linux x86_64" in text
+        assert "generic" not in text
+        for name in record["variants"][0]["config"]["train"]:
+            assert re.search(rf"(, |train ?|\| ){name} \S", text), name
+
+
+def test_the_setup_is_a_sentence_beside_the_answer(quickstart):
+    assert setup_line(analyse(load_frames(quickstart))) == (
         "Set-up: toy-grammar, English to French, 4,500 training and 250 test pairs; width 16, 4 heads, 1 + 2 layers, "
         "feed-forward 64, 48.2 k to 68.0 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
         "experiment file, schedule constant; 6 seeds."
     )
-    section = markdown.split("## Set-up")[1].split("## Data")[0]
-    for name in record["variants"][0]["config"]["train"]:
-        assert re.search(rf"[ :]{name} \S", section), name
-    for fact in ("seeds: 1, 2, 3, 4, 5, 6", "steps: 900", "encoder.name sinusoidal / rotary / none"):
-        assert fact in section
-    assert record["data"]["data_hash"] in markdown
-    assert record["command"] in markdown
-    assert record["versions"]["torch"] in markdown
-
-
-@pytest.mark.parametrize("count", [2, MOST_ENTRIES + 1])
-def test_the_entries_in_which_variants_differ_are_described_and_many_are_folded(made, tmp_path, count):
-    folder = made.write_study(
-        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    )
-    file = folder / "experiment.json"
-    entries = [
-        {"family": "positional", "name": f"entry-{i}", "summary": f"Adds ``x`` {i} times."} for i in range(count)
-    ]
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"entries": entries}))
-    written = write_report(folder, tmp_path / "reports")
-    markdown, page = written.markdown.read_text(encoding="utf-8"), written.html.read_text(encoding="utf-8")
-    assert "- entry-1: Adds x 1 times." in markdown.split("\n## ")[0]
-    assert (f"<summary>Descriptions of {count} entries</summary>" in page) == (count > MOST_ENTRIES)
 
 
 @pytest.mark.parametrize(
     ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")]
 )
-def test_an_experiment_of_another_name_than_its_file_is_reported_by_name(
-    made, tmp_path, without_figures, file, command
-):
-    """``--name`` changes the name of an experiment."""
-    folder = made.write_study(
-        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    )
+def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp_path, file, command, without_figures):
+    """``--name`` changes the name of an experiment. A data file is named without its folder."""
+    config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
+    folder = small(made, tmp_path, config=lambda axes: config)
     record = json.loads((folder / "experiment.json").read_text())
-    file, command = file.format(name=record["name"]), command.format(name=record["name"])
-    (folder / "experiment.json").write_text(json.dumps(record | {"file": file}))
-    written = write_report(folder, tmp_path / "reports")
-    reproduction = unescape(written.markdown.read_text(encoding="utf-8")).split("## Reproduction")[1]
-    assert f"\n{command}\n" in reproduction
-
-
-def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
-    folder = made.write_study(
-        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    )
-    file = folder / "experiment.json"
-    file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(folder)))
-
-
-def test_a_report_names_a_data_file_without_its_folder(made, tmp_path, without_figures):
-    study = made.Study(
-        seeds=(1, 2),
-        maps=False,
-        axes={"positional": ["sinusoidal", "none"]},
-        config=lambda axes: {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}},
-    )
-    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
-    for page in (paths.markdown, paths.html):
-        text = page.read_text(encoding="utf-8")
+    entries = [{"family": "positional", "name": "none", "summary": "Adds ``x``."}]
+    record |= {"file": file.format(name=record["name"]), "entries": entries}
+    (folder / "experiment.json").write_text(json.dumps(record))
+    for text in written_text(write_report(folder, tmp_path / "reports")):
+        assert command.format(name=record["name"]) in text
         assert "eng-spa.tsv" in text
         assert "someone" not in text
+        assert "none: Adds x." in text
 
 
-def test_a_tuned_learning_rate_states_the_values_and_the_metric(made, tmp_path):
-    folder = made.write_study(
-        tmp_path, made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
-    )
+def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, without_figures):
+    folder = small(made, tmp_path)
     file = folder / "experiment.json"
     record = json.loads(file.read_text())
-    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": None} for rate in (0.001, 0.002, 0.004)]
+    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
     tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
+    inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
     record["tuning"] = {
         "experiment": "quickstart-tuning",
         "fields": ["train.lr"],
         "metric": "valid/loss",
         "seeds": [1001],
-        "variants": {"sinusoidal": tuned, "none": tuned},
+        "epochs": 0.5,
+        "variants": {"sinusoidal": tuned, "none": inside},
     }
     file.write_text(json.dumps(record))
-    start = "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004"
-    assert f"{start} and at the edge of this sweep for every variant, schedule" in setup_line(
-        Analysis(load_frames(folder))
+    assert (
+        "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
+        "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(analyse(load_frames(folder)))
     )
-    record["tuning"]["epochs"] = 0.5
-    file.write_text(json.dumps(record))
-    assert f"{start} with train.epochs 0.5 and at the edge" in setup_line(Analysis(load_frames(folder)))
-    del record["tuning"]["epochs"]
-    tuned_inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
-    for inside, note in (
-        (["none"], " and at the edge of this sweep for 1 of 2 variants"),
-        (["sinusoidal", "none"], ""),
-    ):
-        record["tuning"]["variants"] |= dict.fromkeys(inside, tuned_inside)
-        file.write_text(json.dumps(record))
-        assert f"{start}{note}, schedule" in setup_line(Analysis(load_frames(folder)))
+    paths = write_report(folder, tmp_path / "reports")
+    assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(encoding="utf-8")
+    assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
 
 
-def test_answer_json_has_the_answer_and_every_test(report, quickstart):
-    found = json.loads((report.folder / "answer.json").read_text(encoding="utf-8"))
+def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
+    file = small(made, tmp_path) / "experiment.json"
+    file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(analyse(load_frames(file.parent)))
+
+
+def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report, quickstart):
+    found = json.loads((report.folder / "answer.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     record = json.loads((quickstart / "experiment.json").read_text())
     assert found["answer"] == report.answer
-    assert found["setup"].startswith("Set-up: ")
     assert len(found["contrasts"]) == len(record["contrasts"])
     worst = min(found["contrasts"], key=lambda contrast: contrast["difference"])
     assert worst["verdict"] == "worse"
     assert worst["interval"]["low"] < worst["difference"] < worst["interval"]["high"] < 0
+    assert [report.answer, *(r["text"] for r in found["remarks"] if r["severity"] != "note")] == list(report.lines)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "answer-file.md").read_text(encoding="utf-8")
+    page = page.split("## h2h judge")[0]
+    fields = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))))
+    trend = next(iter(found["training"]["variants"].values()))
+    for names in (found, found["contrasts"][0], found["training"], trend):
+        assert set(names) <= fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -15,9 +16,9 @@ import pytest
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import TwoWayResult, variance_shares
-from headtohead.report.answer import answer
-from headtohead.report.blocks import DataTable, Details
-from headtohead.report.two_way import two_way_answer, two_way_blocks, two_way_table
+from headtohead.report.answer import answer, two_way_answer
+from headtohead.report.content import Report
+from headtohead.report.two_way import two_way_section
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 from made import case_table
@@ -147,56 +148,43 @@ def test_combinations_above_half_way_between_chance_and_the_best_work(made: Modu
     assert result.shares["all"].rows > 0.5
     assert result.shares["values"].interaction > 0.5
     assert result.shares["working"].interaction < 0.1
-    text = answer(analysis)
-    assert text == two_way_answer(analysis)
-    assert text.startswith(
-        "Of 12 combinations of positional and attention, these have the highest exact match: alibi with uniform, 0.9"
-    )
-    assert "without a margin, this does not show equality" in text
-    assert "8 of the 12 combinations work, with more than 0.75" in text
+    assert answer(analysis) == two_way_answer(analysis)
+    assert answer(analysis).startswith("Of 12 ranked combinations of positional and attention, alibi with uniform has")
+    assert two_way_section(Report(analysis)).lines[0].startswith("8 of 12 combinations work")
 
 
 def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(made: ModuleType, tmp_path: Path) -> None:
     analysis, result = result_of(made, tmp_path, margin=0.035)
-    equivalent = [row.name for row in result.ranking[1:] if row.comparison and row.comparison.is_equivalent]
-    assert len(equivalent) == 1
-    worse = sum(
-        row.comparison.is_worse and not row.comparison.is_equivalent for row in result.ranking[1:] if row.comparison
-    )
-    expected = (
-        f"Of the other 11, 1 is equivalent to the best within 0.035, {worse} are worse and "
-        f"{10 - worse} are inconclusive."
-    )
-    assert expected in answer(analysis)
-    table = next(block for block in two_way_blocks(analysis) if isinstance(block, DataTable))
-    assert [column.heading for column in table.columns][-1] == "equivalent: p"
-    assert len(table.rows) == 10
+    others = [row.comparison for row in result.ranking[1:] if row.comparison]
+    assert sum(found.is_equivalent for found in others) == 1
+    worse = sum(found.is_worse and not found.is_equivalent for found in others)
+    counts = f"1 equivalent to the best within 0.035, {worse} worse than another combination, {10 - worse} inconclusive"
+    assert f"Of the other 11: {counts}." in answer(analysis)
+    ranking = two_way_section(Report(analysis)).parts[0].frame
+    assert list(ranking)[-1] == "equivalent: p"
+    assert list(ranking["combination"]) == [row.name for row in result.ranking]
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path: Path) -> None:
+def test_the_report_has_the_shaded_table(crossed: Path, tmp_path: Path) -> None:
     written = write_report(crossed, tmp_path)
-    page = written.html.read_text("utf-8")
-    text = (written.html.parent / "report.md").read_text("utf-8")
+    page, text = written.html.read_text("utf-8"), written.markdown.read_text("utf-8")
     assert '<table class="grid">' in page
     assert 'style="--shade: 62%"' in page
-    assert "## Every pair" in text
-    assert "| | uniform | linear | split-heads |" in text
-    assert "| **rotary** | – | 0." in text
-    assert "1 pair of 4 × 3 is excluded" in text
+    assert re.search(r"\| rotary \| – \| 0\.\d+ \(± 0", text)
     assert "| all combinations | 11 |" in text
-    assert "The best combination is selected by these scores" in text
+    assert "uniform attention has no queries" in text
 
 
 def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
-    analysis = Analysis(load_frames(table(made, tmp_path, primary="test/loss")))
-    grid = analysis.two_way.table
-    shades = {}
-    for row, cells in zip(grid.rows, two_way_table(analysis, grid).rows, strict=True):
-        for column, cell in zip(grid.columns, cells.cells[1:], strict=True):
-            if summary := grid.summary(row, column):
-                shades[summary.mean] = cell.shade
-    assert (shades[min(shades)], shades[max(shades)]) == (62, 0)
+    section = two_way_section(Report(Analysis(load_frames(table(made, tmp_path, primary="test/loss")))))
+    cells = [
+        (float(cell.split("\n")[0]), shade)
+        for row, shades in zip(section.rows, section.shade, strict=True)
+        for cell, shade in zip(row[1:], shades[1:], strict=True)
+        if cell != "–"
+    ]
+    assert (min(cells)[1], max(cells)[1]) == (62, 0)
 
 
 @case_table(
@@ -213,48 +201,3 @@ def test_stars_three_axes_and_two_values_give_no_table(
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))
     assert Analysis(load_frames(folder)).two_way is None
-
-
-def without_variance(axes: Any, seed: int) -> float:
-    """Return 1.0 for the combinations that work, which are some of every positional encoding and attention style."""
-    broken = {("none", "linear"), ("none", "uniform"), ("alibi", "uniform")}
-    return 0.2 + 0.01 * seed if (axes["positional"], axes["attention"]) in broken else 1.0
-
-
-def test_without_variance_among_the_working_combinations_the_answer_has_all_combinations_only(
-    made: ModuleType, tmp_path: Path
-) -> None:
-    study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=without_variance)
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    text = answer(analysis)
-    assert "Of the variance of the scores, attention explains" in text
-    assert "combinations work" not in text
-
-
-SQUARE = [f"a{number}" for number in range(4)]
-
-
-def noisy_after_rank_six(axes: Any, seed: int) -> float:
-    """Return precise scores for the best six combinations and noisy scores for the others."""
-    rank = 4 * POSITIONAL.index(axes["positional"]) + SQUARE.index(axes["attention"])
-    wobble = math.sin(1.7 * seed * (rank + 2))
-    if rank == 0:
-        return 0.80 + 0.0005 * wobble
-    return 0.78 - 0.001 * rank + 0.0005 * wobble if rank < 6 else 0.74 - 0.002 * rank + 0.12 * wobble
-
-
-def test_all_combinations_that_are_not_significantly_worse_are_listed(made: ModuleType, tmp_path: Path) -> None:
-    study = made.Study(axes={"positional": POSITIONAL, "attention": SQUARE}, maps=False, score=noisy_after_rank_six)
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    result = analysis.two_way
-    assert result is not None
-    worse = [row.comparison is not None and row.comparison.is_worse for row in result.ranking]
-    assert any(worse[:10])
-    assert not all(worse[10:])
-    blocks = two_way_blocks(analysis)
-    first = next(block for block in blocks if isinstance(block, DataTable))
-    (folded,) = (block for block in blocks if isinstance(block, Details))
-    (second,) = (block for block in folded.blocks if isinstance(block, DataTable))
-    names = [row.cells[0].text for row in (*first.rows, *second.rows)]
-    assert names == [row.name for number, row in enumerate(result.ranking) if number < 10 or not worse[number]]
-    assert folded.summary.startswith(f"{len(second.rows)} more combinations that are not significantly worse")

@@ -11,7 +11,7 @@ from headtohead.figures.heat_map import HIDDEN, ColourRange
 from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
 from headtohead.report.gallery import Gallery, VariantMaps, payload
-from headtohead.report.notebook.maps import maps_html
+from headtohead.report.notebook import maps_html
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject

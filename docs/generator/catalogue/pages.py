@@ -10,7 +10,7 @@ from catalogue.content import PAGE_FAMILIES, CatalogueEntry
 from catalogue.kernels import kernels_page
 from catalogue.pictures import Picture, numbers_of, png, same_numbers, stored_numbers
 from headtohead.ownership import claim, owned, remove
-from headtohead.report.templating import environment, tidy_markdown
+from headtohead.report.render import environment, tidy_markdown
 
 Files = Mapping[str, str | Picture]
 """Pages and pictures of a catalogue by path."""

@@ -81,7 +81,8 @@ def command(
     """
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
-    from headtohead.report.judge import answer_record, heading, judged_blocks, judged_table, look_line
+    from headtohead.report.answer_file import judge_file
+    from headtohead.report.judge import heading, judged_frame, look_line
     from headtohead.statistics.looks import Looks
 
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
@@ -100,14 +101,14 @@ def command(
         seed_column=seed,
     )
     code = judged.exit_code(accept)
-    record = answer_record(judged, code)
+    record = judge_file(judged, code)
     if answer is not None:
         from headtohead.files import write_json
 
         with output_file("--answer", answer):
             write_json(answer, record)
     if figure is not None:
-        from headtohead.report.figures.judge import write_figure
+        from headtohead.report.judge import write_figure
 
         with output_file("--figure", figure):
             write_figure(judged, figure)
@@ -116,23 +117,21 @@ def command(
     if form == "json":
         echo_json(record)
         sys.exit(code)
+    frame = judged_frame(judged)
+    lines = [heading(judged), *filter(None, [look_line(judged)])]
     if form == "markdown":
-        from headtohead.report.markdown import markdown_page
+        from headtohead.escaping import markdown_escape
+        from headtohead.report.render import markdown_table
 
-        echo_text(markdown_page(judged_blocks(judged)))
+        first, *last = map(markdown_escape, lines)
+        echo_text("\n\n".join([first, markdown_table(frame), *last]) + "\n")
         sys.exit(code)
     from headtohead.cli.tables import print_table
 
-    table = judged_table(judged)
-    right = [number for number, column in enumerate(table.columns) if column.align == "right"]
-    echo(heading(judged), "")
-    print_table(
-        [column.heading for column in table.columns],
-        [[str(cell.text) for cell in row.cells] for row in table.rows],
-        right,
-    )
-    if line := look_line(judged):
-        echo("", line)
+    echo(lines[0], "")
+    print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 1))
+    if lines[1:]:
+        echo("", lines[1])
     sys.exit(code)
 
 

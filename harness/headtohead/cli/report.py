@@ -13,7 +13,7 @@ from headtohead.cli.options import experiment_argument, format_option, reports_o
 from headtohead.cli.output import echo, echo_text, output_file
 
 if TYPE_CHECKING:
-    from headtohead.report.content import ReportContent
+    from headtohead.report.content import Report
 
 
 @click.command()
@@ -54,14 +54,14 @@ def command(
     if form != "text" and figure_formats:
         raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
     root = reports_folder(runs_root, reports_root)
-    with _content(experiment, store, runs_root, allow_partial) as content:
+    with _report(experiment, store, runs_root, allow_partial) as report:
         if form != "text":
-            _write_table(content, form, output)
+            _write_table(report, form, output)
             return
-        from headtohead.report.writing import write_content
+        from headtohead.report.writing import write_files
 
-        paths = write_content(content, root, [name for name in figure_formats if name != "svg"])
-    echo(paths.answer, *paths.cautions)
+        paths = write_files(report, root, [name for name in figure_formats if name != "svg"])
+    echo(*paths.lines)
     echo(f"report:   {paths.html}")
     echo(f"markdown: {paths.markdown}")
     echo(f"table:    {paths.csv}")
@@ -69,12 +69,12 @@ def command(
         echo(f"figures:  {paths.folder / 'figures'}")
 
 
-def _write_table(content: ReportContent, form: str, output: Path | None) -> None:
+def _write_table(report: Report, form: str, output: Path | None) -> None:
     """Print the table of variants, or write it to a file."""
     from headtohead.files import write_text
     from headtohead.report.score_table import score_table
 
-    table = score_table(content, form)
+    table = score_table(report, form)
     if output is None:
         echo_text(table)
         return
@@ -84,15 +84,15 @@ def _write_table(content: ReportContent, form: str, output: Path | None) -> None
 
 
 @contextmanager
-def _content(experiment: Path, store: str | None, runs_root: Path, allow_partial: bool) -> Iterator[ReportContent]:
+def _report(experiment: Path, store: str | None, runs_root: Path, allow_partial: bool) -> Iterator[Report]:
     """Read the runs of an experiment, or rebuild them in a temporary folder from an MLflow store."""
-    from headtohead.report.writing import read_content
+    from headtohead.report.writing import read_report
 
     if store is None:
         from headtohead.storage.progress import experiment_file, find_experiment
 
         folder, file = find_experiment(experiment, runs_root), experiment_file(experiment)
-        yield read_content(folder, allow_partial=allow_partial, file=file)
+        yield read_report(folder, allow_partial=allow_partial, file=file)
         return
     from headtohead import files
     from headtohead.config.project import readable
@@ -100,7 +100,7 @@ def _content(experiment: Path, store: str | None, runs_root: Path, allow_partial
 
     with files.scratch_folder() as scratch:
         folder = materialise(store, _name(experiment), scratch)
-        yield read_content(folder, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
+        yield read_report(folder, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
 
 
 def _name(experiment: Path) -> str:

@@ -44,16 +44,16 @@ class ForestRow:
         return max(abs(end) for end in self.ends)
 
 
-def forest(rows: Sequence[ForestRow], label: str, *, narrow: bool = False) -> Figure:
+def forest(rows: Sequence[ForestRow], label: str) -> Figure:
     """Draw rows from top to bottom, with ``label`` below the axis.
 
-    If large differences hide small ones, a second panel magnifies the small differences; the narrow figure has only
-    this panel. Triangles mark differences outside the panel.
+    If large differences hide small ones, a second panel magnifies the small differences. Triangles mark differences
+    outside the panel.
     """
     limits = magnified_range(rows)
     with style.drawing():
-        figure = style.row_figure(len(rows), narrow=narrow)
-        if limits and not narrow:
+        figure = style.row_figure(len(rows))
+        if limits:
             panels = list(figure.subplots(1, 2, sharey=True, width_ratios=(1, 2)))
             panels[0].set_title("full range")
             panels[1].set_title("magnified")
@@ -66,8 +66,8 @@ def forest(rows: Sequence[ForestRow], label: str, *, narrow: bool = False) -> Fi
                 _draw(figure, axes, row, number)
         if limits:
             _magnify(panels[-1], rows, limits)
-        style.name_rows(panels[0], [row.name for row in rows], narrow=narrow)
-        style.note_rows(panels[-1], [row.note for row in rows], [row.is_strong for row in rows], narrow=narrow)
+        style.name_rows(panels[0], [row.name for row in rows])
+        style.note_rows(panels[-1], [row.note for row in rows], [row.is_strong for row in rows])
         figure.supxlabel(label, fontsize=9)
     return figure
 
@@ -102,12 +102,7 @@ def _magnify(axes: Axes, rows: Sequence[ForestRow], limits: tuple[float, float])
 
 def _draw(figure: Figure, axes: Axes, row: ForestRow, number: int) -> None:
     colour = _colour(row)
-    for index, (value, tooltip) in enumerate(row.points):
-        offset = (index - (len(row.points) - 1) / 2) * 0.34 / max(len(row.points) - 1, 1)
-        (point,) = axes.plot(
-            value, number + offset, "o", color=colour, markersize=4.6, alpha=0.6, markeredgewidth=0, zorder=3
-        )
-        style.tip(figure, point, tooltip)
+    style.seed_points(figure, axes, number, row.points, colour, alpha=0.6)
     if math.isfinite(row.low):
         axes.plot([row.low, row.high], [number, number], color=colour, linewidth=2.4, solid_capstyle="butt", zorder=2)
     axes.plot(row.mean, number, "|", color=style.INK, markersize=14, markeredgewidth=1.8, zorder=4)

@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from headtohead.escaping import visible
 
@@ -24,8 +25,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 9.6
 """Width of the text column of a report in inches."""
-NARROW = 3.9
-"""Width of a figure for phones in inches; its text has about 11 pixels on a page of 400 pixels."""
 
 _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
@@ -140,47 +139,51 @@ def bare_left(axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def row_figure(rows: int, *, narrow: bool = False, pitch: float = 0.34) -> Figure:
+def row_figure(rows: int, *, pitch: float = 0.34) -> Figure:
     """Return an empty figure for a chart with a labelled row per variant; ``pitch`` is a row's height in inches."""
-    if narrow:
-        return Figure(figsize=(NARROW, 0.7 + 0.52 * rows), layout="constrained")
     return Figure(figsize=(WIDTH, 0.85 + pitch * rows), layout="constrained")
 
 
-def name_rows(axes: Axes, names: Sequence[str], *, narrow: bool = False, bold: Collection[int] = ()) -> None:
-    """Label the rows 0, 1, … from top to bottom: left of the axes, or narrow above each row."""
-    axes.set_ylim(len(names) - 0.4, -0.85 if narrow else -0.6)
-    if not narrow:
-        axes.set_yticks(range(len(names)), shortened(names, 60))
-        for row in bold:
-            axes.get_yticklabels()[row].set_fontweight("bold")
-        return
-    axes.set_yticks([])
-    for row, name in enumerate(shortened(names, 34)):
-        axes.text(
-            0,
-            row - 0.3,
-            name,
-            transform=axes.get_yaxis_transform(),
-            va="bottom",
-            fontsize=8.5,
-            zorder=6,
-            fontweight="bold" if row in bold else "normal",
-        )
+def name_rows(axes: Axes, names: Sequence[str], *, bold: Collection[int] = ()) -> None:
+    """Label the rows 0, 1, … from top to bottom, left of the axes."""
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_yticks(range(len(names)), shortened(names, 60))
+    for row in bold:
+        axes.get_yticklabels()[row].set_fontweight("bold")
 
 
-def note_rows(axes: Axes, notes: Sequence[str], strong: Sequence[bool], *, narrow: bool = False) -> None:
-    """Print a note per row: right of the axes, or narrow above each row at its end; other notes are muted."""
+def note_rows(axes: Axes, notes: Sequence[str], strong: Sequence[bool]) -> None:
+    """Print a note per row, right of the axes; other notes are muted."""
     for row, (note, is_strong) in enumerate(zip(notes, strong, strict=True)):
-        axes.annotate(
-            note,
-            (1, row - 0.3) if narrow else (1.005, row),
-            xycoords=axes.get_yaxis_transform(),
-            ha="right" if narrow else "left",
-            va="bottom" if narrow else "center",
-            fontsize=8.5,
-            color=INK if is_strong else MUTED,
+        colour = INK if is_strong else MUTED
+        place = axes.get_yaxis_transform()
+        axes.annotate(note, (1.005, row), xycoords=place, ha="left", va="center", fontsize=8.5, color=colour)
+
+
+def seed_points(
+    figure: Figure,
+    axes: Axes,
+    row: int,
+    points: Sequence[tuple[float, str]],
+    colour: str,
+    *,
+    alpha: float,
+    hollow: bool = False,
+) -> None:
+    """Draw the values of all seeds around a row, each with its tooltip."""
+    for index, (value, tooltip) in enumerate(points):
+        offset = (index - (len(points) - 1) / 2) * 0.34 / max(len(points) - 1, 1)
+        fill: dict[str, Any] = {"markerfacecolor": "none"} if hollow else {}
+        (point,) = axes.plot(
+            value, row + offset, "o", color=colour, markersize=4.6, alpha=alpha, markeredgewidth=0.9, zorder=3, **fill
         )
+        tip(figure, point, tooltip)
+
+
+def line_legend(figure: Figure, colours: Mapping[str, str], **options: Any) -> None:
+    """Draw a legend of lines above the figure; ``options`` are those of ``Figure.legend``."""
+    handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in colours.values()]
+    figure.legend(handles, shortened(list(colours)), loc="outside upper left", **options)
 
 
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:

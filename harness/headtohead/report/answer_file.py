@@ -1,67 +1,164 @@
-"""``answer.json``: the answer, the set-up and the tests of a report for programs."""
+"""``answer.json`` and the answer of ``h2h judge``, for programs; docs/reference/answer-file.md describes the fields.
+
+Fields may be added without a new version. A field that is removed, renamed or changes its meaning increments the
+version in ``format``. Numbers that are not finite are null; an infinite number of steps is the text ``inf``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from headtohead.analysis.contrasts import Contrast
 from headtohead.escaping import json_text
-from headtohead.report.content import ReportContent
-from headtohead.report.convergence import convergence_record
-from headtohead.report.json_values import interval_record, number
-from headtohead.report.looks import looks_record
-from headtohead.report.reference_points import reference_record
-from headtohead.report.setup import setup_line
-from headtohead.report.targets import target_record
-from headtohead.statistics.paired_tests import CONFIDENCE, interval
+from headtohead.statistics import paired_tests
+from headtohead.statistics.paired_tests import CONFIDENCE, Difference, Interval, Summary
+from headtohead.statistics.verdicts import Judgement
 
-FORMAT = "headtohead-answer/1"
-"""Name and version of the format."""
+if TYPE_CHECKING:
+    from headtohead.analysis.judge import Judged
+    from headtohead.analysis.study import LooksStatus
+    from headtohead.report.content import Report
 
 
-def answer_file(content: ReportContent) -> str:
+def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
-    analysis, record = content.analysis, content.record
-    margin = record.margins.get(analysis.metric)
+    from headtohead.report.setup import setup_line
+
+    analysis, record = report.analysis, report.record
+    margin, found = record.margins.get(analysis.metric), analysis.convergence
+    points = analysis.reference_points.get(analysis.frames.baseline)
+    compared = analysis.reference_comparisons("nearest_neighbour")
     answer = {
-        "format": FORMAT,
+        "format": "headtohead-answer/1",
         "experiment": record.name,
         "question": record.question,
-        "answer": content.answer,
-        "stale": list(content.stale),
-        "cautions": list(content.cautions),
+        "answer": report.answer,
+        "stale": list(report.stale),
+        "remarks": [vars(remark) for remark in report.remarks],
         "setup": setup_line(analysis),
-        "facts": content.facts,
         "metric": analysis.metric,
-        "margin": None if margin is None else margin.value,
-        "looks": looks_record(analysis),
+        "margin": margin.value if margin else None,
+        "looks": _looks(analysis.looks) if analysis.looks else None,
         "incomplete": dict(analysis.incomplete),
-        "scores": {slug: number(analysis.summaries[slug].mean) for slug in analysis.ranked},
+        "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
         "contrasts": [
-            _contrast(name, contrast)
+            {
+                "family": name,
+                "name": contrast.name,
+                **_tests(contrast.difference, contrast.judgement),
+                "verdict": contrast.verdict_name,
+                "reason": contrast.reason,
+                "seeds": list(contrast.seeds),
+                "expected": contrast.expected or None,
+                "agreement": contrast.agreement and contrast.agreement.verdict,
+            }
             for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
         ],
-        "targets": target_record(analysis),
-        "training": convergence_record(analysis),
-        "reference_points": reference_record(analysis),
+        "targets": [
+            {
+                "metric": target.metric,
+                "target": "baseline" if target.value is None else target.value,
+                "variants": {
+                    slug: {
+                        "runs": len(own.steps),
+                        "reached": own.reached,
+                        "median_steps": own.median_steps,
+                        "median_seconds": own.median_seconds,
+                        "seeds_earlier": own.earlier,
+                        "seeds_later": own.later,
+                        "holm_p": own.holm_p,
+                        "verdict": own.verdict,
+                        "reason": own.reason,
+                    }
+                    for slug, own in target.variants.items()
+                },
+            }
+            for target in analysis.targets
+        ],
+        "training": {
+            "still_learning": bool(found.still_learning),
+            "decaying_schedules": list(found.decaying),
+            "variants": {slug: vars(trend) for slug, trend in found.trends.items()},
+            "gaps": [
+                {"contrast": gap.contrast.name, "loss_difference": gap.difference, "baseline_steps": gap.steps}
+                for gap in found.gaps
+            ],
+        },
+        "reference_points": points
+        and {
+            "sentences": points.sentences,
+            "scores": points.scores,
+            "not_better_than_nearest_neighbour": [entry.slug for entry in compared if not entry.beaten],
+        },
     }
-    return json_text(answer, indent=2) + "\n"
+    return json_text(_plain(answer), indent=2) + "\n"
 
 
-def _contrast(family: str, contrast: Contrast) -> dict[str, Any]:
-    difference, judgement = contrast.difference, contrast.judgement
+def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
+    """Return the judgement of a table of scores as JSON data."""
+    answer = {
+        "format": "headtohead-judge/1",
+        "metric": judged.metric,
+        "higher_is_better": judged.higher_is_better,
+        "margin": judged.margin,
+        "paired": judged.is_paired,
+        "baseline": {"variant": judged.baseline, **_summary(judged.summary)},
+        "contrasts": [
+            {"variant": found.variant, **_summary(found.summary), **_tests(found.difference, found.judgement)}
+            for found in judged.variants
+        ],
+        "looks": list(judged.looks.seeds) if judged.looks else None,
+        "more_seeds": judged.more_seeds,
+        "warnings": list(judged.warnings),
+        "exit_code": exit_code,
+    }
+    plain: dict[str, Any] = _plain(answer)
+    return plain
+
+
+def _tests(difference: Difference | None, judgement: Judgement) -> dict[str, Any]:
+    test = judgement.equivalence
     return {
-        "family": family,
-        "name": contrast.name,
-        "verdict": contrast.verdict_name,
-        "reason": contrast.reason,
-        "difference": difference and number(difference.mean),
-        "interval": difference and interval_record(interval(difference, CONFIDENCE)),
-        "holm_interval": interval_record(judgement.interval),
-        "holm_p": number(judgement.holm_p),
-        "seeds": list(contrast.seeds),
-        "metric": contrast.metric,
-        "expected": contrast.expected or None,
-        "agreement": contrast.agreement and contrast.agreement.verdict,
+        "verdict": judgement.verdict,
+        "difference": difference and difference.mean,
+        "interval": difference and _interval(paired_tests.interval(difference, CONFIDENCE)),
+        "holm_interval": _interval(judgement.interval),
+        "p": difference and difference.p,
+        "holm_p": judgement.holm_p,
+        "sign_flip_p": difference and difference.sign_flip_p,
+        "equivalence": test and {"holm_p": test.holm_p, "interval": _interval(test.interval)},
     }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {"seeds": summary.n, "mean": summary.mean, "standard_deviation": summary.sd}
+
+
+def _looks(status: LooksStatus) -> dict[str, Any]:
+    goes_on = not status.complete or status.next is not None
+    reason = "at_most" if status.undecided else "not_ranked" if status.unranked else "decided"
+    return {
+        "planned": list(status.looks.seeds),
+        "taken": list(status.taken),
+        "level": status.level,
+        "stopped": None if goes_on else reason,
+        "undecided": list(status.undecided),
+        "set_after_results": status.late,
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None or not math.isfinite(interval.low) else vars(interval)
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON data: NaN as None, infinity as the text ``inf``."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if math.isinf(value) else None
+    return value

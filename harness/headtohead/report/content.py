@@ -1,4 +1,4 @@
-"""The shared content of a report's sections, computed on first use."""
+"""What all parts of a report share: the analysis, the answer, the remarks and the colours, computed once."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headtohead.analysis.scores import loss_mismatch
 from headtohead.analysis.study import Analysis
+from headtohead.figures.style import PALETTE
 from headtohead.report.answer import answer
-from headtohead.report.blocks import TableCell, VariantTitle
-from headtohead.report.cells import blank, score_cell
-from headtohead.report.convergence import still_learning_line
-from headtohead.report.facts import facts, other_test_line, pitfall_line, warnings
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
-from headtohead.report.looks import looks_caution
-from headtohead.report.omissions import omissions
-from headtohead.report.reference_points import neighbour_line
-from headtohead.storage import metrics, states
+from headtohead.report.remarks import Remark, remarks
+from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
+from headtohead.storage.metrics import counted, readable
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200
@@ -27,7 +22,7 @@ MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
-class ReportContent:
+class Report:
     """The analysis of an experiment with derived texts and selections.
 
     ``source`` is the origin of the run directories if it is not the runs folder, ``file`` the experiment file if it is
@@ -38,10 +33,15 @@ class ReportContent:
     source: str | None = None
     file: Path | None = None
 
-    @cached_property
+    @property
     def record(self) -> ExperimentRecord:
         """The experiment's record."""
         return self.analysis.frames.record
+
+    @property
+    def metric(self) -> str:
+        """The readable name of the primary metric."""
+        return readable(self.analysis.metric)
 
     @cached_property
     def answer(self) -> str:
@@ -55,92 +55,64 @@ class ReportContent:
         return stale_changes(ExperimentDirectory(self.analysis.frames.directory, self.record), self.file)
 
     @cached_property
-    def cautions(self) -> tuple[str, ...]:
-        """Short sentences that limit what the answer shows, printed beside it."""
-        written = (other_test_line, neighbour_line, still_learning_line, looks_caution, pitfall_line)
-        lines = [line(self.analysis) for line in written]
-        return (*self.warnings, *filter(None, lines))
+    def remarks(self) -> tuple[Remark, ...]:
+        """The remarks that qualify the answer, the most severe first."""
+        return remarks(self.analysis)
 
-    @cached_property
-    def warnings(self) -> list[str]:
-        """Sentences that question the results."""
-        return warnings(self.analysis)
-
-    @cached_property
-    def palette(self) -> Palette:
-        """The colours of the variants in figures."""
-        return Palette(self.analysis.frames)
-
-    @cached_property
-    def metric(self) -> str:
-        """The display name of the primary metric."""
-        return metrics.readable(self.analysis.metric)
+    @property
+    def cautions(self) -> list[Remark]:
+        """The remarks beside the answer: warnings and cautions."""
+        return [remark for remark in self.remarks if remark.severity != "note"]
 
     @cached_property
     def banner(self) -> str | None:
         """A warning if variants are incomplete, else None."""
-        missing = self.analysis.incomplete
+        missing, run_states = self.analysis.incomplete, self.analysis.frames.runs["state"]
         if not missing:
             return None
-        run_states = self.analysis.frames.runs["state"]
         final = int(run_states.isin(states.RESULTS).sum())
-        total = len(run_states)
-        have = "has" if len(missing) == 1 else "have"
-        count = f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants {have} missing runs"
+        count = (
+            f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs ({final} of {len(run_states)} "
+            "runs have a result)."
+        )
         if self.analysis.allow_partial:
             return (
-                f"Partial: {count} ({final} of {total} runs have a result). With --allow-partial, such variants are "
-                f"ranked on their finished seeds, which are not a random sample of the seeds."
+                f"Partial: {count} They are ranked on their finished seeds, which are not a random sample of the seeds."
             )
-        return (
-            f"Incomplete: {count} ({final} of {total} runs have a result). Variants with missing runs are "
-            f"listed but not ranked; run the experiment again to finish them, or pass --allow-partial."
-        )
-
-    @cached_property
-    def answers_factors(self) -> bool:
-        """Whether the answer is about factor contrasts rather than single variants."""
-        factors, declared = self.analysis.factors.contrasts, self.analysis.declared.contrasts
-        return not declared and any(contrast.paired is not None for contrast in factors)
-
-    @cached_property
-    def facts(self) -> list[str]:
-        """Facts that qualify the answer, a sentence each."""
-        return facts(self.analysis)
+        return f"Incomplete: {count} They are not ranked; run the experiment again, or pass --allow-partial."
 
     @cached_property
     def listed(self) -> list[str]:
         """The variants in tables: all, or the best and the baseline."""
-        slugs = list(self.analysis.order)
-        baseline = self.analysis.frames.baseline
+        slugs, baseline = list(self.analysis.order), self.analysis.frames.baseline
         best = slugs[:MOST_ROWS]
         return best if baseline in best or baseline not in slugs else [*best[:-1], baseline]
 
     @cached_property
-    def num_unlisted(self) -> int:
-        """The number of variants that tables omit."""
-        return len(self.analysis.order) - len(self.listed)
-
-    def score(self, slug: str, metric: str) -> TableCell:
-        """Return a variant's mean of a metric, or a blank cell with the reason if it is not comparable."""
-        reason = self.analysis.withheld.get(slug) or loss_mismatch(
-            self.analysis.frames, slug, self.analysis.frames.baseline, metric
-        )
-        if reason:
-            return blank(reason)
-        return score_cell(self.analysis.frames.summary(slug, metric), metric)
+    def colours(self) -> dict[str, str]:
+        """The colour of each variant in the figures, by title; empty if there are more values than colours."""
+        palette, by_slug = Palette(self.analysis.frames), self.analysis.frames.by_slug
+        colours = {slug: palette.colour(slug) for slug in by_slug if palette.is_coloured}
+        return {
+            by_slug[slug].title: f"var(--c{PALETTE.index(colour) + 1}, {colour})" for slug, colour in colours.items()
+        }
 
     @cached_property
     def gallery(self) -> Gallery | None:
         """The attention maps, or None if none were recorded."""
         return gallery(self.analysis)
 
-    @cached_property
-    def omissions(self) -> dict[str, str]:
-        """Sentences on the variants that figures and sections of a large study omit, by name."""
-        return omissions(self.analysis)
+    @property
+    def footer(self) -> str:
+        """How many runs the report is from."""
+        runs = counted(len(self.analysis.frames.runs), "run")
+        return f"Written by headtohead from {runs}; experiment planned {self.record.created}."
 
-    def title(self, slug: str, *, coloured: bool = True) -> VariantTitle:
-        """Return a variant's title, with its colour in the figures."""
-        colour = self.palette.colour(slug) if coloured and self.palette.is_coloured else None
-        return VariantTitle(self.analysis.frames.by_slug[slug].title, colour)
+    def shown(self, number: int) -> str:
+        """Return a sentence on a figure that draws ``number`` variants; empty if these are all."""
+        total = len(self.analysis.order)
+        return f" {number} of {total} variants: the best and the baseline." if number < total else ""
+
+    def title(self, slug: str) -> str:
+        """Return a variant's title."""
+        return self.analysis.frames.by_slug[slug].title

@@ -1,82 +1,31 @@
-"""The judgement of a table of scores as lines, as Markdown and as JSON."""
+"""The judgement of a table of scores as lines and as a table."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from headtohead.analysis.judge import Judged, JudgedVariant
-from headtohead.report.blocks import Block, Column, DataTable, Paragraph, TableCell, TableRow
-from headtohead.report.json_values import interval_record, number
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
-from headtohead.statistics.verdicts import EQUIVALENT
+from headtohead.errors import HeadToHeadError
+from headtohead.files import replace
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval
+from headtohead.statistics.verdicts import BETTER, EQUIVALENT, WORSE
 from headtohead.storage.metrics import counted, show_p
 
-FORMAT = "headtohead-judge/1"
-"""Name and version of the JSON format."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
 
-
-def heading(judged: Judged) -> str:
-    """Return metric, direction, baseline, pairing and margin as a line."""
-    show = Numbers(judged)
-    better = "higher" if judged.higher_is_better else "lower"
-    paired = "paired by seed" if judged.is_paired else "unpaired"
-    margin = f", margin {show(judged.margin)}" if judged.margin else ""
-    mean = f"{show(judged.summary.mean)} (standard deviation {show(judged.summary.sd)}, {judged.summary.n} seeds)"
-    return f"{judged.metric}, {better} is better{margin}; {paired}; baseline {judged.baseline}: {mean}"
-
-
-def judged_blocks(judged: Judged) -> tuple[Block, ...]:
-    """Return heading, table and looks as the blocks of a report."""
-    line = look_line(judged)
-    return (Paragraph(heading(judged)), judged_table(judged), *([Paragraph(line)] if line else []))
-
-
-def judged_table(judged: Judged) -> DataTable:
-    """Return a row per variant: mean, difference, intervals, p-values and verdict."""
-    show = Numbers(judged)
-    has_step = any(_differs(found.judgement.interval) for found in judged.variants)
-    flip = "sign-flip p" if judged.is_paired else "permutation p"
-    step = ("interval at the Holm step",) if has_step else ()
-    headings = ("seeds", "mean", "difference", "95 % interval", *step, "Holm p", flip)
-    columns = (Column("variant", "left"), *map(Column, headings), Column("verdict", "left"))
-    rows = (_row(found, show, has_step) for found in judged.variants)
-    return DataTable(columns, tuple(TableRow(tuple(map(TableCell, row))) for row in rows))
-
-
-def look_line(judged: Judged) -> str | None:
-    """Return the planned looks and how many seeds the next one needs, or None without a plan."""
-    if judged.looks is None:
-        return None
-    planned = ", ".join(map(str, judged.looks.seeds))
-    text = f"looks at {planned} seeds; each tests at {100 * judged.looks.level(0.05):.2g} % for 5 % over all looks"
-    seeds = judged.summary.n
-    if seeds not in judged.looks.seeds:
-        text += f"; {seeds} seeds are no planned look"
-    if judged.more_seeds:
-        return f"{text}; the next look needs {counted(judged.more_seeds, 'more seed')} per variant"
-    return f"{text}; there is no further look"
-
-
-def answer_record(judged: Judged, exit_code: int) -> dict[str, Any]:
-    """Return the judgement as JSON data."""
-    return {
-        "format": FORMAT,
-        "metric": judged.metric,
-        "higher_is_better": judged.higher_is_better,
-        "margin": judged.margin,
-        "paired": judged.is_paired,
-        "baseline": {"variant": judged.baseline, **_summary(judged.summary)},
-        "contrasts": [_contrast(found) for found in judged.variants],
-        "looks": list(judged.looks.seeds) if judged.looks else None,
-        "more_seeds": judged.more_seeds,
-        "warnings": list(judged.warnings),
-        "exit_code": exit_code,
-    }
+MOST_ROWS = 48
+"""Maximum number of rows of the figure."""
 
 
 class Numbers:
@@ -99,52 +48,95 @@ class Numbers:
         return text if is_zero else ("−" if value < 0 else "+" * signed) + text
 
 
-def _row(found: JudgedVariant, show: Numbers, has_step: bool) -> tuple[str, ...]:
-    difference, judgement = found.difference, found.judgement
-    step = (_interval(judgement.interval, show, level=True),) if has_step else ()
-    return (
-        found.variant,
-        str(found.summary.n),
-        show(found.summary.mean),
-        show(difference.mean, signed=True),
-        _interval(Interval(CONFIDENCE, difference.low, difference.high), show),
-        *step,
-        show_p(judgement.holm_p),
-        show_p(difference.sign_flip_p),
-        judgement.verdict if judgement.verdict != EQUIVALENT else f"{EQUIVALENT} within {show(_margin(found))}",
+def heading(judged: Judged) -> str:
+    """Return metric, direction, baseline, pairing and margin as a line."""
+    show = Numbers(judged)
+    better = "higher" if judged.higher_is_better else "lower"
+    paired = "paired by seed" if judged.is_paired else "unpaired"
+    margin = f", margin {show(judged.margin)}" if judged.margin else ""
+    mean = f"{show(judged.summary.mean)} (standard deviation {show(judged.summary.sd)}, {judged.summary.n} seeds)"
+    return f"{judged.metric}, {better} is better{margin}; {paired}; baseline {judged.baseline}: {mean}"
+
+
+def judged_frame(judged: Judged) -> pd.DataFrame:
+    """Return a row per variant as texts: mean, difference, intervals, p-values and verdict."""
+    show = Numbers(judged)
+    steps = [found.judgement.interval for found in judged.variants]
+    has_step = any(step is not None and not math.isclose(step.level, CONFIDENCE) for step in steps)
+    return pd.DataFrame([_row(judged, found, show, has_step) for found in judged.variants])
+
+
+def look_line(judged: Judged) -> str | None:
+    """Return the planned looks and how many seeds the next one needs, or None without a plan."""
+    if judged.looks is None:
+        return None
+    planned, seeds = ", ".join(map(str, judged.looks.seeds)), judged.summary.n
+    text = f"looks at {planned} seeds; each tests at {100 * judged.looks.level(0.05):.2g} % for 5 % over all looks"
+    if seeds not in judged.looks.seeds:
+        text += f"; {seeds} seeds are no planned look"
+    if judged.more_seeds:
+        return f"{text}; the next look needs {counted(judged.more_seeds, 'more seed')} per variant"
+    return f"{text}; there is no further look"
+
+
+def write_figure(judged: Judged, path: Path) -> None:
+    """Write the differences from the baseline, best first, to an SVG, PDF or PNG file.
+
+    With more than ``MOST_ROWS`` variants, the largest differences are drawn.
+
+    Raises:
+        HeadToHeadError: If the ending of the name is none of these.
+    """
+    from headtohead.figures import style
+    from headtohead.figures.forest import ForestRow, forest
+
+    forms: dict[str, Callable[[Figure], str | bytes]] = {
+        ".svg": partial(style.to_svg, salt="judge"),
+        ".pdf": style.to_pdf,
+        ".png": style.to_png,
+    }
+    if path.suffix.lower() not in forms:
+        raise HeadToHeadError(f"--figure {path}: unknown ending '{path.suffix}'; use {', '.join(forms)}")
+    show = Numbers(judged)
+    sign = -1 if judged.higher_is_better else 1
+    largest = sorted(judged.variants, key=lambda found: -abs(found.difference.mean))[:MOST_ROWS]
+    rows = [
+        ForestRow(
+            name=f"{found.variant} against {judged.baseline}",
+            note=f"{show(found.difference.mean, signed=True)}  {found.judgement.verdict}",
+            mean=found.difference.mean,
+            low=found.difference.low,
+            high=found.difference.high,
+            points=tuple((value, f"seed {seed}: {show(value, signed=True)}") for seed, value in found.by_seed.items()),
+            is_strong=found.judgement.verdict in (BETTER, WORSE),
+        )
+        for found in sorted(largest, key=lambda found: sign * found.difference.mean)
+    ]
+    drawn = forms[path.suffix.lower()](
+        forest(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
     )
+    content = drawn.encode() if isinstance(drawn, str) else drawn
+    replace(path, lambda temporary: temporary.write_bytes(content))
 
 
-def _margin(found: JudgedVariant) -> float | None:
-    return found.judgement.equivalence.margin if found.judgement.equivalence else None
+def _row(judged: Judged, found: JudgedVariant, show: Numbers, has_step: bool) -> dict[str, str]:
+    difference, judgement, test = found.difference, found.judgement, found.judgement.equivalence
+    step = {"interval at the Holm step": _interval(judgement.interval, show, level=True)} if has_step else {}
+    within = f" within {show(test.margin if test else None)}" * (judgement.verdict == EQUIVALENT)
+    return {
+        "variant": found.variant,
+        "seeds": str(found.summary.n),
+        "mean": show(found.summary.mean),
+        "difference": show(difference.mean, signed=True),
+        "95 % interval": _interval(Interval(CONFIDENCE, difference.low, difference.high), show),
+        **step,
+        "Holm p": show_p(judgement.holm_p),
+        "sign-flip p" if judged.is_paired else "permutation p": show_p(difference.sign_flip_p),
+        "verdict": judgement.verdict + within,
+    }
 
 
 def _interval(interval: Interval | None, show: Numbers, *, level: bool = False) -> str:
     if interval is None or not math.isfinite(interval.low):
         return "–"
     return f"{f'{interval.percent}: ' if level else ''}{show(interval.low)} to {show(interval.high)}"
-
-
-def _differs(interval: Interval | None) -> bool:
-    return interval is not None and not math.isclose(interval.level, CONFIDENCE)
-
-
-def _summary(summary: Summary) -> dict[str, Any]:
-    return {"seeds": summary.n, "mean": number(summary.mean), "standard_deviation": number(summary.sd)}
-
-
-def _contrast(found: JudgedVariant) -> dict[str, Any]:
-    difference, judgement = found.difference, found.judgement
-    test = judgement.equivalence
-    return {
-        "variant": found.variant,
-        **_summary(found.summary),
-        "verdict": judgement.verdict,
-        "difference": number(difference.mean),
-        "interval": interval_record(Interval(CONFIDENCE, difference.low, difference.high)),
-        "holm_interval": interval_record(judgement.interval),
-        "p": number(difference.p),
-        "holm_p": number(judgement.holm_p),
-        "sign_flip_p": number(difference.sign_flip_p),
-        "equivalence": {"holm_p": number(test.holm_p), "interval": interval_record(test.interval)} if test else None,
-    }

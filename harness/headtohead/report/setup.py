@@ -1,106 +1,209 @@
-"""The set-up of an experiment: a line for the first screen, and the complete configuration."""
+"""How an experiment was run: a line for the first screen, the configuration, the tuning, the runs, the commands."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.blocks import Block, Definitions, Details, Heading, Text
-from headtohead.report.tuning import length_of, variants_at_the_edge
+from headtohead.config.labels import text as value_text
+from headtohead.report.content import MOST_ROWS, Report
+from headtohead.report.section import Section, table
 from headtohead.schema.run_config import TrainConfig
-from headtohead.storage.experiment import VariantRecord
-from headtohead.storage.metrics import label, show_count
+from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
+from headtohead.storage import states
+from headtohead.storage.metrics import counted, label, show, show_count
 
 MOST_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
 
-MOST_ENTRIES = 6
-"""Maximum number of plugin entries with an open list of descriptions; a longer list is folded."""
-
+CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
+METHOD = (
+    "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
+    "over seeds. The 95 % interval is not adjusted; the interval at the Holm step has the level at which Holm's "
+    "procedure tests the contrast, and excludes zero if and only if the difference is significant.",
+    "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
+    "factor contrasts, interactions, contrasts that the file declares, or the changes between two configurations. The "
+    "sign-flip p is not adjusted. The effect is the mean difference divided by its standard deviation, "
+    "Hedges-corrected. Further metrics are described, not tested.",
+    "Equivalent: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family. Without a "
+    "margin no contrast is equivalent. An inconclusive contrast does not show equality.",
+)
+LOOKS = (
+    "Looks: the study is judged at several planned numbers of seeds. Every p-value is first adjusted for all planned "
+    "looks, by the joint distribution of their t-tests with a constant level (Pocock), then by Holm. Intervals at the "
+    "Holm step have the level of the look."
+)
 
 
 def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds as a sentence."""
     data, fields = analysis.frames.record.data, _fields(analysis)
-    languages = " to ".join(data.get("languages") or ())
+    variants = list(analysis.frames.by_slug.values())
     counts = data.get("counts", {})
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
     depth = f"{_values(fields['model.encoder_layers'])} + {_values(fields['model.decoder_layers'])} layers"
     batch = fields["train.batch_size"]
     tokens = f"up to {_values(fields['train.batch_tokens'])} tokens"
-    size = tokens if batch == [None] else f"{_values(batch)} pairs"
-    inner = _values([variant.d_ff for variant in analysis.frames.by_slug.values()])
     heads = _values(fields["model.heads"])
+    origins = [
+        f"run {init['run']}" if (init := variant.config.get("init_from")) else "the seed" for variant in variants
+    ]
     parts = [
-        ", ".join(filter(None, [data.get("dataset"), languages])) + (f", {' and '.join(pairs)} pairs" if pairs else ""),
+        ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
+        + (f", {' and '.join(pairs)} pairs" if pairs else ""),
         f"width {_values(fields['model.d_model'])}, {heads} head{'s' * (heads != '1')}, {depth}, feed-forward "
-        f"{inner}, {_parameters(analysis)} parameters",
-        f"{_values(_steps(analysis))} steps of {size}",
+        f"{_values([variant.d_ff for variant in variants])}, {_parameters(analysis)} parameters",
+        f"{_values(_steps(analysis))} steps of {tokens if batch == [None] else f'{_values(batch)} pairs'}",
         f"learning rate {learning_rate(analysis)}, schedule {_values(fields['train.schedule'])}",
-        *_initial_weights(analysis),
-        _seeds(analysis),
+        *([f"initial weights from {_values(origins)}"] if set(origins) != {"the seed"} else []),
+        counted(len(analysis.frames.seeds), "seed"),
     ]
     return f"Set-up: {'; '.join(parts)}."
 
 
-def entry_blocks(analysis: Analysis) -> list[Block]:
-    """Return the descriptions of the plugin entries in which the variants differ; folded if there are many."""
-    entries = analysis.frames.record.entries
-    if not entries:
-        return []
-    described = Definitions(tuple((entry.name, entry.summary.replace("`", "")) for entry in entries))
-    return (
-        [described]
-        if len(entries) <= MOST_ENTRIES
-        else [Details(f"Descriptions of {len(entries)} entries", (described,))]
-    )
-
-
 def learning_rate(analysis: Analysis) -> str:
     """Return the learning rate and how it was chosen."""
-    rates = _values(_fields(analysis)[LEARNING_RATE])
-    tuning = analysis.frames.record.tuning
+    rates, tuning = _values(_fields(analysis)[LEARNING_RATE]), analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
-        edges = variants_at_the_edge(tuning)
-        note = f" and at the edge of this sweep for {edges}" if edges else ""
-        sweep = f"{_values(list(tried), len(tried))}{length_of(tuning)}"
-        return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
+        edges = sum(bool(variant.at_the_edge) for variant in tuning.variants.values())
+        note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" if edges else ""
+        length = "" if tuning.epochs is None else f" with train.epochs {value_text(tuning.epochs)}"
+        return (
+            f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{length}{note}"
+        )
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
-    origin = (
-        "the default" if rates == _values([TrainConfig.model_fields["lr"].default]) else "set in the experiment file"
-    )
-    return f"{rates}, {origin}"
+    is_default = rates == _values([TrainConfig.model_fields["lr"].default])
+    return f"{rates}, {'the default' if is_default else 'set in the experiment file'}"
 
 
-def setup_blocks(analysis: Analysis) -> list[Block]:
-    """Return the section with the complete configuration; values that differ between variants are all listed."""
-    fields = _fields(analysis)
+def setup_section(report: Report) -> Section:
+    """Return the complete configuration; values that differ between variants are all listed."""
+    analysis = report.analysis
     sections: dict[str, list[str]] = {}
-    for path, values in fields.items():
+    for path, values in _fields(analysis).items():
         section, _, name = path.partition(".")
         sections.setdefault(section, []).append(f"{name} {_values(values)}")
-    parameters = _parameters(analysis)
-    items: list[tuple[str, Text]] = [
-        ("seeds", ", ".join(map(str, analysis.frames.seeds))),
-        ("steps", _values(_steps(analysis))),
-        ("learning rate", learning_rate(analysis)),
-        ("parameters", f"{parameters}, match: {analysis.frames.record.match}"),
-        *((section, ", ".join(texts)) for section, texts in sections.items()),
+    items = {
+        "seeds": ", ".join(map(str, analysis.frames.seeds)),
+        "steps": _values(_steps(analysis)),
+        "learning rate": learning_rate(analysis),
+        "parameters": f"{_parameters(analysis)}, match: {report.record.match}",
+        **{section: ", ".join(texts) for section, texts in sections.items()},
+    }
+    rows = [{"setting": name, "value": value} for name, value in items.items()]
+    entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
+    return Section("Set-up", frame=table(rows), lines=entries)
+
+
+def tuning_section(report: Report) -> Section | None:
+    """Return the loss of every variant at every setting of the sweep, or None without a complete sweep."""
+    record = report.record.tuning
+    if record is None or not record.variants:
+        return None
+    tuned = {slug: found for slug, found in record.variants.items() if slug in report.analysis.frames.by_slug}
+    rows, shade = [], []
+    for slug, variant in tuned.items():
+        row = {record.metric: report.title(slug)}
+        for trial in variant.tried:
+            name = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in trial.values.items())
+            sd = "" if trial.sd is None else f"\nsd {show(trial.sd, record.metric)}"
+            row[name] = "diverged" if trial.mean is None else show(trial.mean, record.metric) + sd
+        rows.append(row)
+        shade.append([0, *(CHOSEN_SHADE * (trial.values == variant.chosen) for trial in variant.tried)])
+    edges = [report.title(slug) for slug, variant in tuned.items() if variant.at_the_edge]
+    length = "" if record.epochs is None else f" with train.epochs {value_text(record.epochs)}"
+    return Section(
+        "Tuning",
+        f"Every variant was trained with the same settings on seeds {', '.join(map(str, record.seeds))}{length}, which "
+        f"the comparison does not use (experiment {record.experiment}). Dark: the setting with the lowest mean "
+        f"{record.metric}, which the comparison uses.",
+        frame=table(rows),
+        shade=shade,
+        lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {', '.join(edges)}."]
+        if edges
+        else [],
+    )
+
+
+def runs_section(report: Report) -> Section:
+    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan."""
+    frames = report.analysis.frames
+    lost = frames.runs[frames.runs["state"] != states.DONE]
+    reused = frames.runs[frames.runs["reused_from"].notna()]
+    sources = {"exclude": "by the experiment file", "incompatible": "incompatible"}
+    failures = [
+        {
+            "variant": str(run["title"]),
+            "seed": str(run["seed"]),
+            "state": str(run["state"]),
+            "reason": str(run["reason"] or "–"),
+            "step": "–" if _is_missing(run["step"], run["steps"]) else f"{int(run['step'])} of {int(run['steps'])}",
+        }
+        for _, run in lost[:MOST_ROWS].iterrows()
     ]
-    return [Heading(2, "Set-up", "setup", "Set-up"), Definitions(tuple(items))]
+    excluded = [
+        {"combination": found.title, "reason": found.reason, "excluded": sources[found.source]}
+        for found in report.record.excluded
+    ]
+    reuse = [
+        {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": str(run["reused_from"])}
+        for _, run in reused[:MOST_ROWS].iterrows()
+    ]
+    tables = {"Runs without a result": failures, "Excluded combinations": excluded, "Reused runs": reuse}
+    return Section(
+        "Runs",
+        f"{counted(len(frames.runs), 'run')}: {counted(len(frames.by_slug), 'variant')}, "
+        f"{counted(len(frames.seeds), 'seed')}. {len(lost)} without a result, {len(excluded)} combinations excluded, "
+        f"{len(reused)} reused.",
+        lines=report.record.notes,
+        parts=[Section(title, frame=table(rows)) for title, rows in tables.items() if rows],
+    )
+
+
+def statistics_section(report: Report) -> Section:
+    """Return the statistical methods and the limits that follow from the number of seeds."""
+    analysis, seeds = report.analysis, len(report.analysis.frames.seeds)
+    floors = [
+        f"Family {name}: with {counted(family.tested, 'contrast')} and {family.seeds} seeds the smallest Holm-adjusted "
+        f"sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for 0.05."
+        for name, family in analysis.families._asdict().items()
+        if family.tested
+    ]
+    few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."
+    looks = [LOOKS] if analysis.looks else []
+    return Section("Statistics", lines=[*METHOD, *looks, *floors, *([few] if seeds < SIGN_FLIP_SEEDS else [])])
+
+
+def reproduction_section(report: Report) -> Section:
+    """Return the commands, the experiment file, and the versions at planning."""
+    record, partial = report.record, " --allow-partial" if report.analysis.allow_partial else ""
+    # An experiment that was run with --name is found by its name only.
+    file = record.file if record.file and Path(record.file).stem == record.name else None
+    versions = {name: str(value) for name, value in record.versions.items() if value is not None}
+    # Of the platform, only the parts that a result can depend on.
+    if found := re.match(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", versions.get("platform", "")):
+        versions["platform"] = " ".join(found.groups())
+    rows = [{"software": name.replace("_", " "), "version": value} for name, value in versions.items()]
+    return Section(
+        "Reproduction",
+        code=f"{record.command}\nh2h report {file or record.name}{partial}",
+        frame=table(rows),
+        parts=[Section(record.file or "experiment file", code=record.text)] if record.text else [],
+    )
 
 
 def _fields(analysis: Analysis) -> dict[str, list[Any]]:
     """Return the distinct values of each field of the configuration over all variants, the baseline's first."""
     by_slug = analysis.frames.by_slug
-    variants = [by_slug[analysis.frames.baseline], *by_slug.values()]
     fields: dict[str, list[Any]] = {}
-    for variant in variants:
+    for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         for path, value in _flat(variant.config):
             values = fields.setdefault(path, [])
             if value not in values:
@@ -121,9 +224,8 @@ def _values(values: list[Any], most: int = MOST_VALUES) -> str:
     distinct = list(dict.fromkeys(_text(value) for value in values))
     if len(distinct) <= most:
         return " / ".join(distinct)
-    numbers = [value for value in values if isinstance(value, int | float)]
-    if len(numbers) == len(values):
-        return f"{_text(min(numbers))} to {_text(max(numbers))}"
+    if all(isinstance(value, int | float) for value in values):
+        return f"{_text(min(values))} to {_text(max(values))}"
     return f"({len(distinct)} values)"
 
 
@@ -141,18 +243,9 @@ def _steps(analysis: Analysis) -> list[Any]:
 
 
 def _parameters(analysis: Analysis) -> str:
-    variants: list[VariantRecord] = list(analysis.frames.by_slug.values())
-    totals = [variant.counts.total for variant in variants]
+    totals = [variant.counts.total for variant in analysis.frames.by_slug.values()]
     return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 
-def _initial_weights(analysis: Analysis) -> list[str]:
-    """Return the origin of the initial weights of all variants; empty if no training starts from a run."""
-    found = [variant.config.get("init_from") for variant in analysis.frames.by_slug.values()]
-    origins = [f"run {init_from['run']}" if init_from else "the seed" for init_from in found]
-    return [f"initial weights from {_values(origins)}"] if any(found) else []
-
-
-def _seeds(analysis: Analysis) -> str:
-    count = len(analysis.frames.seeds)
-    return f"{count} seed{'s' * (count != 1)}"
+def _is_missing(*values: Any) -> bool:
+    return any(value is None or math.isnan(value) for value in values)

@@ -1,268 +1,203 @@
-"""The sections on variants: scores, costs, further metrics and pitfalls."""
+"""The sections on variants: scores, costs, tests, further metrics, padding and pitfalls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import shortened
 from headtohead.planning.axes import DATA_AXIS
-from headtohead.report.blocks import (
-    Block,
-    CellNote,
-    Column,
-    DataTable,
-    Heading,
-    Inline,
-    Link,
-    NamedFigure,
-    Paragraph,
-    Span,
-    TableCell,
-    TableRow,
-    VerdictLabel,
-)
-from headtohead.report.cells import blank, difference_cell, score_cell, verdict_cells, verdict_columns
-from headtohead.report.content import ReportContent
+from headtohead.report.content import Report
+from headtohead.report.figures.rows import drawn_variants
+from headtohead.report.section import Section, contrast_rows, difference, score, table
+from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
-from headtohead.storage.metrics import counted, show, show_count
+from headtohead.storage.metrics import show, show_count, unpadded
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
 
-ATTENTION_WIDTH = Column("attention\nwidth")
-COST_COLUMNS = (
-    Column("parameters"),
-    Column("FLOPs\nper token"),
-    ATTENTION_WIDTH,
-    Column("tokens/s"),
-    Column("memory,\nMB"),
-    Column("time,\ns"),
-)
 
-
-def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return the section with the figure of scores, the table of variants and further metrics."""
-    analysis = content.analysis
-    by_data = DATA_AXIS in content.record.axes
-    other = " (on other data: from the variant with the baseline's other values)" * by_data
-    blocks: list[Block] = [
-        Heading(2, "Variants", "variants", "Variants"),
-        Paragraph(
-            f"{sentence_case(content.metric)} over seeds with its 95 % interval, the difference from the baseline"
-            f"{other} paired by seed, and the costs of each variant.",
-            "note",
-        ),
-    ]
-    if "scores" in figures:
-        caption = (
-            "Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
-            "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that "
-            "are not ranked."
-        )
-        blocks.append(
-            NamedFigure("scores", "scores, a point per seed", with_omission(caption, content.omissions.get("scores")))
-        )
-    columns = (
-        Column("variant", align="left"),
-        Column(content.metric),
-        Column("n"),
-        Column("against baseline"),
-        *verdict_columns(analysis.variants.tested, "contrasts"),
-        *COST_COLUMNS,
-    )
+def variant_section(report: Report) -> Section:
+    """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics."""
+    analysis, frames = report.analysis, report.analysis.frames
+    by_data = " on the same data" * (DATA_AXIS in report.record.axes)
     contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
-    blocks.append(DataTable(columns, tuple(_variant(content, slug, contrasts.get(slug)) for slug in content.listed)))
-    if note := _stack_note(content):
-        blocks.append(Paragraph(note, "note"))
-    if content.num_unlisted:
-        others = counted(content.num_unlisted, "more variant")
-        listed = f"The best {len(content.listed)} and the baseline; "
-        blocks.append(
-            Paragraph(
-                (
-                    f"{listed}{others} {'is' if content.num_unlisted == 1 else 'are'} in ",
-                    Link("results.csv", "results.csv"),
-                    ".",
-                ),
-                "note",
-            )
+    tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
+    unlisted = len(analysis.order) - len(report.listed)
+    metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
+    parts = []
+    if tested:
+        names = [{"variant": report.title(contrast.left)} for contrast in tested]
+        note = f"Holm's correction over {analysis.variants.tested} contrasts with the baseline."
+        parts.append(Section("Tests", note, frame=table(contrast_rows(tested, names))))
+    if metrics:
+        rows = (
+            {
+                "variant": report.title(slug),
+                **{name: reported(report, slug, name) for name in metrics},
+                **costs(report, slug),
+            }
+            for slug in report.listed
         )
-    return [*blocks, *_further_metrics(content)]
+        note = "Losses are blank if vocabulary or labels differ from the baseline's."
+        parts.append(Section("Further metrics", f"Described, not tested. {note}", frame=table(rows)))
+    return Section(
+        "Variants",
+        f"{report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by seed, "
+        f"and the costs of each variant. {_stack_note(report)}",
+        figure="scores",
+        caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
+        "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
+        + report.shown(len(drawn_variants(analysis))),
+        frame=table(_row(report, slug) for slug in report.listed),
+        lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
+        parts=parts,
+    )
 
 
-def variant_note(content: ReportContent, slug: str) -> str:
+def padding_section(report: Report) -> Section | None:
+    """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
+    analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
+    verdicts = analysis.upper_bound_verdicts
+    rows = []
+    for slug in report.listed if name in frames.runs else ():
+        own, padded = frames.scores(slug, name), frames.scores(slug, analysis.metric)
+        seeds = sorted(own.keys() & padded.keys())
+        if own:
+            change = paired([padded[seed] for seed in seeds], [own[seed] for seed in seeds])
+            rows.append(
+                {
+                    "variant": report.title(slug),
+                    "padded": reported(report, slug, analysis.metric),
+                    "unpadded": reported(report, slug, name),
+                    "padded − unpadded": difference(change, analysis.metric),
+                    "test loss, padded": reported(report, slug, "test/loss"),
+                    "test loss, unpadded": reported(report, slug, "test/loss_unpadded"),
+                    "masks hide padding": "yes" if frames.by_slug[slug].padding_hidden else "no",
+                    "upper bound": verdicts.get(slug, ""),
+                }
+            )
+    if not rows:
+        return None
+    bound = analysis.upper_bound
+    limit = "" if bound is None else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
+    return Section(
+        "With and without padding",
+        "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
+        f"whose masks hide padding are equal by construction and evaluated once.{limit}",
+        frame=table(rows),
+    )
+
+
+def pitfall_section(report: Report) -> Section | None:
+    """Return the pitfalls of all variants with their consequences, or None without pitfalls."""
+    titles: dict[Pitfall, list[str]] = {}
+    variants = report.analysis.frames.by_slug
+    for variant in variants.values():
+        for pitfall in variant.pitfalls:
+            titles.setdefault(pitfall, []).append(variant.title)
+    if not titles:
+        return None
+    rows = (
+        {
+            "pitfall": pitfall.name,
+            "consequence": pitfall.consequence,
+            "field": pitfall.field,
+            "variants": "every variant" if len(named) == len(variants) else shortened(named, MOST_NAMES),
+        }
+        for pitfall, named in titles.items()
+    )
+    return Section("Pitfalls", "Settings that make a result of these variants less meaningful.", frame=table(rows))
+
+
+def variant_note(report: Report, slug: str) -> str:
     """Return why a variant is not ranked or only partially, or the variant that it is equal to; else empty."""
-    analysis = content.analysis
+    analysis = report.analysis
     if withheld := analysis.withheld.get(slug, ""):
         return f"not ranked: {withheld}"
     equal = analysis.frames.by_slug[slug].equal_to
     partial = analysis.unranked.get(slug, "") if analysis.allow_partial else ""
-    return partial or (f"equal to {content.title(equal).text}" if equal else "")
+    return partial or (f"equal to {report.title(equal)}" if equal else "")
 
 
-def primary_score(content: ReportContent, slug: str) -> TableCell:
-    """Return a variant's primary score, or a blank cell if the variant is not ranked."""
-    if withheld := content.analysis.withheld.get(slug, ""):
-        return blank(f"not ranked: {withheld}")
-    return score_cell(content.analysis.summaries[slug], content.analysis.metric)
+def primary_score(report: Report, slug: str) -> str:
+    """Return a variant's primary score with its interval, or a dash if the variant is not ranked."""
+    return "–" if slug in report.analysis.withheld else score(report.analysis.summaries[slug], report.analysis.metric)
 
 
-def pitfall_table(content: ReportContent) -> DataTable | None:
-    """Return the pitfalls of all variants with their consequences and variants, or None without pitfalls."""
-    titles_by_pitfall: dict[Pitfall, list[str]] = {}
-    variants = content.analysis.frames.by_slug
-    for variant in variants.values():
-        for pitfall in variant.pitfalls:
-            titles_by_pitfall.setdefault(pitfall, []).append(variant.title)
-    if not titles_by_pitfall:
-        return None
-    rows = (
-        TableRow(
-            (
-                TableCell(pitfall.name),
-                TableCell(pitfall.consequence),
-                TableCell(Span(pitfall.field, "code")),
-                TableCell("every variant" if len(titles) == len(variants) else shortened(titles, MOST_NAMES)),
-            )
-        )
-        for pitfall, titles in titles_by_pitfall.items()
-    )
-    headings = ("pitfall", "consequence", "field", "variants")
-    return DataTable(tuple(Column(heading, align="left", wrap=True) for heading in headings), tuple(rows))
+def reported(report: Report, slug: str, metric: str) -> str:
+    """Return a variant's mean of any metric, or a dash if it is not comparable with the baseline's."""
+    frames = report.analysis.frames
+    if slug in report.analysis.withheld or loss_mismatch(frames, slug, frames.baseline, metric):
+        return "–"
+    return score(frames.summary(slug, metric), metric)
 
 
-def pitfall_blocks(content: ReportContent) -> list[Block]:
-    """Return the section on pitfalls; empty if no variant has any."""
-    table = pitfall_table(content)
-    if table is None:
-        return []
-    return [
-        Heading(2, "Pitfalls of these variants", "pitfalls"),
-        Paragraph(
-            "Settings that make a result less meaningful. They are allowed so that their effect can be compared; "
-            "take them into account when you interpret the scores of these variants.",
-            "note",
-        ),
-        table,
-    ]
+def costs(report: Report, slug: str) -> dict[str, str]:
+    """Return the costs of a variant; speed, memory and time are means over its runs."""
+    frames = report.analysis.frames
+    variant = frames.by_slug[slug]
+
+    def mean(name: str) -> float:
+        return frames.summary(slug, f"system/{name}").mean
+
+    width = str(variant.counts.inner_width)
+    if variant.d_ff != variant.d_ff_asked:
+        width += f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}"
+    speed = show_count(mean("tokens_per_second"))
+    if len(_stack_sizes(report)) > 1:
+        speed += f"\nstack of {_range(_stack_sizes(report, slug))}"
+    if not math.isnan(utilisation := mean("mfu")):
+        speed += f"\nMFU {100 * utilisation:.0f} %"
+    seconds = mean("wall_seconds")
+    return {
+        "parameters": show_count(variant.counts.total),
+        "FLOPs per token": show_count(variant.counts.flops_per_token),
+        "attention width": width,
+        "tokens/s": speed,
+        "memory, MB": _whole(mean("peak_memory_mb")),
+        "time, s": _whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds"),
+    }
 
 
-def sentence_case(text: str) -> str:
-    """Return a text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
-def with_omission(caption: str, omission: str | None) -> str:
-    """Return a caption followed by the sentence on omitted variants, if there is one."""
-    return " ".join(filter(None, [caption, omission]))
-
-
-def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> TableRow:
-    analysis = content.analysis
-    baseline, note = slug == analysis.frames.baseline, variant_note(content, slug)
-    notes = [CellNote(note)] if note else []
-    if pitfalls := analysis.frames.by_slug[slug].pitfalls:
-        names: list[Inline] = [piece for pitfall in pitfalls for piece in (", ", Link(pitfall.name, "#pitfalls"))]
-        notes.append(CellNote(("pitfall: ", *names[1:]), "pitfalls"))
-    verdict, *tests = verdict_cells(contrast, with_reason=not note)
-    cells = (
-        TableCell(content.title(slug), tuple(notes)),
-        primary_score(content, slug),
-        TableCell(str(analysis.summaries[slug].n)),
-        difference_cell(contrast),
-        TableCell(VerdictLabel("baseline", "baseline")) if baseline else verdict,
-        *tests,
-        *_costs(content, slug),
-    )
-    return TableRow(cells, emphasised=baseline)
-
-
-def parameters(content: ReportContent, slug: str) -> str:
-    """Return a variant's parameter count as text."""
-    return show_count(content.analysis.frames.by_slug[slug].counts.total)
-
-
-def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
-    """Return the cost cells of a variant; speed, memory and time are means over its runs."""
-    variant = content.analysis.frames.by_slug[slug]
-    d_ff, d_ff_asked = variant.d_ff, variant.d_ff_asked
-    seconds, utilisation = (_mean(content, slug, f"system/{name}") for name in ("wall_seconds", "mfu"))
-    notes = [] if len(_stack_sizes(content)) < 2 else [f"stack of {_range_text(_stack_sizes(content, slug))}"]
-    notes += [] if math.isnan(utilisation) else [f"MFU {100 * utilisation:.0f} %"]
-    return (
-        TableCell(parameters(content, slug)),
-        TableCell(show_count(variant.counts.flops_per_token)),
-        TableCell(
-            str(variant.counts.inner_width),
-            (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else (),
-        ),
-        TableCell(show_count(_mean(content, slug, "system/tokens_per_second")), tuple(map(CellNote, notes))),
-        TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
-        TableCell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
-    )
-
-
-def _mean(content: ReportContent, slug: str, metric: str) -> float:
-    return content.analysis.frames.summary(slug, metric).mean
+def _row(report: Report, slug: str) -> dict[str, str]:
+    analysis = report.analysis
+    contrast = next((found for found in analysis.variants.contrasts if found.left == slug), None)
+    pitfalls = ", ".join(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
+    notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
+    verdict = contrast.verdict_name if contrast else "–"
+    return {
+        "variant": "\n".join(filter(None, [report.title(slug), *notes])),
+        report.metric: primary_score(report, slug),
+        "seeds": str(analysis.summaries[slug].n),
+        "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
+        "verdict": "baseline" if slug == analysis.frames.baseline else verdict,
+        **costs(report, slug),
+    }
 
 
 def _whole(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
-def _stack_sizes(content: ReportContent, slug: str | None = None) -> set[int]:
+def _stack_sizes(report: Report, slug: str | None = None) -> set[int]:
     """Return the stack sizes of all runs, or of a variant's runs."""
-    frames = content.analysis.frames
-    names = frames.details if slug is None else frames.runs.index[frames.runs["variant"] == frames.trained(slug)]
+    frames = report.analysis.frames
+    names = frames.details if slug is None else frames.rows(slug).index
     return {len(run.execution.stack) or 1 for name in names if (run := frames.details[name]).execution}
 
 
-def _range_text(numbers: set[int]) -> str:
-    """Return the smallest and the largest number as text."""
+def _range(numbers: set[int]) -> str:
     return " to ".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else "–"
 
 
-def _stack_note(content: ReportContent) -> str | None:
-    """Return a note on the stack sizes, which speed, memory and time depend on; None without stacks."""
-    sizes = _stack_sizes(content)
+def _stack_note(report: Report) -> str:
+    """Return a note on the stack sizes, which speed, memory and time depend on; empty without stacks."""
+    sizes = _stack_sizes(report)
     if not sizes or sizes == {1}:
-        return None
-    comparable = "stacks of the same size and " if len(sizes) > 1 else ""
+        return ""
     return (
-        f"Tokens per second, memory and time are those of a stack of {_range_text(sizes)} runs; they are comparable "
-        f"only between {comparable}runs on an equally busy machine. Parameters and FLOPs are those of a single run; "
-        "FLOPs are those of a forward pass per target token."
+        f"Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
+        "stacks of the same size on an equally busy machine. FLOPs are those of a forward pass per target token."
     )
-
-
-def _further_metrics(content: ReportContent) -> list[Block]:
-    """Return the table of the other reported metrics that at least one run has; empty without any."""
-    runs, metric = content.analysis.frames.runs, content.analysis.metric
-    names = [name for name in content.record.metrics.report if name in runs and name != metric]
-    if not names:
-        return []
-    costs = [index for index, column in enumerate(COST_COLUMNS) if column is not ATTENTION_WIDTH]
-    rows = tuple(
-        TableRow(
-            (
-                TableCell(content.title(slug)),
-                *(content.score(slug, name) for name in names),
-                *(_costs(content, slug)[index] for index in costs),
-            ),
-            emphasised=slug == content.analysis.frames.baseline,
-        )
-        for slug in content.listed
-    )
-    return [
-        Heading(3, "Further metrics"),
-        Paragraph(
-            "Described, not tested. Losses are blank if the vocabulary or the labels differ from the baseline's; "
-            "training losses also if label smoothing differs.",
-            "note",
-        ),
-        DataTable(
-            (Column("variant", align="left"), *map(Column, names), *(COST_COLUMNS[index] for index in costs)), rows
-        ),
-    ]

@@ -1,12 +1,11 @@
-"""Write a report: analyse the runs, draw the figures, and render the same blocks in every format."""
+"""Write a report: analyse the runs, draw the figures, and render the same sections in every format."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -20,19 +19,16 @@ from headtohead.files import replace, write_text
 from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
-from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
-from headtohead.report.content import ReportContent
-from headtohead.report.document import report_blocks
-from headtohead.report.figures.buckets import buckets_figure
+from headtohead.report.content import Report
 from headtohead.report.figures.cost import cost_figure
-from headtohead.report.figures.curves import curves_figure
-from headtohead.report.figures.forest import forest_figure
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
-from headtohead.report.figures.strip import strip_figure
-from headtohead.report.html import html_blocks, html_page
-from headtohead.report.markdown import markdown_page
-from headtohead.report.targets import target_columns
+from headtohead.report.figures.lines import buckets_figure, curves_figure
+from headtohead.report.figures.rows import forest_figure, strip_figure
+from headtohead.report.render import fragment, markdown, page
+from headtohead.report.section import Section
+from headtohead.report.sections import report_sections
+from headtohead.report.training import target_columns
 from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
@@ -49,38 +45,44 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
 FIGURE_FORMATS: dict[str, Callable[[Figure], bytes]] = {"pdf": style.to_pdf, "png": style.to_png}
 """Formats of figures besides SVG."""
 
-NARROW_FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
-    "contrasts": partial(forest_figure, narrow=True),
-    "scores": partial(strip_figure, narrow=True),
-}
-"""Figures that pages on phones show instead; other figures scroll."""
-
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
-    """The files of a report, and its answer as text."""
+    """The files of a report; ``lines`` are the answer and the remarks beside it."""
 
     folder: Path
-    html: Path
-    markdown: Path
-    csv: Path
-    json: Path
     answer: str
-    cautions: tuple[str, ...]
+    lines: tuple[str, ...]
+
+    @property
+    def html(self) -> Path:
+        """The page."""
+        return self.folder / "index.html"
+
+    @property
+    def markdown(self) -> Path:
+        """The report as Markdown."""
+        return self.folder / "report.md"
+
+    @property
+    def csv(self) -> Path:
+        """The table of the runs."""
+        return self.folder / "results.csv"
+
+    @property
+    def json(self) -> Path:
+        """The answer for programs."""
+        return self.folder / "answer.json"
 
     def __fspath__(self) -> str:
         return str(self.html)
 
     def _repr_html_(self) -> str:
         """Return the answer and the main figures as notebook output."""
-        blocks: list[Block] = [Paragraph(self.answer, "answer")]
-        figures = {}
-        for name in ("contrasts", "scores"):
-            file = self.folder / "figures" / f"{name}.svg"
-            if file.is_file():
-                figures[name] = file.read_text(encoding="utf-8")
-                blocks.append(NamedFigure(name, name))
-        return html_blocks([*blocks, Paragraph(Span(str(self.html), "code"))], figures, inline=True)
+        files = {name: self.folder / "figures" / f"{name}.svg" for name in ("contrasts", "scores")}
+        figures = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()}
+        sections = [Section("", figure=name) for name in figures]
+        return fragment(*sections, Section("", str(self.html)), figures=figures, answer=self.answer)
 
 
 def write_report(
@@ -105,56 +107,48 @@ def write_report(
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    content = read_content(experiment_dir, allow_partial=allow_partial, source=source, file=file)
-    return write_content(content, reports_root, figure_formats)
+    report = read_report(experiment_dir, allow_partial=allow_partial, source=source, file=file)
+    return write_files(report, reports_root, figure_formats)
 
 
-def read_content(
+def read_report(
     experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
-) -> ReportContent:
-    """Return the content of an experiment's report; arguments as for `write_report`."""
-    return ReportContent(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
+) -> Report:
+    """Return an experiment's report before it is written; arguments as for `write_report`."""
+    return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 
-def write_content(content: ReportContent, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
+def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
     """Write the files of a report to ``reports_root/<experiment>/``."""
-    folder = inside(reports_root, content.analysis.frames.name, tree=True)
+    folder = inside(reports_root, report.record.name, tree=True)
+    lines = (report.answer, *(remark.text for remark in report.cautions))
+    paths = ReportPaths(folder, report.answer, lines)
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
-    figures = draw(content)
-    blocks = report_blocks(content, tuple(figures))
-    paths = ReportPaths(
-        folder,
-        folder / "index.html",
-        folder / "report.md",
-        folder / "results.csv",
-        folder / "answer.json",
-        content.answer,
-        content.cautions,
-    )
+    figures = draw(report)
+    svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
+    sections = report_sections(report, svgs)
     with _writing_to(folder):
         remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
         claim(folder, (f"figures/{name}.{form}" for name in figures for form in ("svg", *figure_formats)))
         (folder / "figures").mkdir(exist_ok=True)
-        for name, svg in figures.items():
+        for name, svg in svgs.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
-        for form in figure_formats:
-            for name, figure in _figures(content):
-                file = FIGURE_FORMATS[form](figure)
+            for form in figure_formats:
+                file = FIGURE_FORMATS[form](figures[name])
                 replace(folder / "figures" / f"{name}.{form}", lambda path, file=file: path.write_bytes(file))
-        write_text(paths.csv, _table(content.analysis))
-        write_text(paths.json, answer_file(content))
-        write_text(paths.markdown, markdown_page(blocks))
-        write_text(paths.html, page(content, blocks, figures | draw_narrow(content, figures)))
+        write_text(paths.csv, _table(report.analysis))
+        write_text(paths.json, answer_file(report))
+        write_text(paths.markdown, markdown(report, sections, svgs))
+        write_text(paths.html, page(report, sections, svgs))
     return paths
 
 
-def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, str]) -> str:
-    """Return the report as a single HTML page."""
-    record = content.record
-    source = f" · from {content.source}" if content.source else ""
-    title = f"{record.name}: {record.question}"
-    return html_page(blocks, figures, title=title, kicker=f"headtohead · {record.name}{source}")
+def draw(report: Report) -> dict[str, Figure]:
+    """Return the figures by name, without figures that have no data."""
+    figures = {name: function(report.analysis) for name, function in FIGURES.items()}
+    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    return drawn | ({"attention": attention_figure(report.gallery)} if report.gallery else {})
 
 
 def _table(analysis: Analysis) -> str:
@@ -179,23 +173,3 @@ def _writing_to(folder: Path) -> Iterator[None]:
         raise HeadToHeadError(
             f"the report cannot be written to {folder}: {error.strerror}; choose another folder with --reports"
         ) from error
-
-
-def draw(content: ReportContent) -> dict[str, str]:
-    """Return the figures as SVG by name, without figures that have no data."""
-    return {name: style.to_svg(figure, salt=name) for name, figure in _figures(content)}
-
-
-def _figures(content: ReportContent) -> Iterator[tuple[str, Figure]]:
-    for name, function in FIGURES.items():
-        figure = function(content.analysis)
-        if figure is not None:
-            yield name, figure
-    if content.gallery is not None:
-        yield "attention", attention_figure(content.gallery)
-
-
-def draw_narrow(content: ReportContent, names: Iterable[str]) -> dict[str, str]:
-    """Return the figures for phones of those that have one, as SVG by name with the suffix ``-narrow``."""
-    drawn = {f"{name}-narrow": NARROW_FIGURES[name](content.analysis) for name in names if name in NARROW_FIGURES}
-    return {name: style.to_svg(figure, salt=name) for name, figure in drawn.items() if figure is not None}

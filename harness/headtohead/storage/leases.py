@@ -93,12 +93,15 @@ class Lease:
         if not self._runs:
             return
         release_dead(self._runs)
+        path = _alive_file(self._runs[0], self._holder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._alive = path.open("xb", buffering=0)
         try:
-            self._prove_life()
+            fcntl.flock(self._alive, fcntl.LOCK_EX)
             for run in self._runs:
-                _refuse_held(run)  # without the lock, which a live holder needs for its writes
                 with _locked(run):
-                    _refuse_held(run)
+                    if holder := _read(run):
+                        raise Busy(f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}")
                     # A lease need not survive a power failure, since its holder does not either.
                     files.write_json(_lease_file(run), self._holder, sync=False)
         except BaseException:
@@ -131,13 +134,6 @@ class Lease:
                 raise LeaseLost(f"another process took over the lease of a run: '{run.name}'")
             yield
 
-    def _prove_life(self) -> None:
-        """Create and lock the file of this holder."""
-        path = _alive_file(self._runs[0], self._holder)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._alive = path.open("xb", buffering=0)
-        fcntl.flock(self._alive, fcntl.LOCK_EX)
-
     def _beat(self, alive: FileIO) -> None:
         while not self._released.wait(HEARTBEAT_SECONDS):
             with suppress(OSError, ValueError):  # closed meanwhile
@@ -155,7 +151,7 @@ def release_dead(runs: Sequence[Path]) -> None:
             if _read(run) == holder and _heartbeat(run, holder) == beat:
                 _lease_file(run).unlink()
     for run, holder in dead:
-        if _read(run) is None:
+        if _read(run) != holder:
             _alive_file(run, holder).unlink(missing_ok=True)
 
 
@@ -223,11 +219,6 @@ def _heartbeat(run: Path, holder: Holder) -> float:
 
 def _host() -> dict[str, str]:
     return {"host": socket.gethostname(), "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""}
-
-
-def _refuse_held(run: Path) -> None:
-    if holder := _read(run):
-        raise Busy(f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}")
 
 
 @contextmanager

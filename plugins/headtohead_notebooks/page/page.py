@@ -11,7 +11,7 @@ from markupsafe import Markup
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import content_policy, visible
 from headtohead.plugins.registry import Registry
-from headtohead.report.templating import environment
+from headtohead.report.render import environment
 from headtohead_notebooks.page.content import PageContent, difference_text, read_result
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 from headtohead_notebooks.page.editions import Edition

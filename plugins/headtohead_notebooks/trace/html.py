@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from headtohead.escaping import content_policy, visible
-from headtohead.report.templating import environment
+from headtohead.report.render import environment
 from headtohead_notebooks.trace.examples import LARGE, number
 from headtohead_notebooks.trace.steps import Array, Trace, TraceStep
 from headtohead_notebooks.trace.tree import as_tree

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.strip import drawn_variants
+from headtohead.report.figures.rows import drawn_variants
 from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.metrics import readable, show_count
 

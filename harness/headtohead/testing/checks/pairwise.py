@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from headtohead.plugins.registry import Registry
-from headtohead.report.templating import environment, tidy_markdown
+from headtohead.report.render import environment, tidy_markdown
 from headtohead.schema.roles import ROLES
 from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.configurations import compatible_config, role_variants

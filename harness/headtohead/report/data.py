@@ -1,0 +1,182 @@
+"""The sections on data: its description, scores without training, and translations side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headtohead.analysis.reference_points import NAMES, ReferencePoints, decodes, scoring_metrics
+from headtohead.config.labels import listed
+from headtohead.report.content import Report
+from headtohead.report.gallery import MOST_VARIANTS, shown_run
+from headtohead.report.section import Section, score, table
+from headtohead.storage.metrics import readable, show
+from headtohead.storage.translations import Translation, translations_of
+
+SAMPLES = 8
+"""Number of sentences whose translations are shown."""
+
+
+def data_section(report: Report) -> Section:
+    """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
+    frames = report.analysis.frames
+    rows = [{"property": name, "value": value} for name, value in data_properties(report.record.data).items()]
+    if frames.has_draws:
+        text = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
+        rows.insert(0, {"property": "draws", "value": text})
+    runs = frames.details.values()
+    found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
+    found |= {("sacreBLEU", f"{readable(name)}: {text}") for run in runs for name, text in run.signatures.items()}
+    return Section("Data", frame=table([*rows, *({"property": name, "value": value} for name, value in sorted(found))]))
+
+
+def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of a dataset in a run's record, by name."""
+    unknown = (data.get("unk_rate") or {}).get("test") or {}
+    bound, leak = data.get("bag_of_words_upper_bound"), data.get("leak")
+    split = data.get("split") or ""
+    if split and leak is not None:
+        text = f"LEAKY: {_percent(leak)} of the test sources are in training" if data.get("leaky") else _percent(leak)
+        split += f", {text}" if data.get("leaky") else f", leak {text}"
+    properties = {
+        "dataset": ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())])),
+        "split": split,
+        "pairs": _counts(data.get("counts"), "{:,}"),
+        "dropped": _counts(data.get("dropped")),
+        "vocabulary": _counts(data.get("vocabulary")),
+        "unknown words, test": _counts({name: _percent(fraction) for name, fraction in unknown.items()}),
+        "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens" if data.get("normalise") else "",
+        "longest, tokens": _counts(data.get("longest")),
+        "bag-of-words upper bound": "" if bound is None else f"{bound:.3f} exact match on the test set",
+        "licence": data.get("licence"),
+        "citation": data.get("citation"),
+        "data hash": data.get("data_hash"),
+        "notes": " · ".join(map(str, data.get("notes") or ())),
+    }
+    return {name: str(value) for name, value in properties.items() if value}
+
+
+def reference_section(report: Report) -> Section | None:
+    """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
+    analysis, frames = report.analysis, report.analysis.frames
+    if not decodes(frames):
+        return None
+    points = analysis.reference_points.get(frames.baseline)
+    if points is None:
+        return Section(
+            "Reference points",
+            "Not computed. h2h run with the experiment file computes them; it does not retrain finished runs.",
+        )
+    others = [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
+    best = [slug for slug in analysis.ranked if slug not in others][:1]
+    parts = []
+    if others and (own := analysis.reference_points.get(others[0])):
+        title = f"On the {own.sentences:,} test sentences of {report.title(others[0])}"
+        parts.append(Section(title, frame=table(_points(report, own, others[:1]))))
+    return Section(
+        "Reference points",
+        f"Translations without a model of the baseline's {points.sentences:,} test sentences, beside the best variant "
+        "and the baseline. Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest "
+        "neighbour: the translation of the training sentence with the most similar source (cosine of TF-IDF vectors). "
+        "Most frequent target: that of the training data, for every sentence.",
+        frame=table(_points(report, points, [*best, frames.baseline])),
+        parts=parts,
+    )
+
+
+def translation_section(report: Report) -> Section | None:
+    """Return the test sentences on which the variants differ most, or None without saved translations."""
+    by_slug = _translated(report)
+    if not by_slug:
+        return None
+    rows = [row for index in sample(by_slug) for row in _outputs(report, by_slug, index)]
+    return Section(
+        "Translations side by side",
+        "The sentences on which the variants differ most, translated by the first finished seed of each variant"
+        f"{f' (the first {MOST_VARIANTS} of the design)' if len(by_slug) == MOST_VARIANTS else ''}.",
+        frame=table(rows),
+    )
+
+
+def sample(by_slug: Mapping[str, Sequence[Translation]]) -> list[int]:
+    """Return the sentences for which exact and wrong translations are most evenly split, in the order of the test set.
+
+    Ties go to the sentence with more distinct outputs, then to the earlier sentence. Sources are not repeated.
+    """
+    first, size = next(iter(by_slug.values())), len(by_slug)
+
+    def sort_key(index: int) -> tuple[int, int, int]:
+        exact = sum(rows[index].exact for rows in by_slug.values())
+        return -min(exact, size - exact), -len({rows[index].hypothesis for rows in by_slug.values()}), index
+
+    shared = range(min(map(len, by_slug.values())))
+    same = [index for index in shared if len({rows[index].source for rows in by_slug.values()}) == 1]
+    chosen: dict[str, int] = {}
+    for index in sorted(same, key=sort_key):
+        if len(chosen) < SAMPLES:
+            chosen.setdefault(first[index].source, index)
+    return sorted(chosen.values())
+
+
+def _translated(report: Report) -> dict[str, list[Translation]]:
+    """Return the translations of the first finished seed of the first variants."""
+    analysis, by_slug = report.analysis, dict[str, list[Translation]]()
+    for slug in analysis.frames.by_slug:
+        run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
+        if run is not None and len(by_slug) < MOST_VARIANTS:
+            rows = translations_of(analysis.frames, slug, run[1])
+            by_slug |= {slug: rows} if rows else {}
+    return by_slug
+
+
+def _outputs(report: Report, by_slug: Mapping[str, Sequence[Translation]], index: int) -> list[dict[str, str]]:
+    """Return the distinct translations of a sentence, exact matches first."""
+    groups: dict[tuple[bool, str], list[str]] = {}
+    for slug, rows in by_slug.items():
+        groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(report.title(slug))
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+    first = next(iter(by_slug.values()))[index]
+    source = f"{first.source}\n{' / '.join(first.references)}"
+    return [
+        {
+            "source and reference": source * (number == 0),
+            "exact": "✗" if wrong else "✓",
+            "translation": text or "(empty)",
+            "variants": "every variant" if len(titles) == len(by_slug) else listed(titles, most=6),
+        }
+        for number, ((wrong, text), titles) in enumerate(ordered)
+    ]
+
+
+def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> list[dict[str, str]]:
+    """Return the scores of reference points and of variants on the same data, highest first.
+
+    Metrics in which no model can score have no column.
+    """
+    analysis, frames, metrics = report.analysis, report.analysis.frames, scoring_metrics(points)
+    preferred = analysis.reference_metric
+    first = preferred if preferred in metrics else next(iter(metrics), "")
+    rows = [
+        (scores.get(first, 0.0), {"": NAMES[key], **{readable(name): show(scores[name], name) for name in metrics}})
+        for key, scores in points.scores.items()
+    ]
+    for slug in dict.fromkeys(slugs):
+        if first and frames.summary(slug, first).n and slug not in analysis.withheld:
+            cells = {readable(name): score(frames.summary(slug, name), name) for name in metrics}
+            rows.append((frames.summary(slug, first).mean, {"": report.title(slug), **cells}))
+    return [row for _, row in sorted(rows, key=lambda row: -row[0])]
+
+
+def _decoding(setting: Mapping[str, Any]) -> str:
+    text = str(setting["decode"])
+    if "size" in setting:
+        text += f" of {setting['size']}, length penalty {setting['length_penalty']:g}"
+    return f"{text}, at most {setting['max_length']} tokens" if "max_length" in setting else text
+
+
+def _counts(counts: Mapping[str, Any] | None, form: str = "{}") -> str:
+    return ", ".join(f"{name} {form.format(count)}" for name, count in (counts or {}).items())
+
+
+def _percent(fraction: Any) -> str:
+    return f"{100 * float(fraction):.1f} %"

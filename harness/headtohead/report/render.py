@@ -1,0 +1,151 @@
+"""Render sections as HTML (a page, or a fragment for notebooks), as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from headtohead.escaping import (
+    MAX_MARKDOWN,
+    content_policy,
+    is_safe_link,
+    latex_escape,
+    markdown_escape,
+    safe_markdown,
+    visible,
+    visible_values,
+)
+from headtohead.figures.style import themed
+from headtohead.report.section import Bold, Section
+from headtohead.report.setup import setup_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headtohead.report.content import Report
+
+
+@cache
+def environment(package: str, *, html: bool = False) -> Environment:
+    """Return the environment of a package with a folder ``templates``.
+
+    Args:
+        package: Import name of the package.
+        html: Whether values are escaped for HTML; in Markdown the templates escape with filters.
+    """
+    made = Environment(
+        loader=PackageLoader(package),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = {"escaped": markdown_escape, "cell": _cell, "prose": _prose, "safe_markdown": safe_markdown}
+    made.filters |= filters | {"json": _json, "themed": lambda svg: Markup(themed(svg))}
+    return made
+
+
+def tidy_markdown(text: str) -> str:
+    """Return Markdown with at most one empty line between blocks."""
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
+    """Return a report as a self-contained page with these SVG figures."""
+    folder = resources.files("headtohead.report") / "templates"
+    script, css = ((folder / name).read_text("utf-8") for name in ("report.js", "report.css"))
+    scripts = [script] if any(section.maps for section in sections) else []
+    values = {
+        "policy": content_policy(*scripts),
+        "css": Markup(css),
+        "setup": setup_line(report.analysis),
+        "scripts": [Markup(text) for text in scripts],
+    }
+    template = environment("headtohead.report", html=True).get_template("page.html.jinja")
+    return visible(template.render(report=report, sections=sections, figures=figures, **values))
+
+
+def fragment(
+    *sections: Section,
+    figures: Mapping[str, str] | None = None,
+    heading: str = "",
+    answer: str = "",
+    colours: Mapping[str, str] | None = None,
+) -> str:
+    """Return sections as HTML for notebook output, which has no style sheet."""
+    template = environment("headtohead.report", html=True).get_template("fragment.html.jinja")
+    values = {"heading": heading, "answer": answer, "colours": colours or {}}
+    return visible(template.render(sections=sections, figures=figures or {}, **values))
+
+
+def markdown(report: Report, sections: Sequence[Section], figures: Collection[str]) -> str:
+    """Return a report as Markdown with links to these figures."""
+    template = environment("headtohead.report").get_template("report.md.jinja")
+    return visible(
+        tidy_markdown(
+            template.render(report=report, setup=setup_line(report.analysis), sections=sections, figures=figures)
+        )
+    )
+
+
+def markdown_table(frame: pd.DataFrame | None) -> str:
+    """Return a table as Markdown."""
+    if frame is None:
+        return ""
+    template = environment("headtohead.report").get_template("table.md.jinja")
+    return template.render(section=Section("", frame=frame)).strip()
+
+
+def latex_table(frame: pd.DataFrame, *, caption: str, label: str, notes: Sequence[str]) -> str:
+    r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``.
+
+    Args:
+        frame: The table; cells that are `Bold` are bold.
+        caption: The caption.
+        label: The label is ``tab:`` followed by this text.
+        notes: Sentences below the table.
+    """
+    escaped = frame.map(_latex_cell).rename(columns=latex_escape)
+    alignment = "".join("r" if numeric else "l" for numeric in Section("", frame=frame).numeric)
+    rules = escaped.style.hide(axis="index").to_latex(hrules=True, column_format=alignment)
+    key = re.sub(r"[^A-Za-z0-9]", "-", label)
+    return (
+        "% Requires \\usepackage{booktabs}.\n\\begin{table}\n\\centering\n\\small\n"
+        f"\\caption{{{latex_escape(caption)}}}\n\\label{{tab:{key}}}\n{rules}\n\\medskip\n"
+        f"\\parbox{{\\linewidth}}{{\\footnotesize {' '.join(map(latex_escape, notes))}}}\n\\end{{table}}\n"
+    )
+
+
+def _latex_cell(cell: str) -> str:
+    value, *notes = map(latex_escape, cell.split("\n"))
+    text = rf"\textbf{{{value}}}" if isinstance(cell, Bold) else value
+    return " ".join([text, *(rf"{{\footnotesize ({note})}}" for note in notes)])
+
+
+def _cell(cell: str) -> str:
+    """Return a cell of a Markdown table, with the lines after the first in parentheses."""
+    value, *notes = map(markdown_escape, cell.split("\n"))
+    return " ".join([f"**{value}**" if isinstance(cell, Bold) else value, *(f"({note})" for note in notes)])
+
+
+def _prose(text: str) -> Markup:
+    """Return Markdown as HTML, with raw HTML escaped, and without images and unsafe links."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).disable("image")
+    parser.validateLink = is_safe_link  # type: ignore[assignment, method-assign]
+    return Markup(parser.render(text[:MAX_MARKDOWN]))
+
+
+def _json(value: Any) -> Markup:
+    """Return JSON that is safe in a script element."""
+    text = json.dumps(visible_values(value), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))

@@ -1,0 +1,156 @@
+"""A section of a report: a title, a sentence, a table and a figure; every output format renders the same sections."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.study import Analysis
+from headtohead.config.labels import NAMED_AXES
+from headtohead.statistics.paired_tests import Interval, Paired, Summary
+from headtohead.storage.metrics import show, show_p
+
+_NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report.
+
+    Attributes:
+        title: The heading.
+        text: A sentence below the heading.
+        frame: A table of texts. The first line of a cell is its value; further lines, such as an interval, are smaller.
+        figure: Name of a figure, which is omitted if it is not drawn, with its ``caption``.
+        lines: A list below the table.
+        code: Commands or a file, preformatted.
+        maps: Data of the interactive attention maps.
+        shade: Background colour of the cells of ``frame`` in percent, by row.
+        parts: Sections within this one.
+    """
+
+    title: str
+    text: str = ""
+    frame: pd.DataFrame | None = None
+    figure: str = ""
+    caption: str = ""
+    lines: Sequence[str] = ()
+    code: str = ""
+    maps: Mapping[str, Any] | None = None
+    shade: Sequence[Sequence[int]] = ()
+    parts: Sequence[Section] = ()
+
+    @property
+    def anchor(self) -> str:
+        """The heading as an identifier."""
+        return re.sub(r"\W+", "-", self.title.lower()).strip("-")
+
+    @property
+    def columns(self) -> list[str]:
+        """The headings of the table."""
+        return [] if self.frame is None else [*map(str, self.frame.columns)]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of the table."""
+        return [] if self.frame is None else self.frame.to_numpy().tolist()
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether all cells of a column are numbers, which are right-aligned."""
+        return [all(map(_NUMBER.fullmatch, cells)) for cells in zip(*self.rows, strict=True)]
+
+
+class Bold(str):
+    """A cell whose first line is bold in Markdown and LaTeX."""
+
+
+def table(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame | None:
+    """Return a row per mapping with its names as columns, or None without rows; missing cells are empty."""
+    frame = pd.DataFrame(list(rows), dtype=object)
+    return None if frame.empty else frame.fillna("")
+
+
+def with_interval(mean: float, low: float, high: float, metric: str, *, signed: bool = False) -> str:
+    """Return a mean, and on a second line its interval if it is finite."""
+    text = show(mean, metric, signed=signed)
+    return f"{text}\n{ends(low, high, metric, signed=signed)}" if math.isfinite(low) else text
+
+
+def ends(low: float, high: float, metric: str, *, signed: bool = False) -> str:
+    """Return the ends of an interval."""
+    return f"{show(low, metric, signed=signed)} to {show(high, metric, signed=signed)}"
+
+
+def with_ends(summary: Summary, metric: str) -> str:
+    """Return a mean with its 95 % interval in parentheses."""
+    interval = f" (95 % interval {ends(summary.low, summary.high, metric)})" if math.isfinite(summary.low) else ""
+    return show(summary.mean, metric) + interval
+
+
+def leveled(interval: Interval | None, metric: str) -> str:
+    """Return an interval with its level: ``98.75 %: −0.010 to 0.023``."""
+    return f"{interval.percent}: {ends(interval.low, interval.high, metric)}" if interval else "–"
+
+
+def score(summary: Summary, metric: str) -> str:
+    """Return a mean over seeds with its interval."""
+    return with_interval(summary.mean, summary.low, summary.high, metric)
+
+
+def difference(paired: Paired | None, metric: str) -> str:
+    """Return a difference with its 95 % interval."""
+    return "–" if paired is None else with_interval(paired.mean, paired.low, paired.high, metric, signed=True)
+
+
+def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
+    """Return a short name of a contrast, such as ``none against sinusoidal``."""
+    if contrast.kind not in ("factor", "variant"):
+        return contrast.name
+    if contrast.kind == "factor":
+        within = f" ({contrast.within})" if contrast.within else ""
+        axis = f"{contrast.axis} " if contrast.axis not in NAMED_AXES else ""
+        return f"{axis}{contrast.left} against {contrast.right}{within}"
+    by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
+    other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title
+    return f"{by_slug[contrast.left].title} against {other}"
+
+
+def contrast_rows(
+    contrasts: Sequence[Contrast], names: Iterable[Mapping[str, str]], more: Iterable[Mapping[str, str]] = ()
+) -> list[dict[str, str]]:
+    """Return the tests of contrasts: difference, interval at the Holm step, verdict, p-values, effect size, TOST.
+
+    Args:
+        contrasts: The contrasts.
+        names: The first cells of each row.
+        more: The last cells of each row.
+    """
+    has_margin = any(contrast.judgement.equivalence for contrast in contrasts)
+    rows = []
+    for contrast, name in zip(contrasts, names, strict=True):
+        paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.equivalence
+        row = {
+            **name,
+            "difference": difference(paired, contrast.metric),
+            "at the Holm step": leveled(judgement.interval, contrast.metric),
+            "verdict": "\n".join(filter(None, [contrast.verdict_name, contrast.reason])),
+            "Holm p": show_p(judgement.holm_p),
+            "sign-flip p": show_p(paired.sign_flip_p if paired else None),
+            "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
+        }
+        if has_margin:
+            late = "\nmargin set after results existed" * contrast.late_margin
+            row["equivalence p"] = (
+                f"{show_p(test.holm_p)}\n{leveled(test.interval, contrast.metric)}{late}" if test else "–"
+            )
+        rows.append(row)
+    for row, last in zip(rows, more, strict=False):
+        row.update(last)
+    return rows

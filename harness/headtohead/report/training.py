@@ -1,0 +1,112 @@
+"""The sections on training: curves, whether the runs trained far enough, and steps to target."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from headtohead.analysis.convergence import LOSS, LossTrend
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.targets import Target, VariantTarget
+from headtohead.report.content import Report
+from headtohead.report.figures.lines import MOST_LINES
+from headtohead.report.remarks import gap_steps
+from headtohead.report.section import Section, contrast_name, table
+from headtohead.storage.metrics import readable, show, show_p
+from headtohead.storage.progress import duration
+
+
+def training_section(report: Report) -> Section:
+    """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
+    analysis, found = report.analysis, report.analysis.convergence
+    rows = [
+        {"variant": report.title(slug), **_trend(found.trends[slug])} for slug in report.listed if slug in found.trends
+    ]
+    gaps = [
+        {
+            "contrast": contrast_name(analysis, gap.contrast),
+            "difference in validation loss": show(gap.difference, LOSS, signed=True),
+            "in steps of the baseline": gap_steps(gap, found),
+        }
+        for gap in found.gaps
+    ]
+    counts = Counter(trend.verdict for trend in found.trends.values())
+    note = f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."
+    return Section(
+        "Training",
+        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Still learning: over the last fifth "
+        "of the steps the loss, fitted by a line, falls by more than 1 %, 0.01 nats and two standard errors over seeds."
+        f"{note if found.decaying else ''}",
+        figure="curves",
+        caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
+        "reached are omitted." + report.shown(MOST_LINES),
+        frame=table(rows),
+        parts=[Section("Differences in steps", frame=table(gaps))] if gaps else [],
+    )
+
+
+def _trend(trend: LossTrend) -> dict[str, str]:
+    fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{100 * trend.fraction:.1f} %"
+    return {
+        "seeds": str(trend.n),
+        "validation loss at 80 % of the steps": show(trend.loss, LOSS),
+        "fall until the end": fall,
+        "standard error over seeds": show(trend.error, LOSS),
+        "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
+    }
+
+
+def target_section(report: Report) -> Section | None:
+    """Return a table per target, or None without targets."""
+    found = report.analysis.targets
+    if not found:
+        return None
+    return Section(
+        "Steps to target",
+        "The step of the first evaluation that reaches the target; a run that never reaches it counts as infinite (∞). "
+        "Medians over seeds, and a sign test against the baseline, adjusted by Holm over the variants and by the "
+        "number of planned looks. Time is the training time of a stack without evaluations.",
+        parts=[
+            Section(
+                _name(target),
+                frame=table(
+                    {"variant": report.title(slug), **_target(target.variants[slug])} for slug in report.listed
+                ),
+            )
+            for target in found
+        ],
+    )
+
+
+def target_columns(analysis: Analysis) -> dict[str, list[float]]:
+    """Return the steps and seconds to each target in the order of the runs; NaN for runs without a result."""
+    runs, columns = analysis.frames.runs, dict[str, list[float]]()
+    keys = [(str(variant), int(seed)) for variant, seed in zip(runs["variant"], runs["seed"], strict=True)]
+    for target in analysis.targets:
+        found = target.variants
+        columns[f"steps_to_target/{target.metric}"] = [found[slug].steps.get(seed, math.nan) for slug, seed in keys]
+        columns[f"seconds_to_target/{target.metric}"] = [found[slug].seconds.get(seed, math.nan) for slug, seed in keys]
+    return columns
+
+
+def _name(target: Target) -> str:
+    if target.value is None:
+        return f"Target: the baseline's final {readable(target.metric)} with the same seed"
+    return f"Target: {readable(target.metric)} {show(target.value, target.metric)}"
+
+
+def _target(found: VariantTarget) -> dict[str, str]:
+    steps, seconds = found.median_steps, found.median_seconds
+    is_compared = found.verdict is not None
+    return {
+        "reached": f"{found.reached} of {len(found.steps)}",
+        "median steps": _finite(steps, f"{steps:,.0f}"),
+        "median time": _finite(seconds, duration(seconds) if math.isfinite(seconds) else ""),
+        "seeds earlier, later": f"{found.earlier}, {found.later}" if is_compared else "–",
+        "sign test Holm p": show_p(found.holm_p),
+        "against baseline": found.verdict or found.reason or "–",
+    }
+
+
+def _finite(value: float, text: str) -> str:
+    return "–" if math.isnan(value) else text if math.isfinite(value) else "∞"

@@ -55,12 +55,16 @@ register(Plan, LoadedRun, SentenceMaps)
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
+    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer.
+
+    ``shipped`` states whether every logger has all runs.
+    """
 
     experiment: Path
     states: Counter[str]
     report: ReportPaths | None
     answer: str | None
+    shipped: bool = False
 
     @property
     def complete(self) -> bool:
@@ -249,8 +253,8 @@ def run(
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
-    session.finish_shipping(planned.name)
-    return Result(planned.directory, outcome.states, written, written.answer if written else None)
+    shipped = session.finish_shipping(planned.name)
+    return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
 
 
 def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
@@ -312,8 +316,12 @@ class _Session:
                 f"{next_step(outcome.states, self.same_command)}"
             )
 
-    def finish_shipping(self, name: str) -> None:
-        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest."""
+    def finish_shipping(self, name: str) -> bool:
+        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest.
+
+        Returns whether all runs are shipped.
+        """
+        shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
@@ -321,12 +329,14 @@ class _Session:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
             if missing is not None:
+                shipped = False
                 self.log(missing)
             elif shipped_name == name and process.logger == MLFLOW:
                 ui = next_command("ui", None, self.root)
                 self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
             elif shipped_name == name:
                 self.log(f"{process.logger}: all runs are logged")
+        return shipped
 
 
 def trial(

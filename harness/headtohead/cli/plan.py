@@ -34,7 +34,12 @@ def command(
     form: str,
 ) -> None:
     """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
-    with _without_garbage_collection():
+    from headtohead.cli.stored_answer import StoredAnswer
+
+    answer = StoredAnswer(runs_root)
+    if answer.print():
+        return
+    with answer.recorded(), _without_garbage_collection():
         from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
@@ -47,14 +52,16 @@ def command(
         registry = loaded.load_plugins()
         plan = make_plan(loaded, registry, runs_root, fresh=fresh)
         refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
-    if form == "json":
-        _print_json(plan)
-    else:
-        _print_text(plan)
-        if refused:
-            echo("", f"h2h run refuses this: {refused}")
-        elif dropped:
-            echo("", f"note: {dropped}")
+        if form == "json":
+            _print_json(plan)
+        else:
+            _print_text(plan)
+            if refused:
+                echo("", f"h2h run refuses this: {refused}")
+            elif dropped:
+                echo("", f"note: {dropped}")
+    if all(run.is_done for run in plan.runs):
+        answer.store()
 
 
 @contextmanager

@@ -89,13 +89,19 @@ def command(
     --try trains the first seed of each variant for a few steps in this process and prints loss and speed. A debugger
     works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
     """
+    from headtohead.cli.stored_answer import StoredAnswer
+    from headtohead.errors import HeadToHeadError
+
+    answer = StoredAnswer(runs_root)
+    if not (trial or fresh or retry or repair or stale) and answer.print():
+        return
+
     from headtohead import api
     from headtohead.cli.progress import make_watcher
-    from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
 
-    use_files(plugin_files)
     if trial:
+        use_files(plugin_files)
         _refuse_beside_try()
         api.trial(
             experiment,
@@ -114,33 +120,37 @@ def command(
         raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
     if no_report and allow_partial:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    result = api.run(
-        experiment,
-        overrides=overrides,
-        seeds=seeds,
-        name=label,
-        max_runs=max_runs,
-        runs=runs_root,
-        reports=reports_root,
-        device=device,
-        workers=workers,
-        threads=threads,
-        launcher=launcher,
-        launcher_options=read_launcher_options(launcher_options, address),
-        timeout=timeout,
-        fresh=fresh,
-        retry=retry,
-        repair=repair,
-        stale=stale,
-        only=only,
-        tracking=not no_tracking,
-        report=not no_report,
-        loggers=loggers,
-        allow_partial=allow_partial,
-        watcher=make_watcher(),
-        command=recorded_command(experiment, runs_root),
-        log=echo,
-    )
+    with answer.recorded():
+        use_files(plugin_files)
+        result = api.run(
+            experiment,
+            overrides=overrides,
+            seeds=seeds,
+            name=label,
+            max_runs=max_runs,
+            runs=runs_root,
+            reports=reports_root,
+            device=device,
+            workers=workers,
+            threads=threads,
+            launcher=launcher,
+            launcher_options=read_launcher_options(launcher_options, address),
+            timeout=timeout,
+            fresh=fresh,
+            retry=retry,
+            repair=repair,
+            stale=stale,
+            only=only,
+            tracking=not no_tracking,
+            report=not no_report,
+            loggers=loggers,
+            allow_partial=allow_partial,
+            watcher=make_watcher(),
+            command=recorded_command(experiment, runs_root),
+            log=echo,
+        )
+    if result.complete and result.shipped:
+        answer.store()
     sys.exit(0 if result.complete else 1)
 
 

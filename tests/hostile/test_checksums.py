@@ -239,22 +239,6 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
     assert study.results() == undisturbed.results()
 
 
-@pytest.mark.slow
-def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study: Study, undisturbed: Study) -> None:
-    (study.folder / "other.yaml").write_text(FILE)
-    assert study.h2h("run", "other.yaml").returncode == 0
-    assert study.runs("other") == []
-    first = study.runs()[0]
-    flip(first / "checkpoint.safetensors", first)
-    damaged = study.modified(first)
-    done = study.h2h("run", "other.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"1 reused runs of other experiments damaged: tiny/{first.name} (checkpoint.safetensors is" in done.stdout
-    assert "training in 'other' instead, the other experiments are not changed" in done.stdout
-    assert study.modified(first) == damaged
-    assert [run.name for run in study.runs("other")] == [first.name]
-
-
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -287,3 +271,19 @@ def test_damaged_lines_of_a_history_are_omitted_and_counted(
     assert done.returncode == 0, done.stderr
     report = (study.folder / "reports/tiny/report.md").read_text()
     assert "1 damaged line of training histories, for example incomplete after a crash, is omitted." in report
+
+
+@pytest.mark.slow
+def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study: Study, undisturbed: Study) -> None:
+    (study.folder / "other.yaml").write_text(FILE)
+    assert study.h2h("run", "other.yaml").returncode == 0
+    assert study.runs("other") == []
+    first = study.runs()[0]
+    flip(first / "checkpoint.safetensors", first)
+    damaged = study.modified(first)
+    done = study.h2h("run", "other.yaml", "--repair")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"1 reused runs of other experiments damaged: tiny/{first.name} (checkpoint.safetensors is" in done.stdout
+    assert "training in 'other' instead, the other experiments are not changed" in done.stdout
+    assert study.modified(first) == damaged
+    assert [run.name for run in study.runs("other")] == [first.name]

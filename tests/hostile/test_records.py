@@ -69,6 +69,10 @@ class Case:
     command: tuple[str, ...] = ()
 
 
+def damaged(record: str, name: str, damage: Damage, *facts: str, command: tuple[str, ...] = ()) -> Case:
+    return Case(record, name, record, damage, facts, command)
+
+
 def content(value: bytes) -> Damage:
     return lambda path: void(path.write_bytes(value))
 
@@ -198,70 +202,57 @@ CASES = [
         if (kind, record) not in OPTIONAL
         and (record != "results" or (kind, record) not in MISSING)  # the run is INTERRUPTED, and a report omits it
     ),
-    Case("experiment", "unknown-baseline", "experiment", field("baseline", value="x"), ("baseline: 'x'", "no variant")),
-    Case("experiment", "variant-twice", "experiment", lambda path: twice(path, "variants"), ("listed twice",)),
-    Case("experiment", "other-metric", "experiment", field("metrics", "primary", value="x"), ("metrics.primary",)),
-    Case(
-        "experiment", "infinite-axis", "experiment", field("variants", 0, "axes", "positional", value=1e999), ("axes",)
-    ),
-    Case(
-        "experiment", "outside", "experiment", field("runs", 0, "directory", value="../../etc"), ("not a path inside",)
-    ),
-    Case("experiment", "config", "experiment", field("variants", 0, "config", value={}), ("config: field 'data'",)),
-    Case("run", "d_model", "run", field("config", "model", "d_model", value=10**9), ("run.json",)),
-    Case("run", "infinite", "run", field("flops_per_token", value=float("inf")), ("flops_per_token",)),
-    Case("run", "true", "run", field("seed", value=True), ("seed: Input should be a valid integer",)),
-    Case("run", "date", "run", field("created", value="2026-99-99"), ("created",)),
-    Case("run", "plugin", "run", field("config", "positional", "encoder", "name", value="x"), ("positional 'x'",)),
-    Case(
+    damaged("experiment", "unknown-baseline", field("baseline", value="x"), "baseline: 'x'", "no variant"),
+    damaged("experiment", "variant-twice", lambda path: twice(path, "variants"), "listed twice"),
+    damaged("experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"),
+    damaged("experiment", "infinite-axis", field("variants", 0, "axes", "positional", value=1e999), "axes"),
+    damaged("experiment", "outside", field("runs", 0, "directory", value="../../etc"), "not a path inside"),
+    damaged("experiment", "config", field("variants", 0, "config", value={}), "config: field 'data'"),
+    damaged("run", "d_model", field("config", "model", "d_model", value=10**9), "run.json"),
+    damaged("run", "infinite", field("flops_per_token", value=float("inf")), "flops_per_token"),
+    damaged("run", "true", field("seed", value=True), "seed: Input should be a valid integer"),
+    damaged("run", "date", field("created", value="2026-99-99"), "created"),
+    damaged("run", "plugin", field("config", "positional", "encoder", "name", value="x"), "positional 'x'"),
+    damaged(
         "run",
         "option",
-        "run",
         field("config", "positional", "encoder", "options", value={"max_len": -1}),
-        ("positional 'sinusoidal': max_len: must be at least 1",),
+        "positional 'sinusoidal': max_len: must be at least 1",
     ),
-    Case("run", "unknown", "run", field("code", value="x"), ("code: Extra inputs are not permitted",)),
-    Case("status", "state", "status", field("state", value="FINE"), ("state",)),
-    Case("status", "no-zone", "status", field("started", value="2026-01-01T00:00:00"), ("time zone",)),
-    Case("results", "metric-name", "results", field("metrics", "seed", value=3), ("metrics.seed",)),
-    Case("results", "bucket-score", "results", field("buckets", 0, "scores", "loss", value=-7), ("buckets.0.scores",)),
-    Case("heads", "effect", "heads", field("heads", 0, "only-one", "loss", value="x"), ("heads.0.only-one.loss",)),
-    Case("probes", "null", "probes", field(0, value=None), ("0: Input should be",)),
-    Case("probes", "other-length", "probes", field(0, "source_tokens", value=["a"]), ("expected F32",), REPORT),
-    Case("maps", "torn", "maps", cut, ("maps.safetensors", "not a readable safetensors file")),
-    Case("maps", "not-a-number", "maps", tensors(encoder=lambda a: a * np.nan), ("encoder", "not finite")),
-    Case("maps", "role", "maps", lambda path: rename(path, "0/cross", "0/across"), ("'0/across' is of no role",)),
-    Case("maps", "absurd", "maps", header(shape=[2**40, 2**20]), ("not a readable safetensors file",)),
-    Case("translations", "columns", "translations", content(b"a\nb\n"), ("line 2: expected source, references",)),
-    Case("translations", "fifo", "translations", fifo, ("translations.tsv", NO_FILE)),
-    Case("metrics", "fifo", "metrics", fifo, ("metrics.jsonl", NO_FILE)),
-    Case("checkpoint", "torn", "checkpoint", cut, ("checkpoint.safetensors", "is damaged")),
-    Case("checkpoint", "not-a-number", "checkpoint", weights(lambda a: a * float("nan")), ("not finite",)),
-    Case(
-        "checkpoint",
-        "shape",
-        "checkpoint",
-        weights(lambda a: torch.zeros(3, 3, 3)),
-        ("does not match the configuration",),
-    ),
-    Case("checkpoint", "state", "checkpoint", lambda path: state(path, NESTED), ("is damaged",)),
-    Case(
+    damaged("run", "unknown", field("code", value="x"), "code: Extra inputs are not permitted"),
+    damaged("status", "state", field("state", value="FINE"), "state"),
+    damaged("status", "no-zone", field("started", value="2026-01-01T00:00:00"), "time zone"),
+    damaged("results", "metric-name", field("metrics", "seed", value=3), "metrics.seed"),
+    damaged("results", "bucket-score", field("buckets", 0, "scores", "loss", value=-7), "buckets.0.scores"),
+    damaged("heads", "effect", field("heads", 0, "only-one", "loss", value="x"), "heads.0.only-one.loss"),
+    damaged("probes", "null", field(0, value=None), "0: Input should be"),
+    damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32", command=REPORT),
+    damaged("maps", "torn", cut, "maps.safetensors", "not a readable safetensors file"),
+    damaged("maps", "not-a-number", tensors(encoder=lambda a: a * np.nan), "encoder", "not finite"),
+    damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is of no role"),
+    damaged("maps", "absurd", header(shape=[2**40, 2**20]), "not a readable safetensors file"),
+    damaged("translations", "columns", content(b"a\nb\n"), "line 2: expected source, references"),
+    damaged("translations", "fifo", fifo, "translations.tsv", NO_FILE),
+    damaged("metrics", "fifo", fifo, "metrics.jsonl", NO_FILE),
+    damaged("checkpoint", "torn", cut, "checkpoint.safetensors", "is damaged"),
+    damaged("checkpoint", "not-a-number", weights(lambda a: a * float("nan")), "not finite"),
+    damaged("checkpoint", "shape", weights(lambda a: torch.zeros(3, 3, 3)), "does not match the configuration"),
+    damaged("checkpoint", "state", lambda path: state(path, NESTED), "is damaged"),
+    damaged(
         "vocabulary",
         "too-long",
-        "vocabulary",
         imported({"source": 1, "target": 1}, {"source": ["a", "b"], "target": ["a"]}),
-        ("2 source words, the checkpoint 1",),
+        "2 source words, the checkpoint 1",
     ),
-    Case(
+    damaged(
         "vocabulary",
         "absurd",
-        "vocabulary",
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
-        ("run.json' does not fit into the memory",),
+        "run.json' does not fit into the memory",
     ),
-    Case("stack", "config", "stack", field("config", "model", "d_ff", value="x"), ("model.d_ff: expected a whole",)),
-    Case("stack", "outside", "stack", field("members", 0, "directory", value="/etc"), ("not a path inside",)),
-    Case("lease", "fifo", "lease", new_fifo, (NO_FILE,)),
+    damaged("stack", "config", field("config", "model", "d_ff", value="x"), "model.d_ff: expected a whole"),
+    damaged("stack", "outside", field("members", 0, "directory", value="/etc"), "not a path inside"),
+    damaged("lease", "fifo", new_fifo, NO_FILE),
 ]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,26 +113,6 @@ def test_no_command_imports_a_file_of_the_working_directory(planted):
     planted.ends(0, "export", run, "model")
     planted.ends(0, "clean")
     planted.ends(0, "doctor")
-
-
-@pytest.mark.slow
-def test_ui_and_its_server_import_no_file_of_the_working_directory(planted):
-    (planted.path / "study.yaml").write_text(STUDY)
-    planted.ends(0, "run", "study.yaml")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [*ENTRIES[planted.entry], "ui", "--no-browser", "--port", str(port)]
-    with subprocess.Popen(
-        command, cwd=planted.path, env=planted.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as ui:
-        assert ui.stdout is not None
-        lines = iter(ui.stdout.readline, "")
-        # The server has responded when the last line is printed.
-        assert any(line.startswith("Ctrl-C stops the server") for line in lines)
-        ui.send_signal(signal.SIGINT)
-        ui.communicate(timeout=60)
-    assert planted.executed == set()
 
 
 def started_programs(file: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from headtohead.config.entries import recorded_config
 from headtohead.config.identity import identity_fields, run_hash, run_hashes, run_identity
 from headtohead.config.resolve import resolve
-from headtohead.schema.run_config import EntryConfig, ModelConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed, Section
 
 DATA_HASH = "f" * 64
@@ -53,11 +53,6 @@ def hash_of(registry):
 def test_run_hashes_do_not_change(name, registry):
     raw, wanted = GOLDEN[name]
     assert run_hash(resolve(raw, registry), 1, DATA_HASH) == wanted
-
-
-def test_a_run_hash_is_a_full_sha256(hash_of):
-    assert len(hash_of()) == 64
-    assert set(hash_of()) <= set("0123456789abcdef")
 
 
 @pytest.mark.parametrize(
@@ -145,32 +140,11 @@ def test_an_added_field_with_its_unhashed_value_keeps_old_hashes():
     assert identity_fields(Grown(window=0)) == identity_fields(Old())
 
 
-def test_an_added_field_with_another_value_changes_the_hash():
-    assert identity_fields(Grown()) == {"width": 8, "window": 3}
-
-
 def test_false_differs_from_an_unhashed_zero():
     class Mixed(Section):
         window: Annotated[int | bool, HashIfChanged(0)] = 0
 
     assert identity_fields(Mixed(window=False)) == {"window": False}
-
-
-def test_a_changed_default_changes_the_hash(registry, monkeypatch):
-    class Wider(ModelConfig):
-        d_ff: int = Field(1024, ge=1)
-
-    config = resolve({"train": {"epochs": 1}}, registry)
-    wider = config.model_copy(update={"model": Wider(**config.model.model_dump(exclude={"d_ff"}))})
-    before, after = (run_hash(candidate, 1, DATA_HASH) for candidate in (config, wider))
-    assert before != after
-
-
-def test_defaults_are_written_out_in_the_identity(registry):
-    identity = run_identity(resolve({"train": {"epochs": 1}}, registry), DATA_HASH)
-    assert identity["config"]["model"]["d_ff"] == 512
-    assert identity["config"]["train"]["betas"] == [0.9, 0.98]
-    assert identity["config"]["data"]["options"]["size"] == 6000
 
 
 def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):

@@ -47,17 +47,13 @@ def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.D
     ("path", "value"),
     [
         ("base/train.lr", 0.001),
-        ("base/positional", {"name": "rotary", "theta": 500}),
         ("base/positional", {"encoder": "none", "decoder": {"name": "rotary", "theta": 500}}),
-        ("base/positional.theta", 500),
         ("base/positional", "my-encoding"),
         ("base/data/pair", "eng-fra"),
         ("base/model/mask_value", -1e9),
-        ("base/recipe", "slides-en-fr"),
         ("baseline/recipe", {"name": "tatoeba-en-es", "positional": "sinusoidal"}),
         ("design", [{"product": {"match": ["none", "parameters"], "data.size": [100, 200]}}]),
         ("design", [{"between": {"from": "recipe/slides-en-fr", "to": {"train.lr": 0.1}}}]),
-        ("seeds", [1, 2, 5]),
     ],
 )
 def test_every_notation_of_an_experiment_file_is_valid(
@@ -70,22 +66,12 @@ def test_every_notation_of_an_experiment_file_is_valid(
     ("path", "value"),
     [
         ("sedes", 6),
-        ("base/mdoel", {}),
         ("base/model/d_modl", 64),
         ("base/model/d_model", "wide"),
-        ("base/model/dropout", 1.5),
-        ("base/train.lr", "fast"),
         ("base/positional", {"encodr": "none"}),
         ("design", [{"produkt": {}}]),
-        ("design", [{"product": {"model.d_model": [64, "wide"]}}]),
-        ("design", [{"product": {"positional": "rotary"}}]),
-        ("match", "size"),
         ("seeds", "six"),
     ],
 )
 def test_mistakes_are_invalid(path: str, value: Any, validator: jsonschema.Draft202012Validator) -> None:
     assert not validator.is_valid(changed(path, value))
-
-
-def test_a_file_without_a_question_is_invalid(validator: jsonschema.Draft202012Validator) -> None:
-    assert not validator.is_valid({key: QUICKSTART[key] for key in QUICKSTART if key != "question"})

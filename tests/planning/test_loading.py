@@ -22,16 +22,11 @@ def failure(load, text, *overrides, seeds=None):
     [
         ("sed: 3", "x.yaml:2: sed:", "did you mean 'seeds'?"),
         ("base: [1]", "x.yaml:2: base:", "a mapping"),
-        ("match: flop", "x.yaml:2: match:", "did you mean 'flops'?"),
         ("design:\n  - prodct: {}", "x.yaml:3: design[0].prodct:", "did you mean 'product'?"),
         ("design:\n  - product:\n      positional: rotary", "x.yaml:4: design[0].product.positional:", "a list"),
-        ("exclude:\n  - when: {a: 1}", "x.yaml:3: exclude[0]:", "'reason' is missing"),
-        ("probes: [{source: 3}]", "x.yaml:2: probes[0].source:", "text"),
         ("seeds: many", "x.yaml:2: seeds:", "a list of seeds, or until and at_most"),
         ("seeds: {at_most: 9}", "x.yaml:2: seeds:", "{until: decided, at_most: 20}"),
         ("seeds: {until: decided, at_most: 2}", "x.yaml:2: seeds.at_most:", "at least 3"),
-        ("seeds: {until: decided, at_most: 9, step: 3}", "x.yaml:2: seeds.step:", "unknown field"),
-        ("seeds: true", "x.yaml:2: seeds:", "got True"),
         ("seeds: [1, 2, 1]", "x.yaml:2: seeds[2]:", "duplicate seed 1"),
         ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "baseline"),
         ("base: {", "x.yaml:3:", "not valid YAML"),
@@ -41,7 +36,6 @@ def failure(load, text, *overrides, seeds=None):
         ("base:\n  model: {}\n  model: {}", "x.yaml:4: base:", "duplicate key 'model', first on line 3"),
         ("base: {1: x}", "x.yaml:2: base:", "keys are text"),
         ("base: &a {model: *a}", "x.yaml:2: base:", "nested"),
-        ("seeds: " + "9" * 5000, "x.yaml:2: seeds:", "below 2^63"),
     ],
 )
 def test_every_error_of_a_file_is_one_line_with_its_location(load, text, location, word):
@@ -70,11 +64,6 @@ def test_a_missing_file_suggests_a_file_with_another_ending(tmp_path, typed):
     assert str(error.value).endswith(f"does not exist; did you mean '{tmp_path / 'order.yaml'}'?")
 
 
-def test_a_folder_is_not_read_as_a_file(tmp_path):
-    with pytest.raises(HeadToHeadError, match="' is a folder; name an experiment file"):
-        load_file(tmp_path)
-
-
 def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
     path = tmp_path / "latin.yaml"
     path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))
@@ -93,13 +82,6 @@ def test_the_experiment_is_named_after_its_file(tmp_path):
     path = tmp_path / "do heads (really) matter.yaml"
     path.write_text("question: q\n")
     assert load_file(path).name == "do-heads-really-matter"
-
-
-def test_a_name_without_letters_is_refused(tmp_path):
-    path = tmp_path / "¿?.yaml"
-    path.write_text("question: q\n")
-    with pytest.raises(HeadToHeadError, match="has no letter or digit; rename the file"):
-        load_file(path)
 
 
 def test_numbers_are_those_of_yaml_1_2(load):
@@ -160,18 +142,9 @@ def test_an_override_is_parsed_as_yaml(load):
     assert loaded.overrides[0].path == ("train", "lr")
 
 
-def test_values_without_a_yaml_notation_are_refused_from_python():
-    with pytest.raises(HeadToHeadError, match="an experiment holds numbers, texts, lists and"):
-        dump({"question": object()})
-
-
 def test_strings_that_look_like_numbers_remain_strings_from_python():
     content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
     assert load_text(dump(content), Path("study.yaml")).file.base == content["base"]
-
-
-def test_recursive_nesting_is_refused(load):
-    assert failure(load, "question: q\nbase: " + "[" * 5000) == "x.yaml:2: more than 100 nested lists and mappings"
 
 
 @given(st.text(max_size=40))

@@ -40,16 +40,10 @@ def test_files_and_addresses_of_data_are_not_in_the_title(design):
     assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5, dataset=tatoeba)"
 
 
-def test_the_same_recipe_twice_is_one_variant(design):
-    found = design("baseline: {recipe: scratch-en-fr}\ndesign: [{one_at_a_time: {recipe: [scratch-en-fr]}}]\n")
-    assert [variant.slug for variant in found.variants] == ["scratch-en-fr"]
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ("scratch-en-rf", "did you mean 'scratch-en-fr'?"),
-        ("3", "a mapping with 'name' and fields"),
         ("{name: scratch-en-fr, model.d_modle: 4}", "did you mean 'd_model'?"),
     ],
 )

@@ -96,12 +96,6 @@ def test_the_same_runs_and_further_seeds_are_allowed(study, overrides, seeds, fr
     assert sum(run.is_done for run in found.runs) == (0 if fresh else 6)
 
 
-def test_further_variants_of_the_file_are_allowed_with_further_seeds(study):
-    study.done()
-    found = study(text=THREE, seeds=4)
-    assert (len(found.runs), sum(run.is_done for run in found.runs)) == (12, 6)
-
-
 def test_an_edited_file_replaces_the_study_if_no_option_changes_it(study, plan, load, registry):
     study.done(text=THREE + "seeds: 3\n")
     edited = TWO + "seeds: 3\n"
@@ -161,12 +155,6 @@ def test_another_data_file_on_the_command_line_is_refused(study, files):
     )
 
 
-@pytest.mark.parametrize("label", ["", "a/b", "..", "../x", "a b", "-a", "a.", "é"])
-def test_a_label_is_part_of_the_folder_name(label):
-    with pytest.raises(HeadToHeadError, match="cannot be part of an experiment's name; use letter"):
-        load_text("question: q", Path("x.yaml"), label=label)
-
-
 @pytest.mark.parametrize("label", ["tuning", "a-tuning"])
 def test_the_label_of_sweeps_is_reserved(label):
     with pytest.raises(HeadToHeadError, match=f"--name {label}: 'x-{label}' is the name of tuning runs"):
@@ -182,13 +170,6 @@ def test_a_tuned_study_accepts_further_seeds_with_the_same_sweep(study):
     assert found.tuning.is_done
     assert (len(found.runs), sum(run.is_done for run in found.runs)) == (16, 6)
     study(text=TUNED, seeds=8, fresh=True)
-
-
-def test_a_tuned_study_accepts_further_variants(study):
-    study.done(text=TUNED)
-    found = study(text=TUNED.replace(TWO, THREE), seeds=3)
-    assert not found.tuning.is_done
-    assert "drop 4 of them" in refusal(study, text=TUNED.replace(TWO, THREE), seeds=1)
 
 
 def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):

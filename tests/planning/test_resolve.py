@@ -6,7 +6,6 @@ from headtohead.config.builder import ConfigBuilder
 from headtohead.config.resolve import build_config, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
-from headtohead.schema.run_config import DataConfig
 
 TRAIN = {"train": {"epochs": 1}}
 
@@ -82,12 +81,6 @@ def test_an_option_is_set_in_every_role_that_has_it(resolved):
     assert config.positional.encoder.options.theta == config.positional.decoder.options.theta == 7.0
 
 
-def test_an_option_of_one_role_does_not_change_other_roles(resolved):
-    config = resolved(**{"positional": "rotary", "positional.encoder.theta": 7})
-    assert config.positional.encoder.options.theta == 7.0
-    assert config.positional.decoder.options.theta == 10000.0
-
-
 def test_a_new_name_resets_the_options(resolved):
     config = resolved(**{"positional": {"name": "rotary", "theta": 7}, "positional.decoder": "rotary"})
     assert config.positional.decoder.options.theta == 10000.0
@@ -109,16 +102,6 @@ def test_options_apply_to_the_named_dataset_in_any_order(resolved):
 def test_another_dataset_resets_the_options(resolved):
     data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
     assert not hasattr(data.options, "size")
-
-
-def test_naming_the_default_dataset_keeps_the_options(resolved):
-    data = resolved(**{"data": {"size": 100}, "data.dataset": DataConfig().dataset}).data
-    assert data.options.size == 100
-
-
-def test_a_dataset_option_with_the_name_of_a_field_is_set_under_options(resolved):
-    data = resolved(data={"seed": 2, "options": {"seed": 3}}).data
-    assert (data.seed, data.options.seed) == (2, 3)
 
 
 def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):
@@ -184,92 +167,49 @@ def test_an_error_in_a_recipe_names_the_recipe():
     [
         ({"modl": {}}, "modl:", "did you mean 'model'"),
         ({"positional": "rotery"}, "positional:", "did you mean 'rotary'"),
-        ({"positional": {"encoder": "rotery"}}, "positional.encoder:", "did you mean 'rotary'"),
-        ({"masking.decoder": "casual"}, "masking.decoder:", "did you mean 'causal'"),
         ({"positional": {"name": "rotary", "thta": 3}}, "positional.thta:", "did you mean 'theta'"),
         ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a number, got 'big'"),
-        (
-            {"positional": {"encoder": {"name": "rotary", "theta": -1}}},
-            "positional.encoder.theta:",
-            "must be greater than 0,",
-        ),
         ({"positional.encodr": "rotary"}, "positional.encodr:", "did you mean 'encoder'"),
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
         ({"positional": None}, "positional:", "expected a name, a mapping"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_modle": 3}}, "model.d_modle:", "did you mean 'd_model'"),
-        ({"model.d_modle": 3}, "model.d_modle:", "did you mean 'd_model'"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a whole number, got"),
-        ({"model": {"d_model": "64"}}, "model.d_model:", "expected a whole number, got"),
-        ({"model": {"d_model": 64.0}}, "model.d_model:", "expected a whole number, got"),
         ({"model": {"d_model": True}}, "model.d_model:", "expected a whole number, got"),
         ({"model": {"d_model": 0}}, "model.d_model:", "must be at least 1,"),
         ({"model": {"d_model": None}}, "model.d_model:", "expected a whole number, got"),
-        ({"model": {"bias": 1}}, "model.bias:", "expected true or false, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"norm": "pst"}}, "model.norm:", "did you mean 'post'"),
-        ({"model": 3}, "model:", "expected a mapping, got 3"),
         ({"model.d_model.x": 3}, "model.d_model.x:", "'d_model' has no fields of"),
         ({"train": {"lr": float("inf")}}, "train.lr:", "expected a finite number, got"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "expected 2 values, got [0.9]"),
-        ({"train": {"betas": [0.9, 0.98, 1]}}, "train.betas:", "expected 2 values, got [0.9,"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),
-        ({"train.steps": 2, "train.epochs": 1}, "", "train.epochs and train.steps are both"),
-        ({"train": {"steps": 2, "epochs": 1}}, "train:", "epochs and steps are both"),
         (
             {"train": {"epochs": 1, "batch_tokens": 512, "batch_size": 8}},
             "train:",
             "batch_size and batch_tokens are both",
         ),
-        ({"train.batch_size": 8, "train.batch_tokens": 512}, "", "train.batch_size and train.batch_tokens are both"),
         ({"train": {}}, "train:", "give epochs or steps"),
-        (
-            {"train": {"epochs": 1, "early_stopping": {"patiance": 1}}},
-            "train.early_stopping.patiance:",
-            "did you mean 'patience'",
-        ),
         (
             {"train": {"epochs": 1, "early_stopping": {"metric": "val_loss"}}},
             "train.early_stopping.metric:",
             "did you mean 'valid/loss'",
         ),
         ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping:", "expected a mapping of metric,"),
-        ({"train": {"epochs": 1, "device": "cpu"}}, "train.device:", "unknown field 'device'"),
         ({"model": {"tie_embeddings": "all"}}, "model.tie_embeddings:", "tie_embeddings 'all' requires one vocabulary"),
         ({"data": {"dataset": "toy-gramar"}}, "data.dataset:", "did you mean 'toy-grammar'"),
-        ({"data": {"dataset": 3}}, "data.dataset:", "expected the name of a"),
         ({"data": {"sise": 3}}, "data.sise:", "did you mean 'size'"),
-        ({"data": {"size": "x"}}, "data.size:", "expected a whole number, got"),
         ({"data": {"split": "ii"}}, "data.split:", "did you mean 'iid'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
-        ({"data": {"vocabulary": {"min": 2}}}, "data.vocabulary.min:", "unknown field 'min'"),
         ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam:", "beam search requires evaluate.decode: beam,"),
-        ({"evaluate": {"decode": "beam", "beam": {"width": 3}}}, "evaluate.beam.width:", "unknown field 'width'"),
         ({"evaluate": {"decode": "beam", "beam": {"size": 0}}}, "evaluate.beam.size:", "must be at least 1,"),
-        (
-            {"evaluate": {"decode": "beam", "beam": {"length_penalty": -1}}},
-            "evaluate.beam.length_penalty:",
-            "must be at least 0,",
-        ),
         ({"recipe": "unheard-of"}, "recipe:", "unknown recipe 'unheard-of'"),
-        ({"recipe": 3}, "recipe:", "expected the name of a"),
     ],
 )
 def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, word):
     message = failure(registry, **raw)
     assert message.startswith(location)
     assert word in message
-
-
-def test_an_error_has_its_line_of_the_file(design):
-    with pytest.raises(HeadToHeadError) as caught:
-        design("""
-            baseline:
-              positional: rotary
-              model:
-                d_model: x
-        """)
-    assert str(caught.value) == "x.yaml:11: baseline.model.d_model: expected a whole number, got 'x'"
 
 
 def planted(hook, entries):
@@ -286,27 +226,6 @@ def planted(hook, entries):
     implementation.__name__ = hook
     setattr(module, hook, hookimpl(implementation))
     return load_registry(objects=[module])
-
-
-@pytest.mark.parametrize(
-    ("field", "hint"),
-    [
-        ("train.learning_rate", "; did you mean 'lr'?"),
-        ("train.max_grad_norm", "; did you mean 'clip_norm'?"),
-        ("model.num_hidden_layers", "; did you mean 'layers'?"),
-        ("model.num_heads", "; did you mean 'heads'?"),
-        ("model.n_embd", "; did you mean 'd_model'?"),
-        ("model.intermediate_size", "; did you mean 'd_ff'?"),
-        ("model.learning_rate", "; did you mean 'train.lr'?"),
-        ("train.pad_to", "; did you mean 'quirks.pad_to'?"),
-        ("data.num_heads", "; did you mean 'model.heads'?"),
-        ("model.dmodel", "; did you mean 'd_model'?"),
-    ],
-)
-def test_unknown_fields_suggest_the_name_in_headtohead(registry, field, hint):
-    with pytest.raises(HeadToHeadError) as raised:
-        resolve({"train": {"epochs": 1}, field: 1}, registry)
-    assert str(raised.value).endswith(hint), raised.value
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.overview import overview
-from headtohead.planning.stacking import local_stacks
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -69,12 +68,6 @@ def test_a_plan_before_its_tuning_states_the_time_and_not_that_nothing_remains(p
     assert any("the tuning chooses their settings" in line for line in lines)
 
 
-def test_all_runs_of_a_sweep_have_one_shape(plan):
-    sweep = plan(SWEEP, seeds=3).tuning.plan
-    assert sum(len(stack) for stack in local_stacks(sweep)) == 16
-    assert {len(stack) for stack in local_stacks(sweep)} == {16 // len(local_stacks(sweep))}
-
-
 def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finish):
     best = {"sinusoidal": (0.003, 0.2), "alibi": (0.001, 0.0)}
 
@@ -108,17 +101,6 @@ def test_tune_epochs_shortens_the_sweep_only(plan, finish):
     assert {(variant.config.train.epochs, variant.config.train.steps) for variant in found.variants} == trained
 
 
-def test_a_single_low_loss_does_not_decide_the_choice(plan, finish):
-    def loss(name, lr, dropout, seed):
-        if (lr, dropout) == (0.003, 0.0):
-            return 0.5 if seed == 1_000_001 else 3.0
-        return 1.0 if (lr, dropout) == (0.001, 0.2) else 2.0
-
-    finish(plan(SWEEP, seeds=3).tuning.plan, loss)
-    config = plan(SWEEP, seeds=3).by_slug["sinusoidal"].config
-    assert (config.train.lr, config.model.dropout_residual) == (0.001, 0.2)
-
-
 def test_nothing_is_chosen_before_the_last_run_has_a_result(plan, record):
     first = plan(SWEEP, seeds=3)
     sweep = first.tuning.plan
@@ -140,11 +122,6 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
             record(sweep, run, metrics={"valid/loss": loss})
     found = plan(SWEEP, seeds=3)
     assert found.by_slug["alibi"].config.train.lr == 0.001
-
-
-def test_a_tuned_design_keeps_the_contrasts_of_its_file(plan):
-    found = plan(SWEEP + "contrasts: [{variant: {positional: alibi}, name: alibi helps}]\n", seeds=1)
-    assert [contrast.name for contrast in found.contrasts if contrast.kind == "declared"] == ["alibi helps"]
 
 
 def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finish):
@@ -170,7 +147,6 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {train.lr: [1.0e-3, 0.01, 0.001]}", "tune.train.lr[2]:", "axis 'train.lr' lists this value"),
-        ("tune: {train.lr: []}", "tune.train.lr:", "a list of values"),
         ("tune: {}", "tune:", "tune has no field"),
         (
             "design: [{product: {train.lr: [0.1, 0.2]}}]\ntune: {train.lr: [0.1]}",
@@ -182,12 +158,6 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
             "tune.model.dropout:",
             "'model.dropout_attention' is an axis of",
         ),
-        (
-            "design: [{one_at_a_time: {model.dropout: [0.1, 0.2]}}]\ntune: {model.dropout_ffn: [0.0, 0.3]}",
-            "tune.model.dropout_ffn:",
-            "'model.dropout' is an axis of",
-        ),
-        ("tune: {train.lr: [0.1]}\ntune_seeds: 0", "tune_seeds:", ""),
     ],
 )
 def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, location, word):
@@ -197,9 +167,3 @@ def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, location, wo
     assert word in str(error.value)
     assert str(error.value).startswith("x.yaml:")
     assert "\n" not in str(error.value)
-
-
-def test_an_experiment_without_a_sweep_raises(plan):
-    found = plan(seeds=1)
-    assert found.tuning is None
-    assert found.record().to_json()["tuning"] is None

@@ -151,7 +151,7 @@ def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
     return replace(design, notes=(*design.notes, *notes))
 
 
-def _key(config: RunConfig, match: Match) -> str:
+def variant_key(config: RunConfig, match: Match) -> str:
     """Return a text that is equal for equal combinations.
 
     The data section stands for the data hash, which is unknown before the data is prepared.
@@ -169,7 +169,7 @@ class _Cell:
 
     @property
     def key(self) -> str:
-        return _key(self.config, self.match)
+        return variant_key(self.config, self.match)
 
 
 Values = Mapping[str, tuple[Any, SourceLocation]]
@@ -357,7 +357,7 @@ def _expand_between(
         raise location.error("init_from cannot differ between the two configurations; move it to base")
     match = loaded.file.match
     groups = block.groups, registry, location.child("groups")
-    changes = changes_between(start, end, lambda config: _key(config, match), *groups)
+    changes = changes_between(start, end, lambda config: variant_key(config, match), *groups)
     if not changes:
         raise location.error(
             "both configurations are the same after base is merged over them; remove the fields that should differ "

@@ -7,12 +7,10 @@ of its data where it is measured; the effect of a pitfall on a model is measured
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import roles_of
-from headtohead.schema.run_config import STEPWISE, EntryConfig, RunConfig
+from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import Pitfall
 
 
@@ -21,105 +19,120 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
 
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
     """
-    found = (pitfall for find in _RULES for pitfall in find(config, registry))
-    return tuple(pitfall for pitfall in found if leak != 0 or pitfall.field != "data.split")
-
-
-_Rule = Callable[[RunConfig, Registry], Iterator[Pitfall]]
-
-
-def _data(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    data = config.data
-    if data.split == "nothing-held-out":
-        yield Pitfall(
+    data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
+    reads_decoder = quirks.cross_attention_memory == "decoder"
+    by_row = _roles_by_row(config, registry)
+    future = [role for role in ("decoder", "cross") if _lacks(config, registry, role, "hides-future")]
+    padded = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
+    styles = [
+        (True, name, f"attention.{role}", consequence)
+        for role in roles_of(config)
+        for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items()
+    ]
+    trained = ", ".join(quirks.trainable or ()) or "nothing"
+    rules = [
+        (
+            data.split == "nothing-held-out" and leak != 0,
             "nothing held out",
             "data.split",
             "all pairs are in the training set, so scores measure memorisation, not generalisation",
-        )
-    if data.split == "row":
-        yield Pitfall(
+        ),
+        (
+            data.split == "row" and leak != 0,
             "split by rows",
             "data.split",
             "a sentence with several translations can be in the training set and in the test set",
-        )
-    if data.normalise == "ascii-fold":
-        yield Pitfall(
+        ),
+        (
+            data.normalise == "ascii-fold",
             "letters lost",
             "data.normalise",
             "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
-        )
-    if data.vocabulary.unknown == "drop":
-        yield Pitfall(
+        ),
+        (
+            data.vocabulary.unknown == "drop",
             "words dropped",
             "data.vocabulary.unknown",
             "words outside the vocabulary are removed: the model translates other sentences than the user wrote",
-        )
-    if data.target_boundaries == "none" and config.evaluate.decode in {*STEPWISE, "none"}:
-        yield Pitfall(
+        ),
+        (
+            data.target_boundaries == "none" and decode in {*STEPWISE, "none"},
             "no boundary tokens",
             "data.target_boundaries",
             "the first word of a target is never a label, and a translation has no start and no end",
-        )
-
-
-def _model(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    model = config.model
-    if config.quirks.cross_attention_memory == "decoder":
-        yield Pitfall(
+        ),
+        (
+            by_row,
+            "positions by batch row",
+            f"positional.{', positional.'.join(by_row)}",
+            "every token of a sentence gets the same position, its row index in the batch: the model cannot "
+            "represent word order, and a sentence's result depends on its row",
+        ),
+        *styles,
+        (
+            "decoder" in future,
+            "future not masked",
+            "masking.decoder",
+            "in training the decoder attends to the tokens that it predicts",
+        ),
+        (
+            future == ["cross"] and reads_decoder,
+            "future not masked",
+            "masking.cross",
+            "cross-attention attends to the decoder without a mask: in training it attends to the tokens that the "
+            "model predicts",
+        ),
+        (
+            padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder),
+            "padding not masked",
+            f"masking.{', masking.'.join(padded)}",
+            "padding is attended to, so a sentence's result depends on the other sentences of its batch",
+        ),
+        (
+            reads_decoder,
             "source ignored",
             "quirks.cross_attention_memory",
             "cross-attention attends to the decoder itself: no output depends on the source",
-        )
-    if model.tie_embeddings == "embeddings" and not config.data.vocabulary.shared:
-        yield Pitfall(
+        ),
+        (
+            config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared,
             "one table, two vocabularies",
             "model.tie_embeddings",
             "words of the two languages with the same id share an embedding",
-        )
-
-
-def _positional(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    roles = [role for role in ("encoder", "decoder") if _position_is_row(config.positional.role(role), registry)]
-    if roles:
-        yield Pitfall(
-            "positions by batch row",
-            f"positional.{', positional.'.join(roles)}",
-            "every token of a sentence gets the same position, its row index in the batch: the model cannot "
-            "represent word order, and a sentence's result depends on its row",
-        )
-
-
-def _position_is_row(chosen: EntryConfig, registry: Registry) -> bool:
-    return registry.positional(chosen.name).index(chosen.options) == "row"
-
-
-def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    for role in roles_of(config):
-        for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items():
-            yield Pitfall(name, f"attention.{role}", consequence)
-
-
-def _masking(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    if _lacks(config, registry, "decoder", "hides-future"):
-        yield Pitfall(
-            "future not masked", "masking.decoder", "in training the decoder attends to the tokens that it predicts"
-        )
-    elif config.quirks.cross_attention_memory == "decoder" and _lacks(config, registry, "cross", "hides-future"):
-        yield Pitfall(
-            "future not masked",
-            "masking.cross",
-            "cross-attention attends to the decoder without a mask: in training it attends to the tokens "
-            "that the model predicts",
-        )
-    if config.train.batch_size == 1:
-        return
-    sides = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
-    if sides and not (sides == ["cross"] and config.quirks.cross_attention_memory == "decoder"):
-        yield Pitfall(
-            "padding not masked",
-            f"masking.{', masking.'.join(sides)}",
-            "padding is attended to, so a sentence's result depends on the other sentences of its batch",
-        )
+        ),
+        (train.epochs == 0, "never trained", "train.epochs", "the weights keep their values at initialisation"),
+        (
+            not quirks.shift_targets,
+            "targets not shifted",
+            "quirks.shift_targets",
+            "labels are not shifted: each token is its own label, and the decoder attends to it",
+        ),
+        (
+            quirks.trainable is not None,
+            "parameters frozen",
+            "quirks.trainable",
+            f"only {trained} is trained; the other parameters keep their values at initialisation",
+        ),
+        (
+            isinstance(quirks.pad_to, int),
+            "fixed padding",
+            "quirks.pad_to",
+            f"every sentence is padded to {quirks.pad_to} tokens: most of the computation is spent on padding",
+        ),
+        (
+            decode == "non-autoregressive",
+            "not autoregressive",
+            "evaluate.decode",
+            "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
+        ),
+        (
+            decode == "teacher-forced",
+            "reference as input",
+            "evaluate.decode",
+            "translations are the most likely tokens of a pass that receives the reference",
+        ),
+    ]
+    return tuple(Pitfall(name, field, consequence) for applies, name, field, consequence in rules if applies)
 
 
 def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
@@ -130,7 +143,7 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     used = [(family, chosen.name) for family, chosen in entries_of(config)]
     if not all(name in registry.entries[family] and registry.find(family, name).is_built_in for family, name in used):
         return False
-    if any(_position_is_row(config.positional.role(role), registry) for role in ("encoder", "decoder")):
+    if _roles_by_row(config, registry):
         return False
     source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
     # In self-attention, padding follows every token.
@@ -141,53 +154,13 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     )
 
 
+def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
+    chosen = {role: config.positional.role(role) for role in ("encoder", "decoder")}
+    return [role for role, entry in chosen.items() if registry.positional(entry.name).index(entry.options) == "row"]
+
+
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:
     """Return whether the masking of a role lacks the property ``hiding``, such as ``hides-future``."""
     entry = config.masking.role(role)
-    masking = registry.masking(entry.name)
-    properties = masking(entry.options).role_properties(role)
+    properties = registry.masking(entry.name)(entry.options).role_properties(role)
     return properties is not None and hiding not in properties
-
-
-def _training(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    train = config.train
-    if train.epochs == 0:
-        yield Pitfall("never trained", "train.epochs", "the weights keep their values at initialisation")
-    if not config.quirks.shift_targets:
-        yield Pitfall(
-            "targets not shifted",
-            "quirks.shift_targets",
-            "labels are not shifted: each token is its own label, and the decoder attends to it",
-        )
-    if config.quirks.trainable is not None:
-        yield Pitfall(
-            "parameters frozen",
-            "quirks.trainable",
-            f"only {', '.join(config.quirks.trainable) or 'nothing'} is trained; the other parameters keep their "
-            "values at initialisation",
-        )
-    if isinstance(config.quirks.pad_to, int):
-        yield Pitfall(
-            "fixed padding",
-            "quirks.pad_to",
-            f"every sentence is padded to {config.quirks.pad_to} tokens: most of the computation is spent on padding",
-        )
-
-
-def _decoding(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    decode = config.evaluate.decode
-    if decode == "non-autoregressive":
-        yield Pitfall(
-            "not autoregressive",
-            "evaluate.decode",
-            "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
-        )
-    if decode == "teacher-forced":
-        yield Pitfall(
-            "reference as input",
-            "evaluate.decode",
-            "translations are the most likely tokens of a pass that receives the reference",
-        )
-
-
-_RULES: tuple[_Rule, ...] = (_data, _positional, _attention, _masking, _model, _training, _decoding)

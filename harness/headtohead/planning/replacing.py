@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headtohead.config.identity import run_identity
 from headtohead.config.loading import LoadedExperiment, experiment_name
 from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.design import expand
+from headtohead.planning.design import expand, variant_key
 from headtohead.planning.plan import Plan
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
@@ -125,15 +124,11 @@ def _changes(loaded: LoadedExperiment, registry: Registry) -> bool:
     """Return whether the options of the call change the variants or the seeds."""
     if loaded.seeds_option is not None:
         return True
+
+    def keys(loaded: LoadedExperiment) -> list[str]:
+        return [variant_key(variant.config, variant.match) for variant in expand(loaded, registry).variants]
+
     try:
-        return _identities(loaded, registry) != _identities(replace(loaded, overrides=()), registry)
+        return keys(loaded) != keys(replace(loaded, overrides=()))
     except HeadToHeadError:  # The file is invalid without the overrides.
         return True
-
-
-def _identities(loaded: LoadedExperiment, registry: Registry) -> list[object]:
-    variants = expand(loaded, registry).variants
-    return [
-        (run_identity(variant.config, ""), variant.config.data.model_dump(mode="json"), variant.match)
-        for variant in variants
-    ]

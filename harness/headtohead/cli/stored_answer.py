@@ -84,16 +84,16 @@ class StoredAnswer:
             sys.stdout = stdout
 
     def store(self) -> None:
-        """Store the answer of a command that had nothing to do, unless a file that it read has changed since it began."""
+        """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
         code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
         own, cached = f"{self.runs}{os.sep}", str(self.folder.absolute())
         paths = {path for path in {*_opened, *code} if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))}
         # Commands of other experiments write to the store and prepare data.
         paths -= {self._store[0], cached, os.path.join(cached, ownership.MANIFEST)}
         states = {path: _state(path) for path in paths}
-        # Records change in every command; a changed status shows that a run was trained.
-        read = [path for path in paths - _written if not path.startswith(own) or path.endswith(f"{os.sep}{STATUS}")]
-        if any(states[path] and max(states[path][2:]) > self._started for path in read if os.path.isfile(path)):
+        inputs = {path for path in paths - _written if not path.startswith(own) and os.path.isfile(path)}
+        statuses = {path for path in paths if path.endswith(f"{os.sep}{STATUS}")}  # changed by training
+        if any(max(state[2:]) > self._started for path in inputs | statuses if (state := states[path])):
             return
         # A deleted result changes the folder that held it.
         states |= {

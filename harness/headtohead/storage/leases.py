@@ -151,7 +151,7 @@ def release_dead(runs: Sequence[Path]) -> None:
             if _read(run) == holder and _heartbeat(run, holder) == beat:
                 _lease_file(run).unlink()
     for run, holder in dead:
-        if _read(run) is None:
+        if _read(run) != holder:
             _alive_file(run, holder).unlink(missing_ok=True)
 
 

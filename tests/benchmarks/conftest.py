@@ -10,16 +10,6 @@ from types import ModuleType
 
 import pytest
 
-# MLflow's own use of its libraries, as in tests/tracking.
-MLFLOWS_OWN = ("ignore:The ``noload`` loader strategy",)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Warnings are errors, except MLflow's own."""
-    if Path(__file__).parent in item.path.parents:
-        for warning in MLFLOWS_OWN:
-            item.add_marker(pytest.mark.filterwarnings(warning))
-
 
 @pytest.fixture(scope="session")
 def benchmark() -> Iterator[Callable[[str], ModuleType]]:

@@ -61,7 +61,6 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
 
 @pytest.mark.slow
 # MLflow's own use of its libraries; remove the line when MLflow is fixed.
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 @pytest.mark.usefixtures("without_figures")
 def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_path, store_template):
     shutil.copyfile(store_template, tmp_path / "mlflow.db")

@@ -48,6 +48,7 @@ class StoredAnswer:
             context.command_path,
             context.find_root().params,
             context.params,
+            context.meta.get("plugin_files", ()),
             os.getcwd(),
             str(self.runs),
             environment,

@@ -10,16 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from headtohead.analysis.study import Analysis
 from headtohead.config.entries import plugins_of
-from headtohead.config.loading import MAX_RUNS, load_file
+from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
 from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.failures import failure_lines, next_step
-from headtohead.execution.launching import make_launcher
+from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
+from headtohead.execution.progress import make_watcher
 from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
 from headtohead.execution.trial import try_out
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.analysis.results import RunsTable
-    from headtohead.plugins.launcher import Launcher
     from headtohead.report.writing import ReportPaths
     from headtohead.schema.run_config import RunConfig
 
@@ -55,12 +57,16 @@ register(Plan, LoadedRun, SentenceMaps)
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
+    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer.
+
+    ``shipped`` states whether every logger has all runs.
+    """
 
     experiment: Path
     states: Counter[str]
     report: ReportPaths | None
     answer: str | None
+    shipped: bool = False
 
     @property
     def complete(self) -> bool:
@@ -74,22 +80,22 @@ class Result:
 
 
 def plan(
-    experiment: Path | str,
+    experiment: Path | str | Mapping[str, Any],
     *,
     overrides: Sequence[str] = (),
     seeds: int | None = None,
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
+    runs: Path | str | None = None,
     fresh: bool = False,
 ) -> Plan:
     """Return the plan of an experiment file against the runs folder, without training.
 
     Args:
-        experiment: The experiment file.
+        experiment: The experiment file, or its content as a dict.
         overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
         seeds: Number of seeds; default: the file's.
-        name: Label of a separate experiment named ``<file>-<name>``.
+        name: Label of a separate experiment named ``<file>-<name>``; the name of an experiment given as a dict.
         max_runs: Maximum number of runs.
         runs: Folder of run directories; default: ``runs`` in the project root of the file.
         fresh: Ignore existing runs.
@@ -97,19 +103,36 @@ def plan(
     Raises:
         HeadToHeadError: If the file, the data or a plugin is invalid.
     """
-    loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    return make_plan(loaded, loaded.load_plugins(), runs_folder(experiment, runs), fresh=fresh)
+    loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
+    return make_plan(loaded, loaded.load_plugins(), root, fresh=fresh)
+
+
+def _load(
+    experiment: Path | str | Mapping[str, Any],
+    overrides: Sequence[str],
+    seeds: int | None,
+    max_runs: int,
+    name: str | None,
+    runs: Path | str | None,
+) -> tuple[LoadedExperiment, Path]:
+    """Return an experiment and its runs folder."""
+    if not isinstance(experiment, Mapping):
+        return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(experiment, runs)
+    if name is None:
+        raise HeadToHeadError("an experiment given as a dict needs a name: name='my-study'")
+    text = yaml.safe_dump(dict(experiment), sort_keys=False, allow_unicode=True)
+    return load_text(text, Path(f"{name}.yaml"), overrides, seeds, max_runs), runs_folder(None, runs)
 
 
 def run(
-    experiment: Path | str,
+    experiment: Path | str | Mapping[str, Any],
     *,
     overrides: Sequence[str] = (),
     seeds: int | None = None,
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
-    reports: Path | None = None,
+    runs: Path | str | None = None,
+    reports: Path | str | None = None,
     device: str = "auto",
     workers: int | None = None,
     threads: int | None = None,
@@ -127,15 +150,15 @@ def run(
     allow_partial: bool = False,
     watcher: Watcher | None = None,
     command: str | None = None,
-    log: Callable[[str], object] = lambda line: None,
+    log: Callable[[str], object] = print,
 ) -> Result:
     """Train the runs of an experiment file, log them to MLflow and write the report.
 
     Args:
-        experiment: The experiment file.
+        experiment: The experiment file, or its content as a dict.
         overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
         seeds: Number of seeds; default: the file's.
-        name: Label of a separate experiment named ``<file>-<name>``.
+        name: Label of a separate experiment named ``<file>-<name>``; the name of an experiment given as a dict.
         max_runs: Maximum number of runs.
         runs: Folder of run directories; default: ``runs`` in the project root of the file.
         reports: Folder of reports; default: ``reports`` beside the runs folder.
@@ -154,7 +177,7 @@ def run(
         tracking: Log to MLflow while training.
         loggers: Names of registered loggers that log too, for example ``tensorboard``.
         allow_partial: Write the report even if runs are missing.
-        watcher: Receives progress events.
+        watcher: Receives progress events; default: a progress bar on a terminal, else lines.
         command: Command line that is recorded in the experiment's record.
         log: Receives lines of text for the user.
 
@@ -162,8 +185,8 @@ def run(
         HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
             seeds would replace results of the experiment, or a plugin of finished runs has changed.
     """
-    loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    registry, root = loaded.load_plugins(), runs_folder(experiment, runs)
+    loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
+    registry = loaded.load_plugins()
     loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
         if logger != MLFLOW:
@@ -203,10 +226,10 @@ def run(
     session = _Session(
         root=root,
         # The file does not identify an experiment with a label.
-        target=planned.name if name else experiment,
+        target=planned.name if name or isinstance(experiment, Mapping) else experiment,
         reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
-        watcher=watcher or Watcher(),
+        watcher=watcher or make_watcher(),
         command=command or "",
         loggers=loggers,
         seconds_to_ship=seconds_to_ship,
@@ -249,8 +272,8 @@ def run(
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
-    session.finish_shipping(planned.name)
-    return Result(planned.directory, outcome.states, written, written.answer if written else None)
+    shipped = session.finish_shipping(planned.name)
+    return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
 
 
 def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
@@ -312,8 +335,12 @@ class _Session:
                 f"{next_step(outcome.states, self.same_command)}"
             )
 
-    def finish_shipping(self, name: str) -> None:
-        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest."""
+    def finish_shipping(self, name: str) -> bool:
+        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest.
+
+        Returns whether all runs are shipped.
+        """
+        shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
@@ -321,23 +348,25 @@ class _Session:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
             if missing is not None:
+                shipped = False
                 self.log(missing)
             elif shipped_name == name and process.logger == MLFLOW:
                 ui = next_command("ui", None, self.root)
                 self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
             elif shipped_name == name:
                 self.log(f"{process.logger}: all runs are logged")
+        return shipped
 
 
 def trial(
-    experiment: Path | str,
+    experiment: Path | str | Mapping[str, Any],
     *,
     only: Sequence[str] = (),
     steps: int = 20,
     overrides: Sequence[str] = (),
     name: str | None = None,
     max_runs: int = MAX_RUNS,
-    runs: Path | None = None,
+    runs: Path | str | None = None,
     device: str = "auto",
     threads: int | None = None,
     log: Callable[[str], object] = print,
@@ -348,21 +377,20 @@ def trial(
     replaced. A debugger works in plugins, and their errors are raised.
 
     Args:
-        experiment: The experiment file.
+        experiment: The experiment file, or its content as a dict.
         only: Slugs of the variants to try; default: all.
         steps: Training steps of each variant.
         overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
-        name: Label of a separate experiment named ``<file>-<name>``.
+        name: Label of a separate experiment named ``<file>-<name>``; the name of an experiment given as a dict.
         max_runs: Maximum number of runs.
         runs: Folder of run directories.
         device: auto, cpu or cuda.
         threads: CPU threads.
         log: Receives lines with the loss and the speed.
     """
-    loaded = load_file(experiment, overrides, None, max_runs, name)
+    loaded, root = _load(experiment, overrides, None, max_runs, name, runs)
     registry, launcher = loaded.load_plugins(), make_launcher("local", {})
     machine = Machine(launcher, find_device(device, launcher), threads=threads)
-    root = runs_folder(experiment, runs)
     try:
         return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
     except PluginError as error:
@@ -383,7 +411,11 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
 
 
 def write_report(
-    experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None, allow_partial: bool = False
+    experiment: Path | str,
+    *,
+    runs: Path | str | None = None,
+    reports: Path | str | None = None,
+    allow_partial: bool = False,
 ) -> ReportPaths:
     """Write the report of an experiment, given as its file, its name or its folder.
 
@@ -398,7 +430,7 @@ def write_report(
     )
 
 
-def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, force: bool = False) -> list[Path]:
+def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = None, force: bool = False) -> list[Path]:
     """Write a finished run as a model folder that `load` reads without the study and the data; return its files.
 
     Args:
@@ -425,48 +457,7 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | None = None, for
     return write_exported(target, loaded.record, weights, loaded.words, card)
 
 
-def find_device(requested: str, launcher: Launcher) -> str:
-    """Return cpu or cuda.
-
-    Raises:
-        HeadToHeadError: If the device is not auto, cpu or cuda, or cuda is requested and the launcher has no GPU.
-    """
-    if requested not in ("auto", "cpu", "cuda"):
-        kind, _, number = requested.partition(":")
-        use = "auto, cpu or cuda"
-        if kind in ("cuda", "gpu"):
-            use = f"cuda, with CUDA_VISIBLE_DEVICES={number} for this GPU alone" if number.isdigit() else "cuda"
-        raise HeadToHeadError(f"unknown device '{requested}'; use --device {use}")
-    if requested == "cpu":
-        return requested
-    gpus = launcher.gpus()
-    if requested == "cuda" and not gpus:
-        raise HeadToHeadError("device 'cuda' is not available here; use --device cpu")
-    return "cuda" if gpus else "cpu"
-
-
-def refuse_precision(planned: Plan, device: str) -> None:
-    """Refuse bfloat16 on a processor that emulates it, and tf32 without CUDA.
-
-    Raises:
-        HeadToHeadError: If a variant has this precision; names the first such variant.
-    """
-    from headtohead.model import precision
-
-    for variant in planned.variants if device == "cpu" else ():
-        chosen = variant.config.train.precision
-        if chosen == "tf32":
-            raise HeadToHeadError(
-                f"{variant.slug}: train.precision 'tf32' requires a CUDA device; use --set train.precision=float32"
-            )
-        if chosen == "bfloat16" and precision.bfloat16_speed() < 1:
-            raise HeadToHeadError(
-                f"{variant.slug}: train.precision 'bfloat16' is slower here: {precision.describe_bfloat16()} on this "
-                "processor; use --set train.precision=float32"
-            )
-
-
-def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:
+def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTable:
     """Return a table with a row per run of an experiment: axes, seed, state, costs and final metrics.
 
     Args:
@@ -484,7 +475,7 @@ def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable
     return RunsTable.from_frames(load_frames(folder))
 
 
-def curves(experiment: Path | str, runs: Path | str | None = None) -> pd.DataFrame:
+def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.DataFrame:
     """Return the training curves of an experiment in long format: a row per run, step and metric.
 
     The columns are run, variant, the axes, seed, step, epoch, metric and value. Curves of running and failed runs are

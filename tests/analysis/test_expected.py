@@ -147,14 +147,13 @@ def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int,
 
 @case_table("expected", [expect(), expect("equal", 0.9)], default=2)
 def test_a_single_seed_is_inconclusive(expected: dict[str, Any], plant: Plant) -> None:
-    found = contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement
-    assert (found.verdict, found.reason) == ("inconclusive", "one seed")
+    assert contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "inconclusive"
 
 
 def test_missing_seeds_are_inconclusive_unless_partial_is_allowed(plant: Plant) -> None:
     frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
-    found = contrast_of(frames).agreement
-    assert (found.verdict, found.interval) == ("inconclusive", None)
+    found = contrast_of(frames)
+    assert (found.agreement.verdict, found.agreement.interval) == ("inconclusive", None)
     assert "1 diverged of 6 seeds" in found.reason
     assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
 

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
-
-MakeStudy = Callable[..., Path]
-
-# MLflow's own use of its libraries, as in tests/tracking.
-MLFLOWS_OWN = ("ignore:The ``noload`` loader strategy",)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Warnings are errors, except MLflow's own."""
-    if Path(__file__).parent in item.path.parents:
-        for warning in MLFLOWS_OWN:
-            item.add_marker(pytest.mark.filterwarnings(warning))
 
 
 @pytest.fixture(scope="session")
@@ -33,35 +19,9 @@ def benchmark() -> Iterator[Callable[[str], ModuleType]]:
         yield importlib.import_module
 
 
-@pytest.fixture(scope="session")
-def many_runs() -> ModuleType:
-    """The module ``many_runs.py`` beside this file, which belongs to no package."""
-    spec = importlib.util.spec_from_file_location("many_runs", Path(__file__).with_name("many_runs.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session", autouse=True)
 def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("H2H_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         yield
-
-
-@pytest.fixture(scope="session")
-def make_study(many_runs: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> MakeStudy:
-    """Return a function that generates a study of two models with given learning rates and seeds."""
-    few = many_runs.StudySize({"positional": ["sinusoidal", "rotary"]}, seeds=2, steps=20)
-    trained = many_runs.train(tmp_path_factory.mktemp("trained"), few)
-
-    def make(folder: Path, rates: int, seeds: int, watcher: Any = None, workers: int | None = None) -> Path:
-        lr = [0.001 * (1 + n) for n in range(rates)]
-        shape = many_runs.StudySize(few.axes | {"train.lr": lr}, seeds, steps=20)
-        return many_runs.make_study(folder, shape, trained, watcher, workers)
-
-    return make

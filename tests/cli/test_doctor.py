@@ -59,10 +59,10 @@ def test_a_server_that_is_down_fails(h2h, monkeypatch):
 def test_a_package_that_is_too_old_fails(h2h, monkeypatch):
     from importlib import metadata
 
-    monkeypatch.setattr(metadata, "requires", lambda _: ["click>=99", "torch>=2", "x>=1; extra"])
+    monkeypatch.setattr(metadata, "requires", lambda _: ["click>=99", "torch>=2", "x>=1; extra == 'x'"])
     code, levels, lines = h2h()
     assert (code, levels["click"]) == (1, "fail")
-    assert "99 or later is needed" in lines["click"]
+    assert ">=99" in lines["click"]
     assert "torch" in lines["packages"]
 
 

@@ -55,20 +55,15 @@ GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "tabs": ("tsv", lines(separator="\t"), ()),
     "quoted names": ("csv", lines(*named('"ba,se"', '"n""ew"')), ("--baseline", "ba,se")),
     "NA is a name": ("csv", lines(*named("None", "NA")), ("--baseline", "None")),
-    "null is a name": ("csv", lines(*named("NA", "null")), ("--baseline", "NA")),
-    "nan is a name": ("csv", lines(*named("null", "nan")), ("--baseline", "null")),
     "names of numbers": ("csv", lines(*named("0.10", "0.1")), ("--baseline", "0.10")),
-    "seeds as floats": ("csv", lines(*((name, f"{seed}.0", score) for name, seed, score in ROWS)), ()),
     "dates as names": ("csv", lines(*named("2024-01-01", "2024-01-02")), ("--baseline", "2024-01-01")),
     "dates as seeds": ("csv", lines(*((name, f"2024-01-0{seed}", score) for name, seed, score in ROWS)), ()),
     "long seeds": ("csv", lines(*((name, f"{seed:0400}" + "7" * 5000, score) for name, seed, score in ROWS)), ()),
     "a text step of single rows": (
         "csv", lines(*((*row, "last") for row in ROWS), header="variant,seed,accuracy,step"), ("--metric", "accuracy")
     ),
-    "signs and exponents": ("csv", lines(*((name, seed, f"+{score:.3e}") for name, seed, score in ROWS)), ()),
     "scores near the smallest": ("csv", lines(*scaled(1e-50)), ()),
     "scores near the largest": ("csv", lines(*scaled(1e50)), ()),
-    "unpaired scores near the smallest": ("csv", lines(*scaled(1e-50)), ("--unpaired",)),
     "unpaired scores near the largest": ("csv", lines(*scaled(1e50)), ("--unpaired",)),
     "JSON Lines": ("jsonl", records(), ()),
     "JSON with other keys": ("jsonl", records(config=lambda _: {"a": [1]}), ()),
@@ -102,33 +97,22 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Comma
 REFUSED: dict[str, tuple[str, bytes, str]] = {
     "a short row": ("csv", lines(*ROWS, ("new", 7)), "row 13 has 2 values for 3 columns"),
     "a long row": ("csv", lines(*ROWS, ("new", 7, 1, 2)), "row 13 has 4 values for 3 columns"),
-    "all rows too long": ("csv", lines(*((*row, 1) for row in ROWS)), "row 1 has 4 values for 3 columns"),
     "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
                        "the table has the column 'accuracy' twice; remove or rename one of them"),
     "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
     "a long field": ("csv", lines(*ROWS, ("n" * 200_000, 7, 1)), "not a CSV table (field larger than field limit"),
     "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
-    "only blank lines": ("csv", b"\n\n\n", "not a CSV table (it is empty)"),
-    "NA as score": ("csv", lines(*changed(8, accuracy="NA")), "seed 2 is not a finite number: 'NA'"),
     "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),
-    "infinity": ("csv", lines(*changed(8, accuracy="-inf")), "seed 2 is not a finite number: '-inf'"),
     "a huge exponent": ("csv", lines(*changed(8, accuracy="1e999")), "seed 2 is not a finite number: '1e999'"),
-    "an underscore": ("csv", lines(*changed(8, accuracy="1_0")), "seed 2 is not a finite number: '1_0'"),
-    "a decimal comma": ("csv", lines(*changed(8, accuracy='"0,85"')), "seed 2 is not a finite number: '0,85'"),
-    "a percent sign": ("csv", lines(*changed(8, accuracy="85%")), "seed 2 is not a finite number: '85%'"),
-    "a date as score": ("csv", lines(*changed(8, accuracy="2024-01-01")), "seed 2 is not a finite number: '2024-01"),
     "many digits": ("csv", lines(*changed(8, accuracy="9" * 100_000 + "x")), "seed 2 is not a finite number: '9"),
     "tiny scores": ("csv", lines(*scaled(1e-200)), "'accuracy' of variant 'base', seed 1 is 8e-201; scores must be 0 "
                     "or between 1e-60 and 1e+60 in size: rescale the metric"),
     "huge scores": ("csv", lines(*scaled(1e308)), "seed 1 is 8e+307; scores must be 0 or between 1e-60 and 1e+60 in"),
-    "a huge negative score": ("csv", lines(*changed(8, accuracy="-1e308")), "seed 2 is -1e+308; scores must be 0 or"),
     "no variant": ("csv", lines(*changed(8, variant="")), "row 8 has no variant; every run needs one"),
     "no seed": ("csv", lines(*changed(8, seed="")), "row 8 has no seed; every run needs one"),
     "a seed twice": ("csv", lines(*changed(8, seed="1.0")), "variant 'new' has seed 1 twice (rows 7, 8)"),
     "a text step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "ten")),
                                  header="variant,seed,accuracy,epoch"), "row 2: 'epoch' is not a finite number: 'ten'"),
-    "an infinite step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "inf")),
-                                      header="variant,seed,accuracy,step"), "row 2: 'step' is not a finite number"),
     "a column per variant": ("csv", b"seed,base,new\n1,0.8,0.9\n2,0.7,0.8\n",
                              "no column 'variant'; columns: seed, base, new; name it with --variant, or give the table "
                              "one row per variant and seed, with the columns variant, seed and the metric"),
@@ -142,13 +126,12 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
                            "seed 7 is not a finite number: 'True'"),
     "a JSON list as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": [1, 2]}'),
                              "seed 7 is not a finite number: '["),
-    "JSON infinity": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": -Infinity}'),
-                      "seed 7 is not a finite number: '-Infinity'"),
     "a huge JSON integer": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": ' + "9" * 5000 + "}"),
                             "seed 7 is not a finite number: '9"),
-    "deep JSON": ("jsonl", records('{"a": ' + "[" * 100_000), "not a JSON Lines table (maximum recursion depth"),
     "half a JSON object": ("jsonl", records('{"variant": "new"'), "row 13: Expecting ',' delimiter"),
     "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
+    "an xlsx file": ("xlsx", b"PK", "unknown ending"),
+    "a broken Parquet file": ("parquet", b"PAR1" * 10, "not a Parquet table"),
     "a JSON file": ("json", b"[]", "unknown ending '.json'; use .csv, .jsonl, .ndjson, .parquet, .tsv"),
 }  # fmt: skip
 
@@ -161,12 +144,6 @@ def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert message in done.stderr
     assert len(done.stderr) < 1000
-
-
-def test_without_a_baseline_the_variants_are_listed(tmp_path: Path, h2h_here: Command) -> None:
-    (tmp_path / "scores.csv").write_bytes(lines())
-    done = h2h_here(tmp_path, "judge", "scores.csv")
-    assert (done.returncode, done.stderr) == (2, "h2h: --baseline VARIANT is missing; variants: base, new\n")
 
 
 def frame() -> pd.DataFrame:

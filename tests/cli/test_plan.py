@@ -1,6 +1,5 @@
 import json
 import re
-import textwrap
 
 import pytest
 from click.testing import CliRunner
@@ -44,22 +43,6 @@ def experiment(tmp_path):
     path = tmp_path / "order.yaml"
     path.write_text(SMALL)
     return path
-
-
-def test_a_design_with_only_the_baseline_is_noted(h2h, experiment):
-    text = SMALL.replace(
-        "{positional: [sinusoidal, none], masking.decoder: [padding-causal, causal]}", "{positional: [sinusoidal]}"
-    )
-    experiment.write_text(text.partition("exclude")[0] + "seeds: 2\n")
-    code, output = h2h("plan", experiment)
-    assert code == 0
-    assert "  the design has only the baseline, so nothing is compared\n" in output
-
-
-def test_a_warm_up_that_is_longer_than_training_is_noted(h2h, experiment):
-    code, output = h2h("plan", experiment, "--set", "train.warmup_steps=100000")
-    assert code == 0
-    assert "per epoch; the warm-up of 100,000 steps is longer than training" in " ".join(output.split())
 
 
 def test_a_schedule_that_makes_the_mean_rate_much_lower_is_noted(h2h, experiment):
@@ -158,28 +141,6 @@ def test_bad_input_is_one_line_and_exit_code_2(h2h, experiment, change, message)
     assert code == 2
     assert output.startswith(message.format(file=experiment))
     assert len(output.splitlines()) == 1
-
-
-def test_entries_of_a_plugin_file_are_in_the_plan(h2h, experiment, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        textwrap.dedent('''
-            """Nothing, under another name."""
-            from headtohead.plugin import Positional, hookimpl
-
-
-            class Mine(Positional):
-                """Mine."""
-
-
-            @hookimpl
-            def register_positionals():
-                return {"mine": Mine}
-        ''')
-    )
-    experiment.write_text(SMALL.replace("none]", "mine]"))
-    code, output = h2h("plan", experiment, "--plugin", "mine.py")
-    assert code == 0
-    assert "mine-masking.decoder-padding-causal" in output
 
 
 FAULTY = '''

@@ -36,6 +36,7 @@ TOGETHER = {
 }
 
 
+@pytest.mark.slow
 class TestModels(VariantContract):
     @pytest.fixture(params=TOGETHER.values(), ids=TOGETHER.keys())
     def config(self, request):

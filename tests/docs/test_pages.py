@@ -189,11 +189,3 @@ def test_the_api_page_has_every_public_name() -> None:
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
     assert {name for name in listed if name.count(".") == 1} <= public
-
-
-def test_every_function_of_the_python_interface_is_public() -> None:
-    import headtohead
-    from headtohead import api
-
-    functions = [name for name in api.__all__ if name.islower()]
-    assert [name for name in functions if getattr(headtohead, name) is not getattr(api, name)] == []

@@ -14,6 +14,7 @@ import headtohead
 from headtohead.storage import states
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "run-directory.md").read_text(encoding="utf-8")
+pytestmark = pytest.mark.slow  # trains a study
 STUDY = """
 question: What does a study leave behind?
 base:

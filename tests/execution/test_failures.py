@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from headtohead import files
-from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
+from headtohead.execution.progress import LineWatcher
 from headtohead.plugin import LocalLauncher
 from headtohead.storage.frames import load_frames
 from headtohead.storage.histories import read_metrics

@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from headtohead import files
-from headtohead.cli.progress import LineWatcher
+from headtohead.execution.progress import LineWatcher
 from headtohead.execution.reproduce import reproduce
 from headtohead.storage.histories import read_metrics
 from headtohead.training import checkpoint

@@ -11,6 +11,7 @@ import torch
 
 import headtohead as h2h
 from headtohead.execution.loaded import LoadedRun
+from made import study
 from made.study import Study
 
 
@@ -22,7 +23,7 @@ def loaded(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> LoadedRun:
 
 
 def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(undisturbed: Study) -> None:
-    curves = h2h.curves(undisturbed.file, undisturbed.runs)
+    curves = h2h.curves(undisturbed.file, runs=undisturbed.runs)
     assert list(curves) == ["run", "variant", "seed", "step", "epoch", "metric", "value"]
     written = {}
     for run in undisturbed.directories():
@@ -77,3 +78,18 @@ def test_the_hook_of_the_page_appends_each_evaluation(study: Study) -> None:
         (run.name, step) for run in study.directories() for step in (2, 4)
     ]
     assert all(line["train/loss"] > 0 and line["valid/loss"] > 0 for line in lines)
+
+
+def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progress(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("H2H_CACHE", str(cache))
+    content = {**study.TINY, "seeds": 1, "base": {**study.TINY["base"], "train": {"steps": 4, "batch_tokens": 128}}}
+    with pytest.raises(h2h.HeadToHeadError, match="needs a name"):
+        h2h.plan(content)
+    assert h2h.plan(content, name="mine", runs=tmp_path / "runs").name == "mine"
+    done = h2h.run(content, name="mine", runs=tmp_path / "runs", tracking=False, workers=1)
+    assert done.complete
+    output = capsys.readouterr()
+    assert "[1/1] " in output.err
+    assert "report: " in output.out

@@ -47,7 +47,7 @@ import json, sys, time
 from pathlib import Path
 from headtohead import files
 from headtohead.plugin import LocalLauncher
-from headtohead.cli.progress import LineWatcher
+from headtohead.execution.progress import LineWatcher
 from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
 from headtohead.planning.planner import make_plan

@@ -15,9 +15,6 @@ from headtohead import files
 from made import case_table
 from made.study import Study, own_positional
 
-# MLflow's own use of its libraries; remove the line when MLflow is fixed.
-MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-
 NAMED = """
 import pathlib
 import headtohead as h2h
@@ -61,7 +58,7 @@ def received(finished: Study) -> Study:
     "arguments",
     [
         ("reproduce", "{run}"),
-        pytest.param(("sync", "tiny"), marks=MLFLOWS_OWN),
+        ("sync", "tiny"),
         ("translate", "{run}", "the cat"),
         ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
         *(

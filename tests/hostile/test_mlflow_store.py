@@ -20,9 +20,6 @@ from headtohead import files
 Command = Callable[..., subprocess.CompletedProcess[str]]
 MOVE = "move it away and run h2h sync, which logs every run to a new store"
 
-# MLflow's own use of its libraries, as in tests/tracking.
-pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-
 
 @dataclass(frozen=True)
 class Case:

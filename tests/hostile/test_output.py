@@ -220,7 +220,7 @@ class Outputs:
         return "".join(texts)
 
     def notebook(self) -> str:
-        return str(h2h.results("study", self.folder / "runs")._repr_html_())  # type: ignore[operator]
+        return str(h2h.results("study", runs=self.folder / "runs")._repr_html_())  # type: ignore[operator]
 
     def mlflow(self) -> str:
         """Return the descriptions in MLflow, which MLflow renders as Markdown."""

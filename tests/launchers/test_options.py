@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headtohead.api import find_device
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.launching import make_launcher
+from headtohead.execution.launching import find_device, make_launcher
 from made import case_table
 
 if TYPE_CHECKING:

@@ -23,15 +23,6 @@ def test_targets_without_a_start_are_counted(recipe, facts) -> None:
     assert all(f"'{word}'" in single_words.sentence for word in single)
 
 
-def test_with_boundaries_only_their_start_is_never_predicted(variant, facts) -> None:
-    case = variant(data={"split": "nothing-held-out"})
-    marked, first, single_words = facts("no boundary tokens", case)
-    assert marked.numbers["targets_with_boundaries"] == len(EN_DE)
-    assert first.numbers["never_predicted"] == len(EN_DE)
-    assert first.numbers["words"] == sum(len(target.split()) + 2 for _, target in EN_DE)
-    assert single_words.numbers == {"one_word_targets": 0}
-
-
 def test_the_fraction_of_padding_is_counted(recipe, facts) -> None:
     (fact,) = facts("fixed padding", recipe("architecture-en-de"))
     source = sum(len(source.split()) for source, _ in EN_DE)
@@ -48,11 +39,6 @@ def test_dropped_words_are_counted(recipe, facts) -> None:
     assert fact.numbers == {"words": 1, "sentences": len(EN_FR), "sentences_hit": len(hit)}
     assert f"('{UNKNOWN}') is dropped without a message, in {len(hit)} of 20 sentences" in fact.sentence
     assert f"'{hit[0]}' reaches the model as 'cat small'" in fact.sentence
-
-
-def test_no_word_is_dropped_if_all_are_in_the_vocabulary(recipe, facts) -> None:
-    (fact,) = facts("words dropped", recipe("by-hand-en-fr"))
-    assert fact.numbers == {"words": 0, "sentences": 1, "sentences_hit": 0}
 
 
 def test_labels_in_the_input_are_counted_on_training_tensors(recipe, variant, facts) -> None:

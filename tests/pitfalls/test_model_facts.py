@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 
 ROWS = {"name": "sinusoidal", "index": "row"}
@@ -32,20 +31,6 @@ def test_positions_by_time_depend_on_word_order_and_not_on_the_row(variant, fact
     assert order.numbers["change_by_order"] > 1e-3
     assert row.numbers["change_by_row"] < 1e-12
     assert most.numbers["most_rows"] > 1000
-
-
-def test_the_notebook_refuses_a_batch_of_more_than_128(recipe, facts) -> None:
-    cut = ("model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32")
-    *_, most = facts("positions by batch row", recipe("tatoeba-en-es", *cut))
-    assert most.numbers["most_rows"] == 128
-
-
-def test_a_table_of_4_positions_accepts_4_rows(recipe, facts) -> None:
-    cut = ("model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32")
-    _, row, most = facts("positions by batch row", recipe("tatoeba-en-es", "positional.max_len=4", *cut))
-    assert most.numbers["most_rows"] == 4
-    assert row.numbers["copies"] == 4
-    assert row.numbers["change_by_row"] > 1e-3
 
 
 def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
@@ -91,12 +76,6 @@ def test_a_mask_on_scores_attends_to_earlier_tokens(variant, facts) -> None:
     assert lengths.numbers["supported_lengths"] == 11  # A single token has no next token to predict.
 
 
-def test_the_mask_on_embeddings_requires_targets_of_d_model_tokens(recipe, facts) -> None:
-    *_, lengths = facts("mask on embeddings", recipe("by-hand-en-fr"))
-    assert lengths.numbers == {"d_model": 6, "supported_lengths": 1}
-    assert "of the target lengths 1 to 12 only 6 is supported" in lengths.sentence
-
-
 def test_one_pass_over_zeros_without_the_source_gives_one_translation(recipe, variant, facts) -> None:
     (ignored,) = facts("not autoregressive", recipe("slides-en-fr"))
     (sound,) = facts("not autoregressive", variant())
@@ -118,19 +97,6 @@ def test_an_unmasked_future_changes_earlier_logits(recipe, variant, facts) -> No
     assert visible.numbers["change"] > 1e-3
     assert hidden.numbers["change"] < 1e-12
     assert second.numbers["change"] > 1e-3
-
-
-def test_a_reordered_reference_changes_the_translation(recipe, facts) -> None:
-    (read,) = facts("reference as input", recipe("by-hand-en-fr"))
-    assert read.numbers["words"] == 6
-    assert 0 < read.numbers["changed"] <= 6
-
-
-@pytest.mark.parametrize("name", ["slides-en-fr"])
-def test_an_untrained_model_predicts_at_chance_level(recipe, facts, name) -> None:
-    (fact,) = facts("never trained", recipe(name))
-    assert fact.numbers["guessing"] == pytest.approx(0.2)
-    assert abs(fact.numbers["mean_probability"] - 0.2) < 0.2
 
 
 def test_frozen_parameters_are_counted_by_hand(recipe, facts) -> None:

@@ -5,38 +5,13 @@ import torch
 
 from headtohead.config.resolve import resolve
 from headtohead.model import counting
-from headtohead.planning.costs import (
-    CostCounter,
-    DataSizes,
-    Finished,
-    Work,
-    estimate,
-    flops_per_core,
-    seconds_of,
-    training_flops,
-)
+from headtohead.planning.costs import CostCounter, DataSizes, Finished, Work, estimate, seconds_of, training_flops
 from headtohead.planning.power import power_of, typical_sd
-from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.differences import pair_differences
-from headtohead.storage.progress import duration
 from headtohead.storage.run import ExecutionRecord
 from headtohead.training.loop import StackTraining
 
 SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100)
-
-
-def test_the_number_of_steps_follows_from_epochs_and_batches():
-    assert planned_steps(TrainConfig(epochs=3), 6) == 18
-    assert planned_steps(TrainConfig(epochs=0.01), 6) == 1
-    assert planned_steps(TrainConfig(epochs=0), 6) == 0
-    assert planned_steps(TrainConfig(steps=7), 6) == 7
-
-
-def test_evaluations_are_a_tenth_of_the_steps_apart():
-    assert evaluation_interval(TrainConfig(steps=40), 40) == 4
-    assert evaluation_interval(TrainConfig(steps=3), 3) == 1
-    assert evaluation_interval(TrainConfig(steps=40, evaluate_every=7), 40) == 7
 
 
 @pytest.mark.parametrize(
@@ -73,26 +48,11 @@ def test_a_run_without_a_time_does_not_affect_the_estimate():
     assert estimate([Work(1.0, 32)], [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
 
 
-def test_the_rough_estimate_depends_on_the_width_of_the_models():
-    """Reports of tatoeba-heads, width 64, have 20 to 30 GFLOP/s per core."""
-    narrow, wide = (estimate([Work(6e11, width)], [], cores=2).seconds for width in (32, 64))
-    assert (narrow, wide) == (pytest.approx(50.0), pytest.approx(12.5))
-    assert flops_per_core(512) == flops_per_core(1024)
-
-
 def test_the_time_of_a_member_is_its_fraction_of_the_stack():
     metrics = {"system/wall_seconds": 12.0}
     execution = ExecutionRecord(stack=("a", "b", "c"), member=0, threads=1, device="cpu", dtype="float32")
     assert seconds_of(metrics, execution) == 4.0
     assert seconds_of({}, execution) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 s"), (59, "59 s"), (60, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (90000, "1 d 1 h")],
-)
-def test_durations_have_two_units_at_most(seconds, words):
-    assert duration(seconds) == words
 
 
 def test_the_detectable_difference_is_detected_with_the_stated_power():
@@ -105,20 +65,6 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     t = draws.mean(1) / (draws.std(1, ddof=1) / math.sqrt(6))
     p = 2 * stdtr(5, -np.abs(t))
     assert (p <= 0.05 / 4).mean() == pytest.approx(0.8, abs=0.01)
-
-
-def test_the_summary_has_the_minimum_detectable_effect_and_no_sign_flip_test():
-    found = power_of("variant", 11, 6, "test/exact_match", 0.02)
-    assert found.summary == (
-        "11 variant contrasts on 6 seeds: MDE 2.51 sd of the paired difference, for the median "
-        "contrast 0.050 (80% power, Holm at 0.05)"
-    )
-
-
-def test_a_single_seed_gives_no_test():
-    assert power_of("variant", 2, 1, "test/bleu").summary == (
-        "2 variant contrasts: one seed allows no test; use at least 2 seeds, better 6"
-    )
 
 
 def test_the_standard_deviation_is_that_of_differences_within_seeds():
@@ -147,19 +93,6 @@ def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatc
             wanted.path,
         )
         assert found.flops_per_token == pytest.approx(wanted.flops_per_token, rel=1e-12)
-    assert len(built) == 2
-
-
-def test_counts_are_cached_across_training_settings(registry, monkeypatch):
-    built = []
-    count = counting.count
-    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
-    counter = CostCounter()
-    small = {"model": {"d_model": 8, "heads": 2, "d_ff": 4}}
-    for change in ({}, {"train.steps": 3}, {"model.dropout_ffn": 0.5}):
-        counter.count(resolve({"train": {"epochs": 1}} | small | change, registry), SIZES)
-    assert len(built) == 1
-    counter.count(resolve({"train": {"epochs": 1}, "positional": "learned"} | small, registry), SIZES)
     assert len(built) == 2
 
 

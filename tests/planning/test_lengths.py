@@ -36,10 +36,6 @@ def test_there_is_no_note_if_both_limits_are_set(load, registry, cache, tmp_path
     assert length_notes(sound) == []
 
 
-def test_a_split_of_equal_lengths_has_no_note(load, registry, cache, tmp_path):
-    assert length_notes(plan_of(load, registry, cache, tmp_path, "data.split=iid")) == []
-
-
 def test_without_translations_reference_lengths_are_not_compared(load, registry, cache, tmp_path):
     notes = length_notes(plan_of(load, registry, cache, tmp_path, "evaluate.decode=none"))
     assert [note.split(":")[0] for note in notes] == [

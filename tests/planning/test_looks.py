@@ -6,7 +6,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.overview import overview
 from headtohead.schema.experiment_file import SequentialSeeds
-from headtohead.statistics.looks import FEWEST_SEEDS, Looks
+from headtohead.statistics.looks import Looks
 
 SEQUENTIAL = "design: [{product: {positional: [sinusoidal, alibi]}}]\nseeds: {until: decided, at_most: 8, looks: 2}\n"
 
@@ -62,10 +62,6 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     (fixed,) = plan(SEQUENTIAL, seeds=8).power
     assert sequential.effect > fixed.effect
     assert sequential.summary.startswith("1 variant contrast at the last look, with 8 seeds: MDE ")
-
-
-def test_the_smallest_maximum_is_the_fewest_seeds_of_a_look():
-    assert SequentialSeeds.model_fields["at_most"].metadata[0].ge == FEWEST_SEEDS
 
 
 def test_the_limit_of_runs_counts_all_looks(load):

@@ -33,15 +33,6 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
     assert independent.config.model.d_ff == 16
 
 
-def test_the_notes_state_both_widths_of_a_matched_variant(plan):
-    found = plan("""
-        match: parameters
-        design: [{product: {attention: [split-heads, independent-heads]}}]
-    """)
-    width = by_slug(found)["split-heads"].config.model.d_ff
-    assert f"match: parameters widened d_ff of split-heads from 16 to {width}" in found.notes
-
-
 def test_the_record_has_both_parameter_counts(plan):
     found = (
         plan("""
@@ -54,11 +45,6 @@ def test_the_record_has_both_parameter_counts(plan):
     split, independent = found["variants"]
     assert split["d_ff_asked"] == 16 < split["d_ff"] == split["config"]["model"]["d_ff"]
     assert split["counts"]["non_embedding"] == pytest.approx(independent["counts"]["non_embedding"], rel=0.01)
-
-
-def test_without_match_nothing_is_widened(plan):
-    found = plan("design: [{product: {attention: [split-heads, independent-heads]}}]")
-    assert {variant.config.model.d_ff for variant in found.variants} == {16}
 
 
 def test_a_widened_variant_has_another_hash(plan):

@@ -3,8 +3,6 @@ import json
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.design import Design
-from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import local_stacks, processors
 from headtohead.plugins.registry import load_registry
@@ -47,14 +45,6 @@ def test_finished_runs_are_skipped_and_added_seeds_are_trained(plan, record):
         record(plan(PAIR, seeds=2), run)
     found = plan(PAIR, seeds=3)
     assert [(run.variant, run.seed) for run in found.remaining] == [("sinusoidal", 3), ("rotary", 3)]
-
-
-def test_an_added_axis_value_adds_only_its_runs(plan, record):
-    first = plan(PAIR, seeds=1)
-    for run in first.runs:
-        record(first, run)
-    found = plan("design: [{product: {positional: [sinusoidal, rotary, none]}}]", seeds=1)
-    assert [run.variant for run in found.remaining] == ["none"]
 
 
 def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
@@ -151,16 +141,6 @@ def test_equal_hashes_with_different_configurations_are_an_error(plan, record):
     )
 
 
-def test_a_different_configuration_is_detected_in_every_seed(plan, record):
-    first = plan(seeds=3)
-    config = first.variants[0].config.model_dump(mode="json")
-    config["train"]["lr"] = 0.5
-    for run, changes in zip(first.runs, (None, None, {"config": config}), strict=True):
-        record(first, run, changes=changes)
-    with pytest.raises(HeadToHeadError, match=r"s3-.*a different train.lr"):
-        plan(seeds=3)
-
-
 def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, record):
     first = plan(seeds=2)
     record(first, first.runs[0])
@@ -169,43 +149,12 @@ def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, re
         plan(seeds=2)
 
 
-def test_the_next_plan_reads_changed_status_files(plan, record):
-    first = plan(seeds=2)
-    for run in first.runs:
-        folder = record(first, run, metrics={"test/exact_match": 0.5})
-    assert plan(seeds=2).remaining == []
-    (folder / "status.json").write_text(json.dumps({"state": "FAILED", "reason": "why"}))
-    second = plan(seeds=2).runs[1]
-    assert (second.state, second.reason) == ("FAILED", "why")
-
-
 def test_a_run_with_other_runtime_fields_is_reused(plan, record):
     first = plan(seeds=1)
     config = first.variants[0].config.model_dump(mode="json")
     config["train"]["num_microbatches"] = 4
     record(first, first.runs[0], changes={"config": config})
     assert plan(seeds=1).runs[0].state == "DONE"
-
-
-def test_a_damaged_record_is_one_line(plan, record):
-    first = plan(seeds=1)
-    folder = record(first, first.runs[0])
-    (folder / "run.json").write_text("{")
-    with pytest.raises(HeadToHeadError, match=r"cannot read '.*run\.json'.*move its folder away"):
-        plan(seeds=1)
-
-
-def test_a_directory_without_a_record_is_not_a_run(plan, record):
-    first = plan(seeds=1)
-    folder = record(first, first.runs[0])
-    (folder / "run.json").unlink()
-    assert plan(seeds=1).runs[0].state == "MISSING"
-
-
-def test_a_file_in_place_of_the_runs_folder_is_named(plan, tmp_path):
-    (tmp_path / "runs").write_text("")
-    with pytest.raises(HeadToHeadError, match=r"runs folder '.*runs' is not a folder; choose another"):
-        plan(seeds=1)
 
 
 def test_a_changed_plugin_makes_finished_runs_stale(plan, record):
@@ -276,12 +225,6 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
 
 
-def test_heads_that_do_not_divide_the_width_of_the_baseline_are_an_error(plan):
-    with pytest.raises(HeadToHeadError) as caught:
-        plan("", "model.heads=3")
-    assert str(caught.value) == ("x.yaml:3: base: split-heads needs d_model to be a multiple of heads, got 8 and 3")
-
-
 def test_data_longer_than_a_learned_table_is_refused(plan):
     found = plan("design: [{one_at_a_time: {positional: [{name: learned, max_length: 5}]}}]")
     (refused,) = found.design.excluded
@@ -310,13 +253,6 @@ def test_the_error_of_a_failing_plugin_names_its_distribution(load, cache, tmp_p
         "plugin 'short_table.<locals>.Planted' (python): incompatible_with of positional 'short' "
         "raised ZeroDivisionError: division by zero"
     )
-
-
-def test_a_plan_shows_the_notes_on_the_data_of_the_baseline(plan):
-    found = plan("baseline: {data: {normalise: ascii-fold, split: row}}\n")
-    notes = overview(found).sections["data of the baseline"]
-    assert list(notes) == found.data.record["notes"]
-    assert notes[0].startswith("data.normalise: ascii-fold removes characters from ")
 
 
 def test_the_pitfalls_of_a_plan_depend_on_the_measured_leak(plan):
@@ -365,10 +301,6 @@ def test_the_time_of_finished_runs_predicts_the_rest(plan, record):
     assert found.estimate.seconds == pytest.approx(20.0 / at_once, rel=0.01)
 
 
-def test_without_finished_runs_the_estimate_is_marked_as_rough(plan):
-    assert plan(seeds=1).estimate.basis.startswith("rough: no finished run")
-
-
 def test_finished_runs_give_the_detectable_difference_in_units_of_the_metric(plan, record):
     first = plan(PAIR, seeds=3)
     assert first.power[0].difference is None
@@ -398,38 +330,6 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
     assert interaction.sd == pytest.approx(0.1)
 
 
-def test_settings_equal_by_construction_are_excluded_from_the_power(plan, record):
-    """Independent heads have the most parameters, so that matching widens no other variant."""
-    design = """
-    baseline: {attention: split-heads}
-    design:
-      - product: {attention: [split-heads, independent-heads]}
-      - product: {attention: [split-heads, independent-heads], match: [none]}
-    match: parameters
-    """
-    first = plan(design, seeds=3)
-    scores = {
-        (False, "parameters"): [0.5, 0.5, 0.5],
-        (False, "none"): [0.1, 0.2, 0.3],
-        (True, "parameters"): [0.9, 0.8, 0.6],
-    }
-    assert len(first.runs) == 9
-    for run in first.runs:
-        axes = first.by_slug[run.variant].record.axes
-        of_seeds = scores[axes["attention"] == "independent-heads", axes["match"]]
-        record(first, run, metrics={"test/exact_match": of_seeds[run.seed - 1]})
-    found = plan(design, seeds=3)
-    (factor,) = (family for family in found.power if family.family == "factor")
-    assert factor.contrasts == 1
-    assert factor.sd == pytest.approx(0.1)  # of -0.4, -0.3 and -0.2; half of it with the equal pair
-
-
-def test_the_record_of_an_experiment_contains_no_outdated_power(plan):
-    found = plan(PAIR, seeds=3)
-    assert found.power
-    assert not any("contrast" in note for note in found.record().to_json()["notes"])
-
-
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
     assert [dict(probe) for probe in found.probes] == [
@@ -451,12 +351,6 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
     monkeypatch.setattr(files, "read_bytes", lambda path, *limit: seen.append(path) or read(path, *limit))
     plan(PAIR, seeds=5)
     assert len(seen) == len(set(seen)) == 3 * len(first.runs)
-
-
-def test_a_design_maps_names_to_variants(design):
-    found = design(PAIR)
-    assert isinstance(found, Design)
-    assert found.variant("rotary").axes == {"positional": "rotary"}
 
 
 def test_a_plan_does_not_change_the_runs_folder(load, registry, cache, tmp_path):

@@ -48,13 +48,6 @@ def test_the_remaining_time_follows_from_the_last_lines(study):
     assert run.seconds_left == pytest.approx(160.0)
 
 
-def test_a_truncated_last_line_is_ignored(study):
-    status = {"state": "RUNNING", "step": 0, "steps": 100}
-    lines = [line(10, 50.0), line(20, 70.0), '{"step": 30, "ti']
-    (run,) = read_progress(study({1: (status, lines)})).runs
-    assert run.step == 20
-
-
 def test_with_fewer_than_two_lines_the_remaining_time_follows_from_the_start(study):
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 100))
     status = {"state": "RUNNING", "step": 50, "steps": 100, "started": started}
@@ -66,17 +59,6 @@ def test_a_run_that_does_not_train_has_no_remaining_time(study):
     status = {"state": "DONE", "step": 100, "steps": 100}
     (run,) = read_progress(study({1: (status, [line(1, 1.0), line(100, 9.0)])})).runs
     assert (run.state, run.seconds_left) == ("DONE", None)
-
-
-def test_a_run_of_a_dead_process_is_not_running(study):
-    status = {"state": "RUNNING", "step": 5, "steps": 100}
-    (run,) = read_progress(study({1: (status, [])}, gone=True)).runs
-    assert (run.state, run.seconds_left) == ("INTERRUPTED", None)
-
-
-def test_a_run_without_a_status_is_planned(study):
-    (run,) = read_progress(study({1: (None, [])})).runs
-    assert run.state == "PLANNED"
 
 
 def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
@@ -102,12 +84,3 @@ def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):
     with pytest.raises(HeadToHeadError) as caught:
         find_experiment(Path("other.yaml"), tmp_path / "runs")
     assert str(caught.value) == f"no runs of 'other' in '{tmp_path / 'runs'}'; start with h2h run other.yaml"
-
-
-def test_an_experiment_without_runs_suggests_the_nearest(study, tmp_path):
-    study({})
-    with pytest.raises(HeadToHeadError) as caught:
-        find_experiment(Path("experiments/studi.yaml"), tmp_path / "runs")
-    assert str(caught.value) == (f"no runs of 'studi' in '{tmp_path / 'runs'}'; did you mean 'study'?")
-    with pytest.raises(HeadToHeadError, match="; start with h2h run"):
-        find_experiment(Path("x.yaml"), tmp_path / "nowhere")

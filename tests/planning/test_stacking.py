@@ -91,24 +91,6 @@ def test_a_model_that_uses_all_cores_is_not_stacked(plan):
     assert sizes_of(arranged(found, workers=2)) == [1] * 4
 
 
-def test_members_that_are_slower_in_a_stack_are_not_stacked(plan):
-    # Models of 15 million parameters: two in a stack are slower than two processes.
-    found = plan(
-        "", "model.d_model=128", "model.d_ff=512", "model.layers=2", "model.heads=4", "train.batch_tokens=2048", seeds=8
-    )
-    assert sizes_of(arranged(found, workers=2)) == [1] * 8
-    assert sizes_of(arranged(found, workers=2, most=2)) == [2] * 4
-
-
-def test_logits_do_not_make_stacks_smaller(plan):
-    few, many = (
-        sizes_of(arranged(plan("", f"quirks.min_vocab_size={rows}", "train.batch_tokens=512", seeds=64), workers=2))
-        for rows in (200, 5000)
-    )
-    assert many == few
-    assert max(many) > 15
-
-
 LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
 
 

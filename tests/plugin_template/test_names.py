@@ -10,21 +10,6 @@ from headtohead.plugins.template.names import suggest_name
 
 
 @pytest.mark.parametrize(
-    ("entry", "family", "expected"),
-    [
-        ("options", "positional", "OptionsPositional"),
-        ("tensor", "masking", "TensorMasking"),
-        ("none", "attention", "NoneAttention"),
-        ("true", "dataset", "TrueDataset"),
-        ("alibi", "positional", "Alibi"),
-    ],
-)
-def test_a_class_name_shadows_no_import(entry: str, family: str, expected: str) -> None:
-    names = PluginNames(entry, family, reserved=frozenset({"Options", "Tensor", "Positional"}))
-    assert names.class_name == expected
-
-
-@pytest.mark.parametrize(
     ("bad", "better"),
     [
         ("MyIdea", "my-idea"),

@@ -88,7 +88,7 @@ def unmasked(notebooks, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("style", ["IndependentHeads", pytest.param("SplitHeads", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("style", ["IndependentHeads", "SplitHeads"])
 def test_notebook_1_translates_token_for_token(style, notebooks, imported, unmasked):
     seen = Counter()
     for seed in range(8):

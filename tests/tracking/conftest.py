@@ -38,16 +38,6 @@ PROBES = (
 
 MakeExperiment = Callable[..., Path]
 
-# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
-MLFLOWS_OWN = ("ignore:The ``noload`` loader strategy",)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Warnings are errors, except those that MLflow causes by itself."""
-    if Path(__file__).parent in item.path.parents:
-        for warning in MLFLOWS_OWN:
-            item.add_marker(pytest.mark.filterwarnings(warning))
-
 
 @pytest.fixture
 def make_experiment(tmp_path: Path) -> MakeExperiment:

@@ -24,6 +24,7 @@ from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import checksums
+from headtohead.tracking import shipping
 from headtohead.tracking.loggers import locked
 from headtohead.tracking.shipping import Shipper, ship
 
@@ -284,7 +285,10 @@ def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment,
     assert (folder.parent.parent / f"{second.name}.txt.end").exists()
 
 
-def test_two_processes_never_log_the_same_experiment(make_experiment: MakeExperiment, lines: Path) -> None:
+def test_two_processes_never_log_the_same_experiment(
+    make_experiment: MakeExperiment, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
     folder = make_experiment(axes=AXES, seeds=1)
     with locked(folder, "lines"), pytest.raises(HeadToHeadError, match="another process logs 'quickstart' to lines"):
         ship(folder, logger="lines")
@@ -331,7 +335,7 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
     folder = make_experiment(axes=AXES)
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines"]
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines", str(folder / "reports")]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -74,12 +74,6 @@ def delivered(
     return place
 
 
-def test_a_run_is_named_by_its_variant_and_seed(delivered: Place) -> None:
-    info = delivered.shipped().info
-    assert info.run_name == "rotary · causal · s1"
-    assert (info.status, info.start_time, info.end_time) == ("FINISHED", 1767603600000, 1767603642000)
-
-
 def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(delivered: Place) -> None:
     params = delivered.shipped().data.params
     assert {"positional": "rotary", "masking": "causal", "seed": "1"}.items() <= params.items()
@@ -89,8 +83,10 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(delive
     assert not {"train.backend", "train.checkpoint_seconds", "train.num_microbatches"} & params.keys()
 
 
-def test_tags_say_what_the_run_is_and_how_to_repeat_it(delivered: Place) -> None:
-    tags = delivered.shipped().data.tags
+def test_name_times_and_tags_describe_the_run_and_how_to_repeat_it(delivered: Place) -> None:
+    info, tags = delivered.shipped().info, delivered.shipped().data.tags
+    assert info.run_name == "rotary · causal · s1"
+    assert (info.status, info.start_time, info.end_time) == ("FINISHED", 1767603600000, 1767603642000)
     assert tags["h2h.run_hash"] == delivered.run.run_hash
     assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
     assert tags["mlflow.source.git.commit"] == "c0ffee"
@@ -107,26 +103,19 @@ def test_histories_and_final_values_arrive(delivered: Place) -> None:
     assert len(run.data.metrics) < 30
 
 
-def test_the_run_directory_arrives_unchanged(delivered: Place) -> None:
+def test_the_run_directory_arrives_unchanged_and_its_maps_as_images_and_figures(delivered: Place) -> None:
+    maps = [(role, probe) for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
+    names = {path.name.partition("+timestamp")[0] for path in delivered.artifact("images").iterdir()}
+    assert names == {f"attention~{role}+step+{probe}" for role, probe in maps}
+    figures = {path.name for path in delivered.artifact("figures").iterdir()}
+    assert figures == {f"attention-{role}-probe-{probe}.png" for role, probe in maps}
+    assert delivered.shipped().data.tags["mlflow.loggedImages"] == "True"
     there = delivered.artifact("run")
     for path in there.rglob("*"):
         if path.is_file():
             original = delivered.run.path / path.relative_to(there)
             assert path.read_bytes() == original.read_bytes()
     assert (there / "attention/maps.safetensors").is_file()
-
-
-def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(delivered: Place) -> None:
-    names = [path.name for path in delivered.artifact("images").iterdir()]
-    starts = sorted({name.partition("+timestamp")[0] for name in names})
-    assert starts == [f"attention~{role}+step+{probe}" for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
-    assert delivered.shipped().data.tags["mlflow.loggedImages"] == "True"
-
-
-def test_figures_have_names_for_people(delivered: Place) -> None:
-    names = {path.name for path in delivered.artifact("figures").iterdir()}
-    maps = [f"attention-{role}-probe-{probe}.png" for role in ("encoder", "decoder", "cross") for probe in (0, 1)]
-    assert names == {*maps}
 
 
 def test_translations_are_a_table_that_mlflow_reads_back(delivered: Place, monkeypatch: pytest.MonkeyPatch) -> None:

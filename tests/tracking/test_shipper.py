@@ -85,9 +85,19 @@ def test_runs_are_shipped_while_others_train(
     shipper.next_live = 0.0
     _poll(shipper)
     assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.125
+    # The next attempt begins at step 0, with other values.
+    lines = (running.path / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
+    (running.path / "metrics.jsonl").write_text("".join(lines).replace('"time": ', '"time": 1').replace("loss", "lose"))
+    change_json(running.path / "status.json", attempt=2)
+    shipper.next_live = 0.0
+    _poll(shipper)
+    assert "train/lose" in {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics
     change_json(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     _poll(shipper)
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
+    change_json(running.path / "status.json", attempt=3)  # as after --retry
+    _poll(shipper)
+    assert sorted(run.data.tags["h2h.attempt"] for run in _runs(store_uri)) == ["1", "3"]
     monkeypatch.setattr(shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened"))
     _poll(shipper)
 
@@ -133,7 +143,14 @@ def _poll(shipper: Shipper) -> None:
 
 
 def _start(folder: Path, uri: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "mlflow"]
+    command = [
+        sys.executable,
+        "-m",
+        "headtohead.tracking.shipper",
+        str(folder),
+        "mlflow",
+        str(folder.parents[1] / "reports"),
+    ]
     started = subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"MLFLOW_TRACKING_URI": uri})
     assert started.stdin is not None
     pickle.dump(None, started.stdin)

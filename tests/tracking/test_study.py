@@ -14,7 +14,6 @@ import pytest
 from mlflow import MlflowClient
 
 from headtohead.report.writing import write_report
-from headtohead.tracking import view
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG
 
@@ -133,17 +132,6 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         assert state["searchFilter"] == search
         if search:
             assert len(client.search_runs([experiment.experiment_id], search)) == 1
-
-
-@pytest.mark.slow
-def test_an_untested_mlflow_is_mentioned(
-    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_experiment(seeds=1, axes=AXES)
-    assert ship(folder, store_uri).notes == []
-    monkeypatch.setattr(view, "TESTED", ("3.0",))
-    (note,) = ship(folder, store_uri).notes
-    assert "3.0" in note
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ correct at the same time in at least 95 of 100 studies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,6 @@ from headtohead.analysis.scores import Scores, pooled_scores, score_mismatch, un
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import interaction_differences, pair_differences
-from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, Paired
 from headtohead.statistics.verdicts import (
     BETTER,
@@ -41,10 +40,11 @@ from headtohead.storage.contrasts import (
     DeclaredContrast,
     FactorContrast,
     InteractionContrast,
-    VariantContrast,
 )
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
+
+AgreementVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,10 @@ class Agreement:
             tests find the difference within ``by``. ``different``: the interval excludes 0 on the expected side, or
             with ``equal`` on either side, without a decision on the size. ``disagrees``: the whole interval
             contradicts the expected result. Otherwise ``inconclusive``.
-        reason: The criterion of the verdict, or the missing data.
         interval: The interval of the difference that the verdict rests on; None without a difference.
     """
 
-    verdict: Literal["agrees", "different", "disagrees", "inconclusive"]
-    reason: str
+    verdict: AgreementVerdict
     interval: Interval | None = None
 
 
@@ -140,27 +138,18 @@ class Contrast:
         return is_undecided(self.verdict, self.difference)
 
     @property
-    def settings_differ(self) -> bool:
-        """Whether the difference in at least one averaged setting is significant."""
-        return self.settings_p <= ALPHA
-
-    @property
     def verdict_name(self) -> str:
         """The verdict; a significant interaction has no direction."""
         return "significant" if self.kind == "interaction" and self.detected else self.verdict
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, with its margin if it is equivalent."""
+        """The verdict, with its margin if it is equivalent; a margin that was set or changed late is labelled."""
         equivalence = self.judgement.equivalence
         if self.verdict != EQUIVALENT or equivalence is None:
             return self.verdict_name
-        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{self.margin_note}"
-
-    @property
-    def margin_note(self) -> str:
-        """A note if the margin was set or changed after results existed, else empty."""
-        return " (margin set after results existed)" * self.late_margin
+        late = " (margin set after results existed)" * self.late_margin
+        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{late}"
 
 
 @dataclass(frozen=True)
@@ -209,65 +198,47 @@ def families(scores: Scores) -> Families:
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
     for record in frames.record.contrasts:
-        contrast = _untested(frames, record, scores.metric)
+        contrast = _planned(frames, record, scores.metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
         by_kind[record.kind].append(_tested(frames, contrast, scores.allow_partial, level) if is_tested else contrast)
     return Families(*(_family(frames, family) for family in by_kind.values()))
 
 
-def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
-    """Return a contrast before its test."""
-    if isinstance(declared, FactorContrast):
-        return _factor(frames, declared, metric)
-    if isinstance(declared, InteractionContrast):
-        return _interaction(frames, declared, metric)
-    axis = declared.change if isinstance(declared, ChangeContrast) else None
-    left = declared.variant
-    right = declared.baseline if isinstance(declared, VariantContrast) else declared.against
-    contrast = Contrast(declared.kind, declared.name, left, right, metric, axis, pairs=declared.pairs)
-    if isinstance(declared, DeclaredContrast):
-        contrast = replace(contrast, metric=declared.metric or metric, declared=declared)
-        if not declared.same_score:
-            return contrast
-    return contrast if distinct(frames, contrast.pairs) else replace(contrast, verdict=SAME)
-
-
-def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
-    pairs, axis, value, against = declared.pairs, declared.axis, declared.value, declared.against
-    within = ", ".join(f"{name} {label(fixed)}" for name, fixed in declared.given.items())
-    contrast = Contrast("factor", declared.name, label(value), label(against), metric, axis, within, pairs=pairs)
-    if not pairs:
-        return replace(contrast, reason="no two variants differ only in this axis")
-    different = distinct(frames, pairs)
-    if not different:
-        return replace(contrast, verdict=SAME)
-    return replace(contrast, pairs=different, num_excluded=len(pairs) - len(different))
-
-
-def _interaction(frames: Frames, declared: InteractionContrast, metric: str) -> Contrast:
-    """Return an interaction without the settings in which it is 0 by construction."""
-    trained, pairs = frames.trained, declared.pairs
-    settings = [
-        (first, swapped)
-        for first, swapped in zip(pairs[::2], pairs[1::2], strict=True)
-        if sorted(map(trained, (first[0], swapped[0]))) != sorted(map(trained, (first[1], swapped[1])))
-    ]
-    contrast = Contrast(
-        "interaction",
-        declared.name,
-        f"{declared.axis} {label(declared.value)}",
-        f"{declared.other_axis} {label(declared.other_value)}",
-        metric,
-        declared.axis,
-        pairs=tuple(pair for setting in settings for pair in setting),
-        num_excluded=len(pairs) // 2 - len(settings),
+def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
+    """Return a contrast before its test, without the settings in which it is 0 by construction."""
+    axis, within = None, ""
+    settings: list[tuple[tuple[str, str], ...]] = [(pair,) for pair in record.pairs]
+    if isinstance(record, FactorContrast):
+        axis, left, right = record.axis, label(record.value), label(record.against)
+        within = ", ".join(f"{name} {label(fixed)}" for name, fixed in record.given.items())
+    elif isinstance(record, InteractionContrast):
+        axis, settings = record.axis, list(zip(record.pairs[::2], record.pairs[1::2], strict=True))
+        left, right = f"{axis} {label(record.value)}", f"{record.other_axis} {label(record.other_value)}"
+    else:
+        axis = record.change if isinstance(record, ChangeContrast) else None
+        left, right = record.pairs[0]
+    declared = record if isinstance(record, DeclaredContrast) else None
+    kept = [setting for setting in settings if not _is_zero(frames, setting) or (declared and not declared.same_score)]
+    return Contrast(
+        record.kind,
+        record.name,
+        left,
+        right,
+        (declared and declared.metric) or metric,
+        axis,
+        within,
+        verdict=NO_VERDICT if kept or not settings else SAME,
+        reason=None if settings else "no two variants differ only in this axis",
+        pairs=tuple(pair for setting in kept or settings for pair in setting),
+        num_excluded=len(settings) - len(kept) if kept else 0,
+        declared=declared,
     )
-    return contrast if settings else replace(contrast, verdict=SAME)
 
 
-def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of variants that are not the same by construction."""
-    return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
+def _is_zero(frames: Frames, setting: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether the sum of the differences of these pairs is 0 by construction."""
+    left, right = (sorted(frames.trained(pair[side]) for pair in setting) for side in (0, 1))
+    return left == right
 
 
 class Side(NamedTuple):
@@ -322,85 +293,57 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool, level: floa
     if is_interaction:
         differences = interaction_differences(differences)
     mean = differences.mean(axis=0)
+    spread, settings_p = None, math.nan
+    if len(differences) > 1:
+        ends = paired_tests.rounded(differences.mean(axis=1), scale)
+        spread = float(ends.min()), float(ends.max())
+        p_values = [paired_tests.paired_differences(row, scale=scale).p for row in differences]
+        settings_p = min(paired_tests.holm([frames.looks.adjusted(p) if frames.looks else p for p in p_values]))
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
         pairs=tuple((left.slug, right.slug) for left, right in scored),
         paired=paired_tests.paired_differences(mean, scale=scale),
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
-        spread=spread(differences, scale),
-        settings_p=settings_p(differences, scale, frames.looks),
+        spread=spread,
+        settings_p=settings_p,
         agreement=agreement(contrast.expect, differences[0], scale, level) if contrast.expect else None,
     )
 
 
 def _not_tested(contrast: Contrast, reason: str) -> Contrast:
-    return replace(contrast, reason=reason, agreement=Agreement("inconclusive", reason) if contrast.expect else None)
+    return replace(contrast, reason=reason, agreement=Agreement("inconclusive") if contrast.expect else None)
 
 
 def agreement(expect: Expectation, differences: np.ndarray, scale: float, level: float) -> Agreement:
     """Test differences ``[seed]`` of scores of size ``scale`` against the expected result at ``level``."""
-    difference = paired_tests.paired_differences(differences, scale=scale, confidence=1 - level)
-    interval = Interval(1 - level, difference.low, difference.high)
-    if difference.n < 2:
-        return Agreement("inconclusive", "one seed", interval)
 
-    def decided(found: Paired) -> bool:  # an interval that is a point requires a small sign-flip p
-        return found.kind == "varied" or found.sign_flip_p <= level
+    def tested(values: np.ndarray) -> Paired:
+        return paired_tests.paired_differences(values, scale=scale, confidence=1 - level)
 
-    by, excludes_zero = expect.by, difference.low * difference.high > 0 and decided(difference)
-    undecided = "the interval contains differences on both sides"
+    def is_beyond(found: Paired, sign: float = 1.0) -> bool:
+        """Return whether an interval is above 0; an interval that is a point requires a small sign-flip p."""
+        is_decided = found.n > 1 and (found.kind == "varied" or found.sign_flip_p <= level)
+        return is_decided and min(sign * found.low, sign * found.high) > 0
+
+    difference, by = tested(differences), expect.by
+    sign = -1.0 if expect.direction == "lower" else 1.0
+    holds: dict[AgreementVerdict, bool]
     if expect.direction == "equal":
-        undecided = "the interval contains 0 and differences outside the margin"
-    if difference.kind != "varied":
-        undecided = "the difference is the same in every seed, and there are too few seeds for a verdict"
-        if difference.mean == 0:
-            undecided = "both sides have the same score in every seed"
-    if expect.direction == "equal":
-        p = paired_tests.equivalence_p(difference, by)
-        if p <= level:
-            return Agreement("agrees", f"within the margin, p = {p:.2g} (two one-sided tests)", interval)
-        if not excludes_zero:
-            return Agreement("inconclusive", undecided, interval)
-        if min(abs(difference.low), abs(difference.high)) > by:
-            return Agreement("disagrees", "the whole interval is outside the margin", interval)
-        reason = "the interval excludes 0; whether the difference is within the margin is unclear"
-        return Agreement("different", reason, interval)
-    sign = 1.0 if expect.direction == "higher" else -1.0
-    excess = paired_tests.paired_differences(sign * differences - by, scale=scale, confidence=1 - level)
-    beyond, short = (found and decided(excess) for found in (excess.low > 0, excess.high < 0))
-    if beyond:
-        size = f", beyond {by:g}" if by else ""
-        return Agreement("agrees", f"the whole interval is on the expected side{size}", interval)
-    if excludes_zero and sign * difference.mean > 0:
-        size = f"by less than {by:g}" if short else f"whether by more than {by:g} is unclear"
-        return Agreement("different", f"in the expected direction, {size}", interval)
-    if short:
-        side = "on the other side" if excludes_zero else f"short of {by:g}"
-        return Agreement("disagrees", f"the whole interval is {side}", interval)
-    return Agreement("inconclusive", undecided, interval)
-
-
-def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
-    """Return the smallest and largest mean over seeds of differences ``[pair, seed]``; None for a single pair."""
-    if len(differences) < 2:
-        return None
-    means = paired_tests.rounded(differences.mean(axis=1), scale)
-    return float(means.min()), float(means.max())
-
-
-def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None) -> float:
-    """Return the smallest p of differences ``[pair, seed]``, adjusted for the looks and the number of pairs (Holm).
-
-    NaN for a single pair or a single seed.
-    """
-    if len(differences) < 2:
-        return math.nan
-    p_values = []
-    for row in differences:
-        paired = paired_tests.paired_differences(row, scale=scale)
-        p_values.append(looks.adjusted(paired.p) if looks else paired.p)
-    return min(paired_tests.holm(p_values))
+        holds = {
+            "agrees": paired_tests.equivalence_p(difference, by) <= level,
+            "disagrees": is_beyond(tested(differences - by)) or is_beyond(tested(-differences - by)),
+            "different": is_beyond(difference) or is_beyond(difference, -1.0),
+        }
+    else:
+        excess = tested(sign * differences - by)
+        holds = {
+            "agrees": is_beyond(excess),
+            "different": is_beyond(difference, sign),
+            "disagrees": is_beyond(excess, -1.0),
+        }
+    verdict: AgreementVerdict = next((name for name, is_true in holds.items() if is_true), "inconclusive")
+    return Agreement(verdict, Interval(1 - level, difference.low, difference.high))
 
 
 def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:

@@ -37,7 +37,6 @@ MIN_FALL_FRACTION = 0.01
 STANDARD_ERRORS = 2.0
 
 TrendVerdict = Literal["still learning", "levelled off", "not judged"]
-
 STILL_LEARNING: Final = "still learning"
 LEVELLED_OFF: Final = "levelled off"
 NOT_JUDGED: Final = "not judged"
@@ -128,15 +127,14 @@ class Convergence:
 
 def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
-    by_run = _run_trends(frames)
+    done = frames.runs.index[frames.runs["state"] == states.DONE]
+    rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
+    curves = rows[rows["run"].isin(done)].sort_values("step", kind="stable").groupby("run", observed=True, sort=False)
+    by_run = {str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy()) for run, curve in curves}
     trends = {slug: _variant_trend(frames, slug, by_run) for slug in frames.by_slug if frames.trained(slug) == slug}
     schedules = dict.fromkeys(str(frames.by_slug[slug].config["train"]["schedule"]) for slug in trends)
-    return Convergence(
-        trends,
-        tuple(_gaps(frames, contrasts, trends)),
-        tuple(schedules),
-        int(frames.runs["step"].max()) if len(frames.runs) else 0,
-    )
+    steps = int(frames.runs["step"].max()) if len(frames.runs) else 0
+    return Convergence(trends, tuple(_gaps(frames, contrasts, trends)), tuple(schedules), steps)
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -155,18 +153,6 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
     y = np.append(np.interp(start, steps, losses), losses[inside])
     slope, offset = np.polyfit(x - start, y, 1)
     return RunTrend(float(offset), float(-slope * length), length)
-
-
-def _run_trends(frames: Frames) -> dict[str, RunTrend | str]:
-    """Return the trends of the finished runs by name."""
-    done = set(frames.runs.index[frames.runs["state"] == states.DONE])
-    rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
-    rows = rows.sort_values("step", kind="stable")
-    return {
-        str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy())
-        for run, curve in rows.groupby("run", observed=True, sort=False)
-        if run in done
-    }
 
 
 def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str]) -> LossTrend:

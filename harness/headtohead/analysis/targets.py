@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from headtohead.analysis.scores import OTHER_DATA, Scores, score_mismatch
 from headtohead.statistics.paired_tests import ALPHA, holm, sign_test_p
 from headtohead.storage import states
-from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
 
 TargetVerdict = Literal["faster", "slower", "inconclusive"]
@@ -89,9 +89,9 @@ def targets(scores: Scores) -> tuple[Target, ...]:
 
 def _target(scores: Scores, metric: str, value: float | None) -> Target:
     frames = scores.frames
-    final = frames.scores(frames.baseline, metric)
-    curves = _curves(frames, metric)
-    found = {slug: _variant(scores, slug, metric, value, final, curves) for slug in frames.by_slug}
+    rows = frames.histories[frames.histories["metric"] == metric].sort_values("step", kind="stable")
+    curves = {str(run): curve for run, curve in rows.groupby("run", observed=True, sort=False)}
+    found = {slug: _variant(scores, slug, metric, value, curves) for slug in frames.by_slug}
     baseline = found[frames.baseline]
     looks = len(frames.looks.seeds) if frames.looks else 1
     compared: dict[str, VariantTarget] = {}
@@ -114,18 +114,13 @@ def _target(scores: Scores, metric: str, value: float | None) -> Target:
 
 
 def _variant(
-    scores: Scores,
-    slug: str,
-    metric: str,
-    value: float | None,
-    final: Mapping[int, float],
-    curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    scores: Scores, slug: str, metric: str, value: float | None, curves: Mapping[str, pd.DataFrame]
 ) -> VariantTarget:
     frames = scores.frames
     mismatch = score_mismatch(frames, slug, frames.baseline, metric)
     if mismatch and (value is None or mismatch != OTHER_DATA):
         return VariantTarget({}, {}, mismatch)
-    rows = frames.rows(slug)
+    rows, final = frames.rows(slug), frames.scores(frames.baseline, metric)
     rows = rows[rows["state"].isin(states.RESULTS)]
     step_ms = rows["system/step_ms"] if "system/step_ms" in rows else rows["seed"] * math.nan
     steps: dict[int, float] = {}
@@ -133,7 +128,9 @@ def _variant(
     for run, seed, milliseconds in zip(rows.index, rows["seed"].astype(int), step_ms, strict=True):
         target = final.get(seed) if value is None else value
         if target is not None and str(run) in curves:
-            steps[seed] = first_step(*curves[str(run)], target, higher_is_better(metric))
+            curve = curves[str(run)]
+            is_higher = higher_is_better(metric)
+            steps[seed] = first_step(curve["step"].to_numpy(), curve["value"].to_numpy(), target, is_higher)
             seconds[seed] = steps[seed] * milliseconds / 1000
     incomplete = None if scores.allow_partial else scores.incomplete.get(slug)
     return VariantTarget(steps, seconds, mismatch or incomplete)
@@ -143,12 +140,3 @@ def first_step(steps: np.ndarray, values: np.ndarray, target: float, higher: boo
     """Return the step of the first evaluation that reaches the target, infinite if none does; NaN never reaches it."""
     reached = values >= target if higher else values <= target
     return float(steps[reached.argmax()]) if reached.any() else math.inf
-
-
-def _curves(frames: Frames, metric: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the evaluated steps and values of each run by its name."""
-    rows = frames.histories[frames.histories["metric"] == metric].sort_values("step", kind="stable")
-    return {
-        str(run): (curve["step"].to_numpy(), curve["value"].to_numpy())
-        for run, curve in rows.groupby("run", observed=True, sort=False)
-    }

@@ -92,7 +92,6 @@ class TwoWayResult:
         working: The number of combinations that work.
         shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
             the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
-        working_shares: Fractions of variance over the combinations that work; None if their scores have no variance.
     """
 
     table: TwoWayTable
@@ -103,7 +102,6 @@ class TwoWayResult:
     threshold: float
     working: int
     shares: Mapping[Scope, VarianceShares]
-    working_shares: VarianceShares | None
 
 
 def _table(scores: Scores) -> TwoWayTable | None:
@@ -148,21 +146,21 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     table = _table(scores)
     if table is None:
         return None
-    metric, frames = scores.metric, scores.frames
     scored = {cell: slug for cell, slug in table.cells.items() if slug in table.summaries}
     if not scored:
         return None
-    means = {cell: table.summaries[slug].mean for cell, slug in scored.items()}
-    margin = frames.record.margins.get(metric)
+    metric, frames = scores.metric, scores.frames
     compared = compare_variants(scores, scored.values())
-    order = sorted(scored, key=lambda cell: -scores.sign * means[cell])
     ranking = [
-        Combination(*cell, table.summaries[scored[cell]], compared.get(frames.trained(scored[cell]))) for cell in order
+        Combination(*cell, table.summaries[slug], compared.get(frames.trained(slug))) for cell, slug in scored.items()
     ]
-    chance = _chance(scores)
-    threshold = math.nan if chance is None else (chance + means[order[0]]) / 2
-    working = {cell for cell in scored if means[cell] > threshold} if means[order[0]] > threshold else set()
-    by_seed = {cell: frames.scores(slug, metric) for cell, slug in scored.items()}
+    ranking.sort(key=lambda combination: -scores.sign * combination.summary.mean)
+    best = ranking[0].summary.mean
+    chance = (scores.upper_bound or 0.0) if higher_is_better(metric) and span(metric)[0] == 0 else None
+    threshold = math.nan if chance is None else (chance + best) / 2
+    # A threshold that the best combination does not exceed separates nothing.
+    working = {cell for cell, slug in scored.items() if best > threshold < table.summaries[slug].mean}
+    margin = frames.record.margins.get(metric)
     return TwoWayResult(
         table=table,
         ranking=tuple(ranking),
@@ -171,16 +169,8 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         chance=chance,
         threshold=threshold,
         working=len(working),
-        shares=_shares(by_seed, working),
-        working_shares=variance_shares({cell: by_seed[cell] for cell in by_seed if cell in working}),
+        shares=_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}, working),
     )
-
-
-def _chance(scores: Scores) -> float | None:
-    """Return the bag-of-words upper bound, or 0 for other scores with that minimum; None for losses."""
-    if not higher_is_better(scores.metric) or span(scores.metric)[0] != 0:
-        return None
-    return scores.upper_bound or 0.0
 
 
 def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:
@@ -188,19 +178,16 @@ def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> d
 
     def half_work(value: str, side: int) -> bool:
         cells = [cell for cell in scores if cell[side] == value]
-        return 2 * len([cell for cell in cells if cell in working]) >= len(cells)
+        return 2 * len(working.intersection(cells)) >= len(cells)
 
     values = {cell for cell in scores if half_work(cell[0], 0) and half_work(cell[1], 1)}
-    scopes: dict[Scope, set[Cell]] = {"all": set(scores), "values": values, "working": working}
     found: dict[Scope, VarianceShares] = {}
     previous: set[Cell] = set()
+    scopes: dict[Scope, set[Cell]] = {"all": set(scores), "values": values, "working": working}
     for scope, cells in scopes.items():
-        shares = (
-            variance_shares({cell: scores[cell] for cell in scores if cell in cells}) if cells != previous else None
-        )
-        previous = cells
-        if shares:
+        if cells != previous and (shares := variance_shares({cell: scores[cell] for cell in scores if cell in cells})):
             found[scope] = shares
+        previous = cells
     return found
 
 

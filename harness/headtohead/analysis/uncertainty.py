@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,13 @@ from headtohead.statistics.variance import (
     pooled,
     variant_variance,
 )
+from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find
 from headtohead.storage.translations import Translation, translations_of
 
 LOW_CORRELATION = 0.1
 """Intra-class correlation of seeds below which pairing brings nothing."""
-MOST_SENTENCES = 100_000
+MAX_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""
 NOT_BY_SENTENCE = "this metric is not computed from single translations"
 IN_DRAWS = "each seed has its own test sentences, and intervals over seeds include them"
@@ -74,104 +74,65 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
 
     Variants that are not ranked, or not comparable with the baseline, are omitted.
     """
-    calculator = _Samples(scores)
-    table = calculator.scores
-    if min(table.shape, default=0) < 1 or table.shape[1] < 2:
+    frames, metric = scores.frames, scores.metric
+    trained = dict.fromkeys(frames.trained(slug) for slug in scores.ranked)
+    slugs = [slug for slug in trained if score_mismatch(frames, slug, frames.baseline, metric) is None]
+    by_slug = [frames.scores(slug, metric) for slug in slugs]
+    seeds = sorted(set.intersection(*map(set, by_slug))) if by_slug else []
+    if len(seeds) < 2:
         return None
-    sentence_variances = [crossed(values).sentence_variance for values in calculator.values.values()]
+    table = np.array([[by_seed[seed] for seed in seeds] for by_seed in by_slug])
+    values = IN_DRAWS if frames.has_draws else _values_by_sentence(frames, metric, slugs, seeds, table)
+    by_sentence, reason = ({}, values) if isinstance(values, str) else (values, None)
+    variances = [crossed(found).sentence_variance for found in by_sentence.values()]
+    found = []
+    for contrast in contrasts:
+        weights: dict[str, float] = {}
+        for pair in contrast.pairs:
+            for slug, sign in zip(map(frames.trained, pair), (1.0, -1.0), strict=True):
+                weights[slug] = weights.get(slug, 0.0) + sign / len(contrast.pairs)
+        if contrast.paired and weights.keys() <= {*slugs}:
+            with_sentences = crossed(sum(w * by_sentence[slug] for slug, w in weights.items())) if by_sentence else None
+            unpaired = pooled(table, [weights.get(slug, 0.0) for slug in slugs])
+            found.append(ContrastUncertainty(contrast, with_sentences, unpaired))
     return Uncertainty(
         variant_sd=math.sqrt(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
-        sentence_sd=math.sqrt(max(0.0, float(np.mean(sentence_variances)))) if sentence_variances else math.nan,
-        num_sentences=next((values.shape[1] for values in calculator.values.values()), 0),
+        sentence_sd=math.sqrt(max(0.0, float(np.mean(variances)))) if variances else math.nan,
+        num_sentences=next((found.shape[1] for found in by_sentence.values()), 0),
         correlation=intraclass_correlation(table),
-        contrasts=tuple(
-            ContrastUncertainty(contrast, calculator.with_sentences(weights), calculator.unpaired(weights))
-            for contrast in contrasts
-            if contrast.paired and (weights := calculator.weights(contrast)).keys() <= {*calculator.slugs}
-        ),
-        reason=calculator.reason,
-        has_draws=scores.frames.has_draws,
+        contrasts=tuple(found),
+        reason=reason,
+        has_draws=frames.has_draws,
     )
 
 
-@dataclass(frozen=True)
-class _Samples:
-    analysis: Scores
-
-    @cached_property
-    def slugs(self) -> list[str]:
-        """The trained variants that are ranked and comparable with the baseline."""
-        frames, metric = self.analysis.frames, self.analysis.metric
-        trained = dict.fromkeys(frames.trained(slug) for slug in self.analysis.ranked)
-        return [slug for slug in trained if score_mismatch(frames, slug, frames.baseline, metric) is None]
-
-    @cached_property
-    def seeds(self) -> list[int]:
-        """The seeds that all these variants have."""
-        found = [self.analysis.frames.scores(slug, self.analysis.metric).keys() for slug in self.slugs]
-        return sorted(set.intersection(*map(set, found))) if found else []
-
-    @cached_property
-    def scores(self) -> Floats:
-        """The scores ``[variant, seed]``."""
-        by_slug = [self.analysis.frames.scores(slug, self.analysis.metric) for slug in self.slugs]
-        return np.array([[scores[seed] for seed in self.seeds] for scores in by_slug], ndmin=2)
-
-    def weights(self, contrast: Contrast) -> dict[str, float]:
-        """Return the weight of each trained variant in a contrast."""
-        weights: dict[str, float] = {}
-        for left, right in contrast.pairs:
-            for slug, sign in ((left, 1.0), (right, -1.0)):
-                trained = self.analysis.frames.trained(slug)
-                weights[trained] = weights.get(trained, 0.0) + sign / len(contrast.pairs)
-        return weights
-
-    def unpaired(self, weights: Mapping[str, float]) -> MeanEstimate:
-        return pooled(self.scores, [weights.get(slug, 0.0) for slug in self.slugs])
-
-    def with_sentences(self, weights: Mapping[str, float]) -> CrossedEstimate | None:
-        if self.reason:
-            return None
-        return crossed(sum(weight * self.values[slug] for slug, weight in weights.items()))
-
-    @property
-    def values(self) -> Mapping[str, Floats]:
-        """The values ``[seed, sentence]`` of each variant; empty if there is a ``reason``."""
-        return self._read if isinstance(self._read, dict) else {}
-
-    @property
-    def reason(self) -> str | None:
-        """Why there are no values by sentence."""
-        return self._read if isinstance(self._read, str) else None
-
-    @cached_property
-    def _read(self) -> dict[str, Floats] | str:
-        frames, metric = self.analysis.frames, self.analysis.metric
-        if frames.has_draws:
-            return IN_DRAWS
-        sentences: list[tuple[str, tuple[str, ...]]] | None = None
-        values = {}
-        for slug, scores in zip(self.slugs, self.scores, strict=True):
-            by_seed = []
-            for seed, score in zip(self.seeds, scores, strict=True):
-                rows = translations_of(frames, slug, seed)
-                if len(rows) < 2:
-                    return "the runs have no translations"
-                if len(rows) * self.scores.size > MOST_SENTENCES:
-                    return f"there are more than {MOST_SENTENCES:,} translations"
-                own = [(row.source, row.references) for row in rows]
-                sentences = sentences or own
-                if own != sentences:
-                    return "the variants translate different sentences"
-                by_sentence = sentence_values(rows, metric)
-                if by_sentence is None:
-                    return NOT_BY_SENTENCE
-                if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
-                    return "the scores are not those of the saved translations"
-                by_seed.append(by_sentence)
-            values[slug] = np.array(by_seed)
-        return values
+def _values_by_sentence(
+    frames: Frames, metric: str, slugs: Sequence[str], seeds: Sequence[int], table: Floats
+) -> dict[str, Floats] | str:
+    """Return the values ``[seed, sentence]`` of each variant, or why there are none."""
+    sentences: list[tuple[str, tuple[str, ...]]] | None = None
+    values = {}
+    for slug, scores in zip(slugs, table, strict=True):
+        by_seed = []
+        for seed, score in zip(seeds, scores, strict=True):
+            rows = translations_of(frames, slug, seed)
+            if len(rows) < 2:
+                return "the runs have no translations"
+            if len(rows) * table.size > MAX_SENTENCES:
+                return f"there are more than {MAX_SENTENCES:,} translations"
+            own = [(row.source, row.references) for row in rows]
+            sentences = sentences or own
+            if own != sentences:
+                return "the variants translate different sentences"
+            by_sentence = sentence_values(rows, metric)
+            if by_sentence is None:
+                return NOT_BY_SENTENCE
+            if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
+                return "the scores are not those of the saved translations"
+            by_seed.append(by_sentence)
+        values[slug] = np.array(by_seed)
+    return values
 
 
 def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from headtohead.cli.options import format_option, plugin_option, runs_option
-from headtohead.cli.output import echo, echo_json, optional_number
+from headtohead.cli.options import format_option, load_plugins, plugin_option, runs_option
+from headtohead.cli.output import echo, echo_json, optional_number, print_table
 
 
 @click.command("ablate-heads")
@@ -18,9 +18,7 @@ from headtohead.cli.output import echo, echo_json, optional_number
 @format_option("json: the name of each run with the content of its heads.json.", "json")
 @runs_option
 @plugin_option
-def command(
-    target: str, no_decode: bool, fresh: bool, form: str, runs_root: Path, plugin_files: tuple[Path, ...]
-) -> None:
+def command(target: str, no_decode: bool, fresh: bool, form: str, runs: Path) -> None:
     """Mask the heads of finished runs at test time and write the effects to heads.json.
 
     RUN is a run's directory or a prefix of its name. EXPERIMENT is a file, a name or a folder, and selects all
@@ -29,11 +27,10 @@ def command(
     maps. h2h report has a figure of the effects on the baseline's runs.
     """
     from headtohead.execution.head_ablation import masked_heads
-    from headtohead.plugins.registry import use_files
 
-    use_files(plugin_files)
+    load_plugins()
     records = []
-    for path in _directories(target, runs_root):
+    for path in _directories(target, runs):
         record = masked_heads(path, decode=not no_decode, fresh=fresh)
         records.append({"run": path.name, **record})
         if form == "text":
@@ -42,7 +39,7 @@ def command(
         echo_json(records)
 
 
-def _directories(target: str, runs_root: Path) -> list[Path]:
+def _directories(target: str, runs: Path) -> list[Path]:
     """Return the directories of the selected finished runs."""
     from headtohead.errors import HeadToHeadError
     from headtohead.storage import states
@@ -51,11 +48,11 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
     from headtohead.storage.run_directory import RunDirectory, find_run
 
     try:
-        folder = find_experiment(Path(target), runs_root)
+        folder = find_experiment(Path(target), runs)
     except HeadToHeadError:
         if Path(target).suffix in (".yaml", ".yml"):
             raise
-        return [find_run(target, runs_root)]
+        return [find_run(target, runs)]
     experiment = ExperimentDirectory.read(folder)
     paths = [experiment.run_path(run) for run in experiment.record.runs]
     done = [path for path in paths if RunDirectory(path).state == states.DONE]
@@ -65,8 +62,6 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
 
 
 def _print(run_name: str, record: dict[str, Any]) -> None:
-    from headtohead.cli.tables import print_table
-
     whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
     echo(f"{run_name}: {whole} with all heads")
     names = list(record["whole"])

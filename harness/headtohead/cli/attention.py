@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, run_argument, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo, echo_text, optional_number
 from headtohead.escaping import single_line
 from headtohead.schema.roles import ROLES
@@ -42,8 +42,7 @@ def command(
     layer: int | None,
     head: int | None,
     out: Path | None,
-    runs_root: Path,
-    plugin_files: tuple[Path, ...],
+    runs: Path,
 ) -> None:
     """Show the attention weights of RUN for TEXT as a table with shading.
 
@@ -51,12 +50,11 @@ def command(
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
-    from headtohead.plugins.registry import use_files
     from headtohead.storage.attention_maps import map_tokens
     from headtohead.training.maps import write_maps
 
-    use_files(plugin_files)
-    maps = load(run, runs_root).attention(text, target)
+    load_plugins()
+    maps = load(run, runs=runs).attention(text, target)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_maps(out, [maps])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option
-from headtohead.cli.output import echo, echo_json, echo_text
+from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, recipe_set_option
+from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 @format_option("json: one record per name.", "json")
 @plugin_option
 def command(
-    names: tuple[str, ...],
-    everything: bool,
-    overrides: tuple[str, ...],
-    cache: Path | None,
-    form: str,
-    plugin_files: tuple[Path, ...],
+    names: tuple[str, ...], everything: bool, overrides: tuple[str, ...], cache: Path | None, form: str
 ) -> None:
     """Check NAME: positional/NAME, attention/NAME, masking/NAME, recipe/NAME or dataset/NAME.
 
@@ -44,20 +39,17 @@ def command(
     violations, or an entry that cannot be checked.
     """
     from headtohead.errors import HeadToHeadError
-    from headtohead.plugins.registry import use_files
 
-    registry = use_files(plugin_files)
+    registry = load_plugins()
     if everything:
         if names or overrides:
             raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
-    sys.exit(_check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form))
-
-
-def _chosen(names: tuple[str, ...], files: tuple[Path, ...], registry: Registry) -> list[Registered]:
     from headtohead.testing.checks.entries import entries_of_files, find_entries
 
-    return entries_of_files(files, registry) if files and not names else find_entries(names, registry)
+    files = click.get_current_context().meta["plugin_files"]
+    chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
+    sys.exit(_check(chosen, registry, names, overrides, cache, form))
 
 
 def _check(
@@ -99,8 +91,6 @@ def _check(
 
 
 def _print_examination(examination: Examination) -> None:
-    from headtohead.cli.tables import print_table
-
     echo(examination.name)
     errors: dict[str, list[str]] = {}
     for result in examination.results:
@@ -164,8 +154,6 @@ def _survey(registry: Registry, form: str) -> int:
 
 
 def _print_survey(result: Survey) -> None:
-    from headtohead.cli.tables import print_table
-
     outcomes = ("holds", "does not apply", "known violation", "violated")
     rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import cache_option, runs_option
-from headtohead.cli.output import echo
+from headtohead.cli.output import echo, print_table
 
 KINDS = ("archived", "superseded", "failed", "trial", "reproduced", "cache")
 
@@ -18,19 +18,18 @@ KINDS = ("archived", "superseded", "failed", "trial", "reproduced", "cache")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @runs_option
 @cache_option
-def command(only: tuple[str, ...], yes: bool, runs_root: Path, cache: Path | None) -> None:
+def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) -> None:
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
     archived: runs that --fresh, --stale, --force or --repair moved. superseded: runs that are in no plan any more.
     failed: runs that ended without a result. trial: runs of h2h run --try. reproduced: runs of h2h reproduce. cache:
     prepared data, which are rebuilt when they are needed. Files that headtohead did not write stay.
     """
-    from headtohead.cli.tables import print_table
     from headtohead.data import cache_root
     from headtohead.execution.cleaning import find_leftovers, remove
     from headtohead.storage.disk_usage import show_size
 
-    leftovers = find_leftovers(runs_root, cache or cache_root(), only or KINDS)
+    leftovers = find_leftovers(runs, cache or cache_root(), only or KINDS)
     if not leftovers:
         echo("nothing to remove")
         return

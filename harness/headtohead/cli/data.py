@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headtohead.cli import SuggestingGroup
-from headtohead.cli.options import cache_option, plugin_option
+from headtohead.cli.options import cache_option, load_plugins, plugin_option
 from headtohead.cli.output import echo
 from headtohead.escaping import single_line
 
@@ -39,12 +39,11 @@ def command() -> None:
 @set_option
 @cache_option
 @plugin_option
-def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
+def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
     """Download DATASET into the cache and check that it can be read."""
     from headtohead.data import cache_root, read_corpus
-    from headtohead.plugins.registry import use_files
 
-    registry = use_files(plugin_files)
+    registry = load_plugins()
     folder = cache or cache_root()
     corpus = read_corpus(_dataset_data(dataset, overrides, registry), folder, registry=registry)
     source, target = corpus.languages
@@ -58,16 +57,15 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_f
 @set_option
 @cache_option
 @plugin_option
-def stats(target: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
+def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
     """Show sizes, sentence lengths, leakage and score bound of a dataset, or of an experiment's baseline.
 
     With an experiment file, --set expects full paths such as data.split=row. With data.seed: per-run, the data of the
     first seed is shown.
     """
     from headtohead.data import cache_root, prepare
-    from headtohead.plugins.registry import use_files
 
-    registry = use_files(plugin_files)
+    registry = load_plugins()
     read_config = _experiment_data if target.endswith((".yaml", ".yml")) else _dataset_data
     config = read_config(target, overrides, registry)
     for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, runs_option
 from headtohead.cli.output import echo
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -18,12 +18,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 LITTLE_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
 
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<minimum>[0-9.]+)")
-"""A requirement of headtohead itself. Requirements of extras have an environment marker and do not match."""
 
-
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """The result of a check, printed as a line; ``level`` is OK, WARN or FAIL."""
 
     level: str
@@ -34,29 +30,17 @@ class Diagnosis:
 @click.command()
 @runs_option
 @plugin_option
-def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
+def command(runs: Path) -> None:
     """Check Python, packages, devices, disk, plugins, data cache and MLflow store."""
-    failed = False
-    for check in _checks(runs_root, plugin_files):
-        for diagnosis in check():
-            failed |= diagnosis.level == FAIL
-            echo(f"{diagnosis.level:4}  {diagnosis.subject}: {diagnosis.text}")
-    if failed:
-        sys.exit(1)
-
-
-def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[], Iterator[Diagnosis]]]:
     from headtohead.data import cache_root
 
-    return [
-        _python,
-        _packages,
-        _device,
-        lambda: _plugins(plugin_files),
-        lambda: _folder("runs folder", runs_root),
-        lambda: _folder("data cache", cache_root()),
-        lambda: _store(runs_root),
-    ]
+    folders = [_folder("runs folder", runs), _folder("data cache", cache_root())]
+    failed = False
+    for level, subject, text in chain(_python(), _packages(), _device(), _plugins(), *folders, _store(runs)):
+        failed |= level == FAIL
+        echo(f"{level:4}  {subject}: {text}")
+    if failed:
+        sys.exit(1)
 
 
 def _python() -> Iterator[Diagnosis]:
@@ -68,47 +52,37 @@ def _python() -> Iterator[Diagnosis]:
 
 
 def _packages() -> Iterator[Diagnosis]:
-    """Compare installed versions with the required and the tested ones."""
+    """Compare installed versions with the required and, in a source checkout, with the tested ones."""
     from importlib import metadata
 
-    tested = dict(_pins())
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    tested: dict[str, str] = {}
+    for path in sorted(Path(__file__).parents[3].glob("constraints*.txt")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, equals, pinned = line.partition("==")
+            if equals:
+                tested[canonicalize_name(name.strip())] = pinned.split(";")[0].strip().partition("+")[0]
     matching = []
     for text in metadata.requires("headtohead") or ():
-        match = _REQUIREMENT.fullmatch(text)
-        if match is None:
+        requirement = Requirement(text)
+        if requirement.marker is not None:  # of an extra
             continue
-        name, minimum = match["name"], match["minimum"]
+        name = requirement.name
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             yield Diagnosis(FAIL, name, f"not installed; run pip install '{text}'")
             continue
-        pinned = tested.get(_normalised(name), version)
-        if _numbers(version) < _numbers(minimum):
-            yield Diagnosis(FAIL, name, f"{version} is installed, {minimum} or later is needed")
+        pinned = tested.get(canonicalize_name(name), version)
+        if not requirement.specifier.contains(version, prereleases=True):
+            yield Diagnosis(FAIL, name, f"{version} is installed, {requirement.specifier} is needed")
         elif version.partition("+")[0] != pinned:
             yield Diagnosis(WARN, name, f"{version} is installed, {pinned} was tested")
         else:
             matching.append(f"{name} {version}")
     yield Diagnosis(OK, "packages", ", ".join(matching))
-
-
-def _pins() -> Iterator[tuple[str, str]]:
-    """Yield names and versions of the constraints file, which exists only in a source checkout."""
-    for path in sorted(Path(__file__).parents[3].glob("constraints*.txt")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            name, equals, version = line.partition("==")
-            if equals:
-                yield _normalised(name.strip()), version.split(";")[0].strip().partition("+")[0]
-
-
-def _normalised(name: str) -> str:
-    """Return a package name as PyPI compares names: ``Ruamel_yaml`` and ``ruamel.yaml`` are one package."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]+", version.partition("+")[0]))
 
 
 def _device() -> Iterator[Diagnosis]:
@@ -128,12 +102,11 @@ def _device() -> Iterator[Diagnosis]:
         yield Diagnosis(OK, f"cuda:{number}", text)
 
 
-def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Diagnosis]:
+def _plugins() -> Iterator[Diagnosis]:
     from headtohead.errors import HeadToHeadError
-    from headtohead.plugins.registry import use_files
 
     try:
-        registry = use_files(plugin_files)
+        registry = load_plugins()
     except HeadToHeadError as error:
         yield Diagnosis(FAIL, "plugins", str(error))
         return
@@ -160,13 +133,13 @@ def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
     yield Diagnosis(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
 
 
-def _store(runs_root: Path) -> Iterator[Diagnosis]:
+def _store(runs: Path) -> Iterator[Diagnosis]:
     """Open the MLflow store if it exists."""
     from headtohead.config.project import default_uri, readable
     from headtohead.errors import HeadToHeadError
     from headtohead.tracking.store import database_of, open_store
 
-    uri = default_uri(runs_root)
+    uri = default_uri(runs)
     database = database_of(uri)
     if database is not None and not database.exists():
         yield Diagnosis(OK, "mlflow", f"'{database}' will be created by the first run")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, runs_option
 from headtohead.cli.output import echo
 
 
@@ -16,15 +16,14 @@ from headtohead.cli.output import echo
 @click.option("--force", is_flag=True, help="Replace the model in a folder that is not empty; other files stay.")
 @runs_option
 @plugin_option
-def command(run: str, folder: Path, force: bool, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
+def command(run: str, folder: Path, force: bool, runs: Path) -> None:
     """Write RUN, a run's directory or a prefix of its name, to FOLDER: weights, configuration, words, model card.
 
     headtohead.load(FOLDER) loads it without the study and the data.
     """
     from headtohead import api
-    from headtohead.plugins.registry import use_files
 
-    use_files(plugin_files)
-    for file in api.export(run, folder, runs=runs_root, force=force):
+    load_plugins()
+    for file in api.export(run, folder, runs=runs, force=force):
         echo(file)
     echo("", f'load: headtohead.load("{folder}") in Python')

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from headtohead.cli.options import format_option
-from headtohead.cli.output import echo, echo_json, echo_text, output_file
+from headtohead.cli.output import echo, echo_json, echo_text, output_file, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,8 +126,6 @@ def command(
         first, *last = map(markdown_escape, lines)
         echo_text("\n\n".join([first, markdown_table(frame), *last]) + "\n")
         sys.exit(code)
-    from headtohead.cli.tables import print_table
-
     echo(lines[0], "")
     print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 1))
     if lines[1:]:

@@ -9,24 +9,23 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import format_option, runs_option
-from headtohead.cli.output import echo, echo_json
+from headtohead.cli.output import echo, echo_json, print_table
 
 
 @click.command("list")
 @runs_option
 @format_option("json: one record per experiment.", "json")
-def command(runs_root: Path, form: str) -> None:
+def command(runs: Path, form: str) -> None:
     """List the experiments of the runs folder: runs by state, size on disk and last change."""
     from datetime import UTC, datetime
 
-    from headtohead.cli.tables import print_table
     from headtohead.errors import HeadToHeadError
     from headtohead.storage.disk_usage import disk_usage, show_size
     from headtohead.storage.experiment import EXPERIMENT
     from headtohead.storage.progress import read_progress
 
     found, damaged = [], []
-    for folder in sorted(path.parent for path in runs_root.glob(f"*/{EXPERIMENT}")):
+    for folder in sorted(path.parent for path in runs.glob(f"*/{EXPERIMENT}")):
         try:
             progress = read_progress(folder)
         except HeadToHeadError as error:
@@ -61,7 +60,7 @@ def command(runs_root: Path, form: str) -> None:
         ]
         print_table(["experiment", "runs", "size", "last change", "question"], rows, right=(2,))
     elif not damaged:
-        echo(f"no experiments in '{runs_root}'; start with h2h run FILE")
+        echo(f"no experiments in '{runs}'; start with h2h run FILE")
     for line in damaged:
         echo(f"h2h: {line}", err=True)
     if damaged:

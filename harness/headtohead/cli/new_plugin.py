@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option
+from headtohead.cli.options import load_plugins, plugin_option
 from headtohead.cli.output import echo
 
 INSTALL = "pip install -e '.[test]'"
@@ -23,17 +23,16 @@ INSTALL = "pip install -e '.[test]'"
     help="Folder of the package, which must not exist yet. Default: NAME.",
 )
 @plugin_option
-def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Path, ...]) -> None:
+def command(family: str, name: str, folder: Path | None) -> None:
     """Create a package that registers NAME in FAMILY: positional, attention, masking or dataset.
 
     The package contains a small working plugin to replace with your own idea, a test of every invariant,
     a pyproject.toml, a README, and an experiment that compares the plugin.
     """
-    from headtohead.plugins.registry import use_files
     from headtohead.plugins.template import write_package
 
     folder = folder or Path(name)
-    written = write_package(family, name, folder, use_files(plugin_files))
+    written = write_package(family, name, folder, load_plugins())
     for path in written:
         echo(f"wrote {path}")
     echo("", "next:", f"  cd {shlex.quote(str(folder))}", f"  {INSTALL}", "  pytest")

@@ -6,25 +6,28 @@ import glob
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from headtohead.plugins.registry import Registry
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
 
 
+MAX_COMPLETIONS = 1000
+
+
 def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of runs that begin with ``incomplete``, for shell completion."""
     from headtohead.config.project import runs_folder
 
-    paths = runs_folder(None, context.params.get("runs_root")).glob(f"*/{glob.escape(incomplete)}*/run.json")
-    return sorted(path.parent.name for path in itertools.islice(paths, MOST_COMPLETIONS))
+    paths = runs_folder(None, context.params.get("runs")).glob(f"*/{glob.escape(incomplete)}*/run.json")
+    return sorted(path.parent.name for path in itertools.islice(paths, MAX_COMPLETIONS))
 
-
-MOST_COMPLETIONS = 1000
-"""Maximum number of names that shell completion reads."""
 
 run_argument: Decorator = click.argument("run", shell_complete=complete_run)
 
@@ -54,10 +57,7 @@ def _set_option(of: str, example: str) -> Decorator:
 set_option = _set_option("the file's base", "model.d_model=64")
 seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
 name_option: Decorator = click.option(
-    "--name",
-    "label",
-    metavar="LABEL",
-    help="Append LABEL to the experiment's name, for separate runs and a separate report.",
+    "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
 )
 max_runs_option: Decorator = click.option(
     "--max-runs",
@@ -69,7 +69,7 @@ max_runs_option: Decorator = click.option(
 )
 
 
-def _runs_root(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+def _runs(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
     """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
@@ -80,25 +80,35 @@ def _runs_root(context: click.Context, parameter: click.Parameter, value: Path |
     return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)
 
 
+def _plugin_files(context: click.Context, parameter: click.Parameter, files: tuple[Path, ...]) -> None:
+    context.meta["plugin_files"] = files
+
+
+def load_plugins() -> Registry:
+    """Return the registry of this process with the plugin files of ``--plugin``."""
+    from headtohead.plugins.registry import use_files  # imports torch
+
+    return use_files(click.get_current_context().meta["plugin_files"])
+
+
 runs_option: Decorator = click.option(
     "--runs",
-    "runs_root",
     type=click.Path(path_type=Path),
-    callback=_runs_root,
+    callback=_runs,
     show_default="runs in the project root",
     help="Folder of run directories.",
 )
 reports_option: Decorator = click.option(
     "--reports",
-    "reports_root",
     type=click.Path(path_type=Path),
     show_default="reports beside the runs folder",
     help="Folder of reports.",
 )
 plugin_option: Decorator = click.option(
     "--plugin",
-    "plugin_files",
     multiple=True,
+    expose_value=False,
+    callback=_plugin_files,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Load a plugin file, or all plugin files of a folder.",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import format_option, plan_options, plugin_option
-from headtohead.cli.output import echo, echo_json
+from headtohead.cli.options import format_option, load_plugins, plan_options, plugin_option
+from headtohead.cli.output import echo, echo_json, print_table
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
@@ -26,47 +24,42 @@ def command(
     experiment: Path,
     overrides: tuple[str, ...],
     seeds: int | None,
-    label: str | None,
+    name: str | None,
     max_runs: int,
-    runs_root: Path,
-    plugin_files: tuple[Path, ...],
+    runs: Path,
     fresh: bool,
     form: str,
 ) -> None:
     """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
-    with _without_garbage_collection():
+    from headtohead.cli.stored_answer import StoredAnswer
+
+    answer = StoredAnswer(runs)
+    if answer.print():
+        return
+    gc.disable()  # each collection would traverse all objects of torch
+    click.get_current_context().call_on_close(gc.enable)
+    with answer.recorded():
         from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
-        loaded = load_file(experiment, overrides, seeds, max_runs, label)
+        loaded = load_file(experiment, overrides, seeds, max_runs, name)
         from headtohead.planning.planner import make_plan
         from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
-        from headtohead.plugins.registry import use_files
 
-        use_files(plugin_files)
+        load_plugins()
         registry = loaded.load_plugins()
-        plan = make_plan(loaded, registry, runs_root, fresh=fresh)
+        plan = make_plan(loaded, registry, runs, fresh=fresh)
         refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
-    if form == "json":
-        _print_json(plan)
-    else:
-        _print_text(plan)
-        if refused:
-            echo("", f"h2h run refuses this: {refused}")
-        elif dropped:
-            echo("", f"note: {dropped}")
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Disable the garbage collector: each collection would traverse all objects of torch."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+        if form == "json":
+            _print_json(plan)
+        else:
+            _print_text(plan)
+            if refused:
+                echo("", f"h2h run refuses this: {refused}")
+            elif dropped:
+                echo("", f"note: {dropped}")
+    if all(run.is_done for run in plan.runs):
+        answer.store()
 
 
 def _print_json(plan: Plan) -> None:
@@ -84,7 +77,6 @@ def _print_json(plan: Plan) -> None:
 
 
 def _print_text(plan: Plan) -> None:
-    from headtohead.cli.tables import print_table
     from headtohead.planning.overview import COLUMNS, NUMBERS, overview
 
     text = overview(plan)

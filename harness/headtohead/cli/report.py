@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 )
 def command(
     experiment: Path,
-    runs_root: Path,
-    reports_root: Path | None,
+    runs: Path,
+    reports: Path | None,
     allow_partial: bool,
     store: str | None,
     form: str,
@@ -53,8 +53,8 @@ def command(
         raise HeadToHeadError("--output requires --format latex, csv or markdown; --reports sets the report's folder")
     if form != "text" and figure_formats:
         raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
-    root = reports_folder(runs_root, reports_root)
-    with _report(experiment, store, runs_root, allow_partial) as report:
+    root = reports_folder(runs, reports)
+    with _report(experiment, store, runs, allow_partial) as report:
         if form != "text":
             _write_table(report, form, output)
             return
@@ -84,14 +84,14 @@ def _write_table(report: Report, form: str, output: Path | None) -> None:
 
 
 @contextmanager
-def _report(experiment: Path, store: str | None, runs_root: Path, allow_partial: bool) -> Iterator[Report]:
+def _report(experiment: Path, store: str | None, runs: Path, allow_partial: bool) -> Iterator[Report]:
     """Read the runs of an experiment, or rebuild them in a temporary folder from an MLflow store."""
     from headtohead.report.writing import read_report
 
     if store is None:
         from headtohead.storage.progress import experiment_file, find_experiment
 
-        folder, file = find_experiment(experiment, runs_root), experiment_file(experiment)
+        folder, file = find_experiment(experiment, runs), experiment_file(experiment)
         yield read_report(folder, allow_partial=allow_partial, file=file)
         return
     from headtohead import files

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, run_argument, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo
 
 
@@ -15,17 +15,16 @@ from headtohead.cli.output import echo
 @run_argument
 @runs_option
 @plugin_option
-def command(run: str, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
+def command(run: str, runs: Path) -> None:
     """Retrain the stack of RUN with the same members, threads and device, and compare the results.
 
     RUN is a run's directory or a prefix of its name. Exit code 0 if every weight and score is bit-for-bit equal,
     else 1.
     """
-    from headtohead.cli.progress import make_watcher
+    from headtohead.execution.progress import make_watcher
     from headtohead.execution.reproduce import reproduce
-    from headtohead.plugins.registry import use_files
 
-    use_files(plugin_files)
-    result = reproduce(run, runs_root, make_watcher())
+    load_plugins()
+    result = reproduce(run, runs, make_watcher())
     echo(result.summary)
     sys.exit(0 if result.equal else 1)

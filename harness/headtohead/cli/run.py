@@ -6,12 +6,14 @@ import shlex
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from headtohead.cli.options import (
     launcher_options,
+    load_plugins,
     logger_option,
     plan_options,
     plugin_option,
@@ -20,11 +22,9 @@ from headtohead.cli.options import (
 )
 from headtohead.cli.output import echo
 
-TRAINING_ONLY = (
-    *("seeds", "reports_root", "workers", "launcher", "address", "launcher_options", "timeout"),
-    *("fresh", "retry", "repair", "stale", "no_tracking", "no_report", "loggers", "allow_partial"),
-)
-"""Options that do not apply to --try."""
+RETRAINING = ("fresh", "retry", "repair", "stale")
+TRIAL = ("overrides", "name", "max_runs", "runs", "device", "threads", "only")
+"""Options that apply to --try too."""
 
 
 @click.command("run")
@@ -55,31 +55,13 @@ TRAINING_ONLY = (
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
-    overrides: tuple[str, ...],
-    seeds: int | None,
-    label: str | None,
-    max_runs: int,
-    runs_root: Path,
-    reports_root: Path | None,
-    plugin_files: tuple[Path, ...],
-    device: str,
-    workers: int | None,
-    threads: int | None,
-    launcher: str,
-    address: str | None,
-    launcher_options: tuple[str, ...],
-    timeout: float | None,
-    fresh: bool,
-    retry: bool,
-    repair: bool,
-    stale: bool,
-    only: tuple[str, ...],
     trial: bool,
     steps: int | None,
+    address: str | None,
+    launcher_options: tuple[str, ...],
     no_tracking: bool,
     no_report: bool,
-    loggers: tuple[str, ...],
-    allow_partial: bool,
+    **options: Any,
 ) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
 
@@ -89,77 +71,49 @@ def command(
     --try trains the first seed of each variant for a few steps in this process and prints loss and speed. A debugger
     works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
     """
-    from headtohead import api
-    from headtohead.cli.progress import make_watcher
+    from headtohead.cli.stored_answer import StoredAnswer
     from headtohead.errors import HeadToHeadError
-    from headtohead.plugins.registry import use_files
 
-    use_files(plugin_files)
+    answer = StoredAnswer(options["runs"])
+    if not (trial or any(options[name] for name in RETRAINING)) and answer.print():
+        return
+
+    from headtohead import api
+
     if trial:
-        _refuse_beside_try()
-        api.trial(
-            experiment,
-            only=only,
-            steps=steps or 20,
-            overrides=overrides,
-            name=label,
-            max_runs=max_runs,
-            runs=runs_root,
-            device=device,
-            threads=threads,
-            log=echo,
-        )
+        load_plugins()
+        context = click.get_current_context()
+        for parameter in context.command.params:
+            given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+            if given and parameter.name not in {*TRIAL, "experiment", "trial", "steps"} and parameter.expose_value:
+                raise HeadToHeadError(f"--try trains a few steps in this process; leave out {parameter.opts[0]}")
+        api.trial(experiment, steps=steps or 20, log=echo, **{name: options[name] for name in TRIAL})
         return
     if steps is not None:
         raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
-    if no_report and allow_partial:
+    if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    result = api.run(
-        experiment,
-        overrides=overrides,
-        seeds=seeds,
-        name=label,
-        max_runs=max_runs,
-        runs=runs_root,
-        reports=reports_root,
-        device=device,
-        workers=workers,
-        threads=threads,
-        launcher=launcher,
-        launcher_options=read_launcher_options(launcher_options, address),
-        timeout=timeout,
-        fresh=fresh,
-        retry=retry,
-        repair=repair,
-        stale=stale,
-        only=only,
-        tracking=not no_tracking,
-        report=not no_report,
-        loggers=loggers,
-        allow_partial=allow_partial,
-        watcher=make_watcher(),
-        command=recorded_command(experiment, runs_root),
-        log=echo,
-    )
+    with answer.recorded():
+        load_plugins()
+        result = api.run(
+            experiment,
+            launcher_options=read_launcher_options(launcher_options, address),
+            tracking=not no_tracking,
+            report=not no_report,
+            command=recorded_command(experiment, options["runs"]),
+            log=echo,
+            **options,
+        )
+    if result.complete and result.shipped:
+        answer.store()
     sys.exit(0 if result.complete else 1)
 
 
-def _refuse_beside_try() -> None:
-    """Raise an error for options that a trial does not have."""
-    from headtohead.errors import HeadToHeadError
-
-    context = click.get_current_context()
-    for name in TRAINING_ONLY:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
-            raise HeadToHeadError(f"--try trains a few steps in this process; leave out {option}")
-
-
-def recorded_command(experiment: Path, runs_root: Path) -> str:
+def recorded_command(experiment: Path, runs: Path) -> str:
     """Return the command line without folders of this machine, and with the experiment's path in the project."""
     from headtohead.config.project import in_project
 
-    words = [in_project(experiment, runs_root) if word == str(experiment) else word for word in sys.argv[1:]]
+    words = [in_project(experiment, runs) if word == str(experiment) else word for word in sys.argv[1:]]
     kept = [
         word
         for before, word in pairwise(["h2h", *words])

@@ -14,14 +14,14 @@ from headtohead.cli.output import echo, echo_json, echo_text
 @run_argument
 @runs_option
 @format_option("json: the run's records.", "json")
-def command(run: str, runs_root: Path, form: str) -> None:
+def command(run: str, runs: Path, form: str) -> None:
     """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it."""
     from headtohead.storage.disk_usage import disk_usage, show_size
     from headtohead.storage.leases import observe
     from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run
 
-    directory = RunDirectory(find_run(run, runs_root))
+    directory = RunDirectory(find_run(run, runs))
     record = directory.record
     status, state = observe(directory.path)
     results = directory.results_of(status)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, format_option, runs_option
-from headtohead.cli.output import echo, echo_json
+from headtohead.cli.output import echo, echo_json, print_table
 from headtohead.storage import states
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @experiment_argument
 @runs_option
 @format_option("json: one record per run.", "json")
-def command(experiment: Path, runs_root: Path, form: str) -> None:
+def command(experiment: Path, runs: Path, form: str) -> None:
     """Show the state of every run of EXPERIMENT, a file, a name or a folder."""
     from headtohead.storage.progress import experiment_file, find_experiment, read_progress
 
-    folder = find_experiment(experiment, runs_root)
+    folder = find_experiment(experiment, runs)
     progress = read_progress(folder, experiment_file(experiment))
     if form == "json":
         records = [run.__dict__ for run in progress.runs]
@@ -34,8 +34,6 @@ def command(experiment: Path, runs_root: Path, form: str) -> None:
 
 
 def _print_text(progress: ExperimentProgress, folder: Path) -> None:
-    from headtohead.cli.tables import print_table
-
     counts = Counter(run.state for run in progress.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     echo(f"{progress.name}: {progress.question}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import logger_option, plugin_option, reports_option, runs_option
+from headtohead.cli.options import load_plugins, logger_option, plugin_option, reports_option, runs_option
 from headtohead.cli.output import echo
 
 
@@ -18,12 +18,7 @@ from headtohead.cli.output import echo
 @logger_option
 @plugin_option
 def command(
-    experiments: tuple[str, ...],
-    runs_root: Path,
-    reports_root: Path | None,
-    uri: str | None,
-    loggers: tuple[str, ...],
-    plugin_files: tuple[Path, ...],
+    experiments: tuple[str, ...], runs: Path, reports: Path | None, uri: str | None, loggers: tuple[str, ...]
 ) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
@@ -34,31 +29,29 @@ def command(
     from headtohead.tracking.shipping import MLFLOW, require, ship
 
     if loggers:
-        from headtohead.plugins.registry import use_files
-
-        use_files(plugin_files)
+        load_plugins()
     chosen = dict.fromkeys(loggers or (MLFLOW,))
     for logger in chosen:
         require(logger)
     is_complete = True
-    for folder in _folders(runs_root, experiments):
+    for folder in _folders(runs, experiments):
         for logger in chosen:
-            report = ship(folder, uri, logger=logger, reports=reports_root)
+            report = ship(folder, uri, logger=logger, reports=reports)
             echo(report.line() + (f" ({logger})" if logger != MLFLOW else ""))
             for line in (*report.failures, *report.notes):
                 echo(f"  {line}", err=True)
             if report.link is not None:
                 echo(f"  {report.link}")
             is_complete &= report.complete
-    uri = uri or default_uri(runs_root)
+    uri = uri or default_uri(runs)
     if MLFLOW in chosen and not uri.startswith("http"):
-        ui = next_command("ui", None, runs_root)
+        ui = next_command("ui", None, runs)
         echo(f"store: {readable(uri)}; the links require a running {ui}")
     if not is_complete:
         raise SystemExit(1)
 
 
-def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
+def _folders(runs: Path, experiments: tuple[str, ...]) -> list[Path]:
     """Return the folders of experiments given by file, name or folder; without any, those of the runs folder."""
     from headtohead.errors import HeadToHeadError
     from headtohead.storage.experiment import EXPERIMENT
@@ -66,8 +59,8 @@ def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     from headtohead.storage.progress import find_experiment
 
     if experiments:
-        return [find_experiment(Path(name), runs_root) for name in experiments]
-    known = sorted(path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}"))
+        return [find_experiment(Path(name), runs) for name in experiments]
+    known = sorted(path.parent.name for path in runs.glob(f"*/{EXPERIMENT}"))
     if not known:
-        raise HeadToHeadError(f"no experiments in '{runs_root}'; run h2h run EXPERIMENT first")
-    return [inside(runs_root, name) for name in known]
+        raise HeadToHeadError(f"no experiments in '{runs}'; run h2h run EXPERIMENT first")
+    return [inside(runs, name) for name in known]

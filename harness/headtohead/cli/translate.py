@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, run_argument, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo
 
 
@@ -22,24 +22,16 @@ from headtohead.cli.output import echo
 )
 @runs_option
 @plugin_option
-def command(
-    run: str,
-    text: tuple[str, ...],
-    beam: int | None,
-    length_penalty: float | None,
-    runs_root: Path,
-    plugin_files: tuple[Path, ...],
-) -> None:
+def command(run: str, text: tuple[str, ...], beam: int | None, length_penalty: float | None, runs: Path) -> None:
     """Translate TEXT with RUN, a run's directory or a prefix of its name.
 
     Without TEXT, sentences are read from standard input, one sentence per line.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
-    from headtohead.plugins.registry import use_files
     from headtohead.schema.run_config import BeamConfig
 
-    use_files(plugin_files)
+    load_plugins()
     sentences = list(text) or [line.rstrip("\n") for line in sys.stdin]
     empty = [number for number, sentence in enumerate(sentences, 1) if not sentence.strip()]
     if empty or not sentences:
@@ -49,7 +41,7 @@ def command(
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
-    loaded = load(run, runs_root)
+    loaded = load(run, runs=runs)
     translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)

@@ -17,7 +17,7 @@ from headtohead.cli.output import echo
 @runs_option
 @click.option("--port", type=int, default=5000, show_default=True, help="Port of the server.")
 @click.option("--no-browser", is_flag=True, help="Print the links without opening a browser.")
-def command(runs_root: Path, port: int, no_browser: bool) -> None:
+def command(runs: Path, port: int, no_browser: bool) -> None:
     """Start an MLflow server on the project's store; Ctrl-C stops it.
 
     The server is reachable from this machine only. The command prints a link for every study. If
@@ -26,7 +26,7 @@ def command(runs_root: Path, port: int, no_browser: bool) -> None:
     from headtohead.config.project import default_uri
     from headtohead.tracking.serving import server, study_links
 
-    uri = default_uri(runs_root)
+    uri = default_uri(runs)
     links = study_links(uri, port) or {"(no study yet)": f"http://127.0.0.1:{port}"}
     with nullcontext() if uri.startswith("http") else server(uri, port) as process:
         for study, link in links.items():

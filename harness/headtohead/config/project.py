@@ -55,6 +55,12 @@ def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
     return Path(given or os.environ.get("H2H_REPORTS") or runs.parent / REPORTS)
 
 
+def cache_root() -> Path:
+    """Return the folder of downloads and prepared data: ``H2H_CACHE``, or ``~/.cache/headtohead``."""
+    folder = os.environ.get("H2H_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "headtohead"
+
+
 def default_uri(runs: Path) -> str:
     """Return the MLflow store: ``MLFLOW_TRACKING_URI``, else a SQLite file beside the runs."""
     return os.environ.get(URI_VARIABLE) or f"sqlite:///{runs.resolve().parent / DATABASE}"

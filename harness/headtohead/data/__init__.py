@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
+from headtohead.config.project import cache_root
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
@@ -46,9 +44,3 @@ __all__ = [
     "read_lines",
     "symbol_corpus",
 ]
-
-
-def cache_root() -> Path:
-    """Return the folder of downloads and prepared data: ``H2H_CACHE``, or ``~/.cache/headtohead``."""
-    folder = os.environ.get("H2H_CACHE")
-    return Path(folder) if folder else Path.home() / ".cache" / "headtohead"

@@ -213,7 +213,7 @@ class LoadedRun:
         return f"{type(self).__name__}({str(self.path)!r})"
 
 
-def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
+def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
     """Load a finished run, an imported checkpoint, or an exported model.
 
     Args:

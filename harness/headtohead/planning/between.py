@@ -7,7 +7,6 @@ together with others. Two configurations that differ in n changes need 2n + 2 va
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,10 @@ GROUPS: tuple[tuple[FieldPath, ...], ...] = (
     (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("quirks", "pad_to")),
 )
 """Fields that depend on each other: if several of a group differ, they form one change."""
+
+
+START, END = "from", "to"
+"""Slugs of the two configurations."""
 
 
 @dataclass(frozen=True)
@@ -64,24 +67,25 @@ def changes_between(
         location: Location of the groups in the experiment file.
 
     Raises:
-        HeadToHeadError: If a group contains an unknown field, or two groups contain the same field.
+        HeadToHeadError: If a group contains an unknown field, two groups contain the same field, or two changes have
+            the same name.
     """
-    known_groups = [*_named_groups(groups, list(_fields()), location), *((None, group) for group in GROUPS)]
-    differing = [field for field in _fields() if identity(with_fields_from(start, [field], end)) != identity(start)]
-    names: dict[tuple[FieldPath, ...], str] = {}
+    fields = list(_fields(RunConfig))
+    named = [*_named_groups(groups, fields, location), *(("", group) for group in GROUPS)]
+    differing = [field for field in fields if identity(with_fields_from(start, [field], end)) != identity(start)]
+    changes: dict[tuple[FieldPath, ...], Change] = {}
     for field in differing:
-        name, group = next(((n, g) for n, g in known_groups if field in g), (None, (field,)))
+        name, group = next(((name, group) for name, group in named if field in group), ("", (field,)))
         members = tuple(member for member in differing if member in group)
-        names[members] = name or _joined(members)
-    _refuse_equal_names(list(names.values()), location)
-    return tuple(
-        Change(name, fields, _value(start, fields, registry), _value(end, fields, registry))
-        for fields, name in names.items()
-    )
-
-
-START, END = "from", "to"
-"""Slugs of the two configurations."""
+        first, *others = members
+        name = name or "+".join([".".join(first), *(other[-1] for other in others)])
+        before, after = (_value(config, members, registry) for config in (start, end))
+        changes[members] = Change(name, members, before, after)
+    words = [slug_word(change.name) for change in changes.values()]
+    for word in words:
+        if words.count(word) > 1:
+            raise location.error(f"two changes have the name '{word}'; rename one of them")
+    return tuple(changes.values())
 
 
 def expand_between(
@@ -95,33 +99,31 @@ def expand_between(
         changes: The changes between them.
         match: The count that ``d_ff`` is widened to match.
     """
-    names_of_changes = [change.name for change in changes]
-    everything = frozenset(names_of_changes)
-    points: dict[frozenset[str], Variant] = {}
+    variants: dict[frozenset[Change], Variant] = {}
 
-    def slug_at(applied: frozenset[str], slug: str, title: str) -> str:
+    def slug_at(applied: Collection[Change], slug: str, title: str) -> str:
         """Return the slug of the configuration with these changes; with one or two changes some are equal."""
-        if applied not in points:
-            fields = [field for change in changes if change.name in applied for field in change.fields]
-            axes = {change.name: change.after if change.name in applied else change.before for change in changes}
-            points[applied] = Variant(slug, title, axes, with_fields_from(ends[0], fields, ends[1]), match)
-        return points[applied].slug
+        key = frozenset(applied)
+        if key not in variants:
+            fields = [field for change in changes if change in key for field in change.fields]
+            axes = {change.name: change.after if change in key else change.before for change in changes}
+            variants[key] = Variant(slug, title, axes, with_fields_from(ends[0], fields, ends[1]), match)
+        return variants[key].slug
 
     start, end = names
-    slug_at(frozenset(), START, start)
-    slug_at(everything, END, end)
-    contrasts = []
-    for name in names_of_changes:
-        variant = slug_at(frozenset([name]), shortened_slug(f"from-plus-{slug_word(name)}"), f"{start} + {name}")
-        contrasts.append(
-            ChangeContrast(kind="added", name=f"{name} in {start}", change=name, variant=variant, against=START)
-        )
-    for name in names_of_changes:
-        against = slug_at(everything - {name}, shortened_slug(f"to-minus-{slug_word(name)}"), f"{end} − {name}")
-        contrasts.append(
-            ChangeContrast(kind="taken", name=f"{name} in {end}", change=name, variant=END, against=against)
-        )
-    return list(points.values()), contrasts
+    slug_at((), START, start)
+    slug_at(changes, END, end)
+    added, taken = [], []
+    for change in changes:
+        name, word = change.name, slug_word(change.name)
+        plus = slug_at([change], shortened_slug(f"from-plus-{word}"), f"{start} + {name}")
+        added.append(ChangeContrast(kind="added", name=f"{name} in {start}", change=name, variant=plus, against=START))
+    for change in changes:
+        name, word = change.name, slug_word(change.name)
+        rest = [other for other in changes if other is not change]
+        minus = slug_at(rest, shortened_slug(f"to-minus-{word}"), f"{end} − {name}")
+        taken.append(ChangeContrast(kind="taken", name=f"{name} in {end}", change=name, variant=END, against=minus))
+    return list(variants.values()), [*added, *taken]
 
 
 def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
@@ -138,68 +140,44 @@ def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: R
     return config
 
 
-def _fields() -> Iterator[FieldPath]:
+def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
-    for name, info in RunConfig.model_fields.items():
-        if name in FAMILIES:
-            yield from ((name, role) for role in PerRole.model_fields)
-        elif name != INIT_FROM:  # both configurations have the same initial weights
-            yield from _fields_of(info.annotation, (name,))
-
-
-def _fields_of(section: Any, above: FieldPath) -> Iterator[FieldPath]:
     for name, info in section.model_fields.items():
-        inner = info.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _fields_of(inner, (*above, name))
-        elif (*above, name) != ("data", "options"):
-            yield (*above, name)
+        path, inner = (*above, name), info.annotation
+        if path[0] in FAMILIES:
+            yield from ((name, role) for role in PerRole.model_fields)
+        elif isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _fields(inner, path)
+        # Both configurations have the same initial weights, and a dataset has its options.
+        elif path not in ((INIT_FROM,), ("data", "options")):
+            yield path
 
 
 def _named_groups(
     groups: Mapping[str, Sequence[str]], known: Sequence[FieldPath], location: SourceLocation
-) -> list[tuple[str | None, tuple[FieldPath, ...]]]:
-    named: list[tuple[str | None, tuple[FieldPath, ...]]] = []
+) -> list[tuple[str, tuple[FieldPath, ...]]]:
     group_of: dict[FieldPath, str] = {}
     for name, fields in groups.items():
-        members: list[FieldPath] = []
         for position, dotted in enumerate(fields):
-            field_location, path = location.child(name, position), tuple(dotted.split("."))
+            path = tuple(dotted.split("."))
             matching = [field for field in known if field[: len(path)] == path]
             if not matching:
                 names = [".".join(field) for field in known]
-                raise field_location.error(f"unknown field '{dotted}'{nearest(dotted, names)}")
+                raise location.child(name, position).error(f"unknown field '{dotted}'{nearest(dotted, names)}")
             for field in matching:
                 if field in group_of:
-                    raise field_location.error(f"'{'.'.join(field)}' already belongs to '{group_of[field]}'")
+                    owner = f"'{'.'.join(field)}' already belongs to '{group_of[field]}'"
+                    raise location.child(name, position).error(owner)
                 group_of[field] = name
-            members += matching
-        named.append((name, tuple(members)))
-    return named
-
-
-def _refuse_equal_names(names: Sequence[str], location: SourceLocation) -> None:
-    """Raise an error if two changes have the same name, or the same name in slugs."""
-    for word, times in Counter(slug_word(name) for name in names).items():
-        if times > 1:
-            raise location.error(f"two changes have the name '{word}'; rename one of them")
-
-
-def _joined(fields: Sequence[FieldPath]) -> str:
-    """Return the name of a change with several fields: ``train.batch_tokens+batch_size``."""
-    first, *others = fields
-    return "+".join([".".join(first), *(field[-1] for field in others)])
+    return [(name, tuple(field for field, owner in group_of.items() if owner == name)) for name in groups]
 
 
 def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -> Scalar:
-    values = [_field_value(config, field, registry) for field in fields]
-    if len(fields) == 1:
+    dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
+    labels = (
+        entry_label(dataset) if field == ("data", "dataset") else label_at(config, field, registry) for field in fields
+    )
+    values: list[Scalar] = ["nothing" if label in ("", None) else label for label in labels]
+    if len(values) == 1:
         return values[0]
     return ", ".join(f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True))
-
-
-def _field_value(config: RunConfig, field: FieldPath, registry: Registry) -> Scalar:
-    if field == ("data", "dataset"):
-        return entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
-    value = label_at(config, field, registry)
-    return "nothing" if value in ("", None) else value

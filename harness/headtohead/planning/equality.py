@@ -56,31 +56,19 @@ def equal_variants(
         longest: Maximum sequence length of training and decoding in tokens, by side.
         registry: Provides the masking schemes.
     """
-    masks = _Masks(registry, longest)
-    equal: dict[str, Equal] = {}
-    for group in _groups_by_other_settings(variants, first, identities):
-        distinct: list[Variant] = []
-        for variant in group:
-            for other in distinct:
-                roles = masks.irrelevant_differences(variant, other)
-                if roles is not None:
-                    equal[variant.slug] = Equal(other.slug, _reason(variant, other, roles, masks))
-                    break
-            else:
-                distinct.append(variant)
-    return equal
-
-
-def _groups_by_other_settings(
-    variants: Iterable[Variant], first: str, identities: Mapping[str, Mapping[str, Any]]
-) -> list[list[Variant]]:
+    masks, equal = _Masks(registry, longest), {}
     groups: dict[str, list[Variant]] = {}
     for variant in sorted(variants, key=lambda variant: variant.slug != first):
         identity = identities[variant.slug]
         rest = {name: section for name, section in identity["config"].items() if name != "masking"}
-        text = json.dumps([rest, identity["data_hash"]], sort_keys=True)
-        groups.setdefault(text, []).append(variant)
-    return [group for group in groups.values() if len(group) > 1]
+        distinct = groups.setdefault(json.dumps([rest, identity["data_hash"]], sort_keys=True), [])
+        reasons = ((other.slug, masks.equality(variant, other)) for other in distinct)
+        found = next((Equal(slug, reason) for slug, reason in reasons if reason), None)
+        if found:
+            equal[variant.slug] = found
+        else:
+            distinct.append(variant)
+    return equal
 
 
 class _Masks:
@@ -91,21 +79,31 @@ class _Masks:
         self.agree = cache(self._agree)
         self.attends_to_padding = cache(self._attends_to_padding)
 
-    def irrelevant_differences(self, variant: Variant, other: Variant) -> list[str] | None:
-        """Return the roles in which two variants differ without effect, or None if a difference has an effect."""
-        own, others = variant.config.masking, other.config.masking
-        differing = [role for role in roles_of(variant.config) if own.role(role) != others.role(role)]
-        if differing and max(self.longest.values()) > LONGEST:
+    def equality(self, variant: Variant, other: Variant) -> str | None:
+        """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
+        roles = roles_of(variant.config)
+        masking, others = ({role: side.config.masking.role(role) for role in roles} for side in (variant, other))
+        differing = [role for role in roles if masking[role] != others[role]]
+        if not differing:
+            return "the two configurations are the same"
+        longest = max(self.longest.values())
+        if longest > LONGEST:
             return None
-        sides = _sides(variant)
+        cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
+        keys = {"encoder": "source", "decoder": "target", "cross": cross}
         for role in differing:
-            if not self.agree(role, sides[role], _text(variant, role), _text(other, role)):
+            if not self.agree(role, keys[role], masking[role].model_dump_json(), others[role].model_dump_json()):
                 return None
-            for reader in _readers(role, sides):
-                schemes = {_text(variant, reader), _text(other, reader)}
-                if any(self.attends_to_padding(reader, sides[reader], scheme) for scheme in schemes):
+            rows = "source" if role == "encoder" else "target"
+            for reader in (reader for reader in roles if keys[reader] == rows):
+                schemes = {masking[reader].model_dump_json(), others[reader].model_dump_json()}
+                if any(self.attends_to_padding(reader, rows, scheme) for scheme in schemes):
                     return None
-        return differing
+        parts = [f"masking.{role} '{masking[role].name}' and '{others[role].name}'" for role in differing]
+        return (
+            f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to {longest} with "
+            "right padding"
+        )
 
     def _agree(self, role: str, side: str, scheme: str, other: str) -> bool:
         return all(
@@ -138,33 +136,3 @@ class _Masks:
             non_padding = (row < lengths[:, None])[:, :, None].expand(shape)
             two_sides = role == "cross" and side == "source"
             yield full, torch.ones_like(non_padding) if two_sides else non_padding, padding
-
-
-def _sides(variant: Variant) -> dict[str, str]:
-    """Return, by role, the side that provides the keys."""
-    cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
-    return {"encoder": "source", "decoder": "target", "cross": cross}
-
-
-def _readers(role: str, sides: Mapping[str, str]) -> list[str]:
-    """Return the roles with keys from rows that a change of ``role`` can affect."""
-    side = "source" if role == "encoder" else "target"
-    return [reader for reader, own in sides.items() if own == side]
-
-
-def _text(variant: Variant, role: str) -> str:
-    return variant.config.masking.role(role).model_dump_json()
-
-
-def _reason(variant: Variant, other: Variant, roles: Sequence[str], masks: _Masks) -> str:
-    if not roles:
-        return "the two configurations are the same"
-    parts = [
-        f"masking.{role} '{variant.config.masking.role(role).name}' and '{other.config.masking.role(role).name}'"
-        for role in roles
-    ]
-    longest = max(masks.longest.values())
-    return (
-        f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to "
-        f"{longest} with right padding"
-    )

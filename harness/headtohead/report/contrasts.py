@@ -38,7 +38,7 @@ def _expected(contrast: Contrast) -> dict[str, str]:
     interval = [leveled(found.interval, contrast.metric)] if found.interval else []
     return {
         "expected": f"{contrast.expected}\n{contrast.expect.source}",
-        "as expected": "\n".join([found.verdict, found.reason, *interval]),
+        "as expected": "\n".join([found.verdict, *interval]),
     }
 
 

@@ -36,12 +36,13 @@ MODEL_TYPE = "headtohead-transformer"
 
 @dataclass(frozen=True)
 class Destination:
-    """Where the runs of a study are logged; ``parent`` is the id of the study's own MLflow run."""
+    """Where the runs of a study are logged: ``run_ids`` by run hash, and the id of the study's own MLflow run."""
 
     study: TrackedStudy
     store: Store
     experiment_id: str
     parent: str
+    run_ids: dict[str, str]
 
 
 class MlflowLogger(Logger):
@@ -51,15 +52,15 @@ class MlflowLogger(Logger):
         run: The run as any logger gets it.
         directory: The run's directory.
         to: Where to log it.
-        run_id: Id of the run's MLflow run; empty if it does not exist yet.
     """
 
     packages = ("mlflow",)
     entry_name = "mlflow"
 
-    def __init__(self, run: LoggedRun, directory: TrackedRun, to: Destination, run_id: str) -> None:
+    def __init__(self, run: LoggedRun, directory: TrackedRun, to: Destination) -> None:
         super().__init__(run)
-        self.directory, self.to, self.client, self.run_id = directory, to, to.store.client, run_id
+        self.directory, self.to, self.client = directory, to, to.store.client
+        self.run_id = to.run_ids.get(run.run_hash, "")
         self.points: dict[str, dict[int, tuple[int, float]]] = {}
         """Time and value that MLflow displays at each step of a metric."""
         self.counts: Counter[str] = Counter()
@@ -85,7 +86,7 @@ class MlflowLogger(Logger):
                     "mlflow.user": run_page.user(),
                 },
             )
-            self.run_id = created.info.run_id
+            self.run_id = self.to.run_ids[self.run.run_hash] = created.info.run_id
         self.mlflow_run = created if self.is_new else client.get_run(self.run_id)
         if self.mlflow_run.info.status != "RUNNING":
             client.update_run(self.run_id, status="RUNNING")

@@ -74,8 +74,8 @@ class MlflowStudy(StudyLogger):
 
     def logger(self, run: TrackedRun) -> Logger:
         assert self.store is not None
-        to = Destination(self.study, self.store, self.experiment_id, self.parent)
-        return MlflowLogger(self.logged_run(run), run, to, self.run_ids.get(run.run_hash, ""))
+        to = Destination(self.study, self.store, self.experiment_id, self.parent, self.run_ids)
+        return MlflowLogger(self.logged_run(run), run, to)
 
     def keep(self, run: TrackedRun, content_hash: str) -> None:
         self.received[run.run_hash] = content_hash

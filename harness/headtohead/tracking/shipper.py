@@ -8,7 +8,6 @@ and ``h2h sync`` logs the rest.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import logging
 import os
@@ -30,14 +29,13 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking.loggers import locked
-from headtohead.tracking.shipping import MLFLOW, Shipper
+from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
 
 POLL_SECONDS = 1.0
 STOPPING_SECONDS = 5.0
-LOCK_SECONDS = 30.0
 NICENESS = 10
 INCOMPLETE = 3
 
@@ -120,7 +118,7 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
     except OSError:
         # The scheduler writes the same folder next and reports the error.
         return None
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(experiment), logger, "--reports", str(reports)]
+    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(experiment), logger, str(reports)]
     with file:
         process = children.start_program(
             command, stdin=subprocess.PIPE, stdout=file, stderr=file, start_new_session=True
@@ -166,14 +164,10 @@ def _set_at_end(ended: threading.Event) -> None:
     ended.set()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the shipper; its log is ``shipper-<logger>.log`` in the experiment's folder."""
-    parser = argparse.ArgumentParser(prog="headtohead.tracking.shipper", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the experiment's folder")
-    parser.add_argument("logger", help="mlflow, or a registered logger")
-    parser.add_argument("--reports", type=Path, help="the folder of reports; default: beside the runs folder")
-    options = parser.parse_args(arguments)
-    handler = logging.FileHandler(inside(options.folder, f"shipper-{options.logger}.log"), encoding="utf-8")
+def main(folder_name: str, logger: str, reports_name: str) -> int:
+    """Run the shipper of an experiment's folder; its log is ``shipper-<logger>.log`` there."""
+    folder, reports = Path(folder_name), Path(reports_name)
+    handler = logging.FileHandler(inside(folder, f"shipper-{logger}.log"), encoding="utf-8")
     handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -185,8 +179,8 @@ def main(arguments: list[str] | None = None) -> int:
         if plugins is not None:
             load_plugins(plugins)
         threading.Thread(target=_set_at_end, args=(ended,), daemon=True).start()
-        log.info("shipping %s to %s", options.folder, options.logger)
-        complete = follow(Shipper(options.folder, options.logger, reports=options.reports), ended)
+        log.info("shipping %s to %s", folder, logger)
+        complete = follow(Shipper(folder, logger, reports=reports), ended)
     except HeadToHeadError as error:
         log.warning(error)
         return INCOMPLETE
@@ -197,4 +191,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -31,6 +31,9 @@ LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
 LAST_ATTEMPTS = 3
 
+LOCK_SECONDS = 30.0
+"""Waiting time for another process that logs the same study to the same tracker."""
+
 log = logging.getLogger("headtohead.shipper")
 
 
@@ -63,9 +66,10 @@ class ShipReport:
 
 @dataclass
 class OpenRun:
-    """A run that a logger has begun, its last logged step, and the names of the metrics that were logged."""
+    """An attempt of a run that a logger has begun, its last logged step, and the names of the logged metrics."""
 
     logger: Logger
+    attempt: int
     last: int
     names: set[str]
 
@@ -200,10 +204,13 @@ class Shipper:
             return False
         steps = run.steps()
         opened = self.runs.get(run.run_hash)
+        if opened is not None and opened.attempt != status.attempt:  # which may begin at step 0
+            self._abort(run.run_hash)
+            opened = None
         if opened is None:
             tracker.received.pop(run.run_hash, None)
             logger = tracker.logger(run)
-            opened = self.runs[run.run_hash] = OpenRun(logger, -1, set())
+            opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1, set())
             opened.last = logger.begin()
             # An earlier process has logged these steps, but test metrics can follow a step that it logged.
             earlier = {name for step in steps if step.step <= opened.last for name in step.metrics}
@@ -262,5 +269,5 @@ def ship(
     require(logger)
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
-    with locked(experiment_dir, logger):
+    with locked(experiment_dir, logger, LOCK_SECONDS):
         return Shipper(experiment_dir, logger, uri, reports).ship()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import plugin_option, recipe_set_option, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, recipe_set_option, runs_option
 from headtohead.cli.output import echo
 
 
@@ -25,25 +25,17 @@ from headtohead.cli.output import echo
 @runs_option
 @plugin_option
 def command(
-    file: Path,
-    recipe: str,
-    name: str,
-    data: Path | None,
-    overrides: tuple[str, ...],
-    force: bool,
-    runs_root: Path,
-    plugin_files: tuple[Path, ...],
+    file: Path, recipe: str, name: str, data: Path | None, overrides: tuple[str, ...], force: bool, runs: Path
 ) -> None:
     """Import FILE, a state dict saved by a notebook, as the run directory runs/imported/RUN.
 
     Sizes are derived from the tensors. The number of heads cannot be derived from them: it is the recipe's, or
     the value of --set model.heads. The last line of the output is the path of the run.
     """
-    from headtohead.plugins.registry import use_files
     from headtohead_notebooks import import_checkpoint
 
-    use_files(plugin_files)
+    load_plugins()
     path = import_checkpoint(
-        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, log=echo
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, force=force, log=echo
     )
     echo(path)

@@ -54,7 +54,7 @@ EDITIONS = "experiments"
 @click.option("--open/--no-open", "opened", default=False, show_default=True, help="Open the page in a browser.")
 def command(
     out: Path | None,
-    runs_root: Path,
+    runs: Path,
     quick: bool,
     only: tuple[str, ...],
     data_file: Path | None,
@@ -81,17 +81,17 @@ def command(
 
     if data_file is not None and not data_file.is_file():
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
-    out = out or reports_folder(runs_root) / "notebooks"
+    out = out or reports_folder(runs) / "notebooks"
     all_editions = editions(
         quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label, folder=out / EDITIONS
     )
     complete = True
     for edition in list(_chosen(all_editions, only)):
-        complete &= _run(edition, runs_root, out, workers, retry)
+        complete &= _run(edition, runs, out, workers, retry)
     echo("measuring the pitfalls of the notebooks")
     page = write_page(
         all_editions,
-        runs=runs_root,
+        runs=runs,
         out=out,
         registry=current(),
         cache=cache_root(),
@@ -118,7 +118,7 @@ def _chosen(all_editions: tuple[Edition, ...], only: tuple[str, ...]) -> Iterato
 def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
     """Run an experiment unless it is done; return whether every run has a result."""
     from headtohead import api
-    from headtohead.cli.progress import make_watcher
+    from headtohead.execution.progress import make_watcher
     from headtohead_notebooks.page import is_complete
 
     name = edition.experiment.name

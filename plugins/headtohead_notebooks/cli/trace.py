@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option, runs_option
+from headtohead.cli.options import (
+    cache_option,
+    format_option,
+    load_plugins,
+    plugin_option,
+    recipe_set_option,
+    runs_option,
+)
 from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
@@ -47,8 +54,7 @@ def command(
     seed: int,
     overrides: tuple[str, ...],
     cache: Path | None,
-    runs_root: Path,
-    plugin_files: tuple[Path, ...],
+    runs: Path,
 ) -> None:
     """Show every step of a forward pass over SENTENCE, with name, shape and formula.
 
@@ -57,13 +63,12 @@ def command(
     """
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.plugins.registry import use_files
     from headtohead_notebooks.trace.model_source import find_model
 
     if form == "npz" and out is None:
         raise HeadToHeadError("--format npz requires --out FILE")
-    registry = use_files(plugin_files)
-    model = find_model(name, registry, runs_root, cache or cache_root(), seed, overrides)
+    registry = load_plugins()
+    model = find_model(name, registry, runs, cache or cache_root(), seed, overrides)
     trace = model.trace(source, target)
     if only is not None:
         trace = trace.only(only)

@@ -90,7 +90,7 @@ def find_model(
     if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
         hint = suggestion(name, [*recipes, *run_names]) or nearest(name, recipes)
         raise HeadToHeadError(f"no recipe and no run '{name}'{hint}")
-    return model_of_run(load(name, runs))
+    return model_of_run(load(name, runs=runs))
 
 
 def model_of_recipe(

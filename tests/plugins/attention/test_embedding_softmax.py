@@ -1,9 +1,8 @@
 """The softmax of masked embeddings: the notebook's numbers, and incompatible settings."""
 
-import pytest
 import torch
 
-from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -78,22 +77,3 @@ def test_target_must_have_d_model_tokens():
     same = {"shift_targets": False}
     assert reason(quirks=same, longest={"source": 5, "target": 6}) is None
     assert reason(quirks=same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
-
-
-@pytest.mark.parametrize("role", ["encoder", "cross"])
-def test_other_roles_are_refused(role):
-    assert reason(attention={role: "embedding-softmax"}) == (
-        f"embedding-softmax is defined for the decoder only, got role '{role}'; use another attention"
-    )
-
-
-def test_targets_of_several_lengths_are_refused_before_training():
-    def check(*tokens, quirks=None, **train):
-        return find_unequal_lengths(tiny_config(attention="embedding-softmax", train=train, quirks=quirks), tokens)
-
-    assert check(17, 17) is None
-    assert check(17, 12) == (
-        "embedding-softmax requires exactly 16 tokens, but targets have 12 to 17; use targets of equal length"
-    )
-    assert check(17, 12, batch_size=2, quirks={"pad_to": 17}) is None
-    assert find_unequal_lengths(tiny_config(), (17, 12)) is None

@@ -45,16 +45,6 @@ def test_talking_heads_with_identity_projections_are_split_heads(positional, shi
     assert (verdict.state == "holds") is same
 
 
-@pytest.mark.parametrize(
-    ("style", "reduced", "heads"),
-    [("independent-heads", "single-head", 1), ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4)],
-)
-@pytest.mark.parametrize("masking", [{"name": "window", "width": 2}, {"name": "prefix"}])
-def test_geometries_reduce_under_every_masking(style, reduced, heads, masking):
-    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (style, reduced))
-    assert same_function(*configs).state == "holds"
-
-
 # -- initialisation ------------------------------------------------------------------------------
 
 

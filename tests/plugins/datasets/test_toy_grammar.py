@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from headtohead.data import hash_pairs
+from made import case_table
 
 NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl fille f|
 queen reine f|sister sœur f|cow vache f|book livre m|garden jardin m|car voiture f|house maison f|
@@ -187,35 +188,12 @@ def test_every_translation_follows_the_rules(pairs: dict[str, str]) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize(
-    ("english", "french"),
-    [
-        ("I love you", "je t' aime"),
-        ("she is sad", "elle est triste"),
-        ("they are not happy", "ils ne sont pas heureux"),
-        ("the small cat sees the red cows", "le petit chat voit les vaches rouges"),
-        ("my sister does not hear them now", "ma sœur ne les entend pas maintenant"),
-        ("some good horses find her", "de bons chevaux la trouvent"),
-        ("we go behind the house and he writes", "nous allons derrière la maison et il écrit"),
-        ("hello my happy sister", "bonjour ma sœur heureuse"),
-    ],
-)
-def test_the_oracle_translates_correctly(english: str, french: str) -> None:
-    assert Translator(english).sentence() == french
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_no_source_has_two_translations_at_any_seed(corpus: Callable, seeds: int) -> None:
+def test_no_source_has_two_translations_at_any_seed(corpus: Callable) -> None:
     seen: dict[str, str] = {}
-    for seed in range(1, seeds + 1):
+    for seed in range(1, 5):
         for pair in corpus("toy-grammar", size=5000, seed=seed).pairs:
             assert seen.setdefault(pair.source, pair.target) == pair.target
-
-
-def test_size_is_the_number_of_distinct_pairs(pairs: dict[str, str], corpus: Callable) -> None:
-    assert len(pairs) == 6000
-    assert len({pair.source for pair in corpus("toy-grammar", size=1000, seed=1).pairs}) == 1000
 
 
 def test_the_pairs_of_a_seed_do_not_change_between_versions(read: Callable) -> None:
@@ -225,7 +203,7 @@ def test_the_pairs_of_a_seed_do_not_change_between_versions(read: Callable) -> N
     assert read("toy-grammar", size=1000, seed=2).data_hash != corpus.data_hash
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3))])
+@case_table("seed", [1, 2], default=1)
 def test_the_bag_of_words_bound_of_split_iid_is_about_one_half(prepared: Callable, seed: int) -> None:
     data = prepared("toy-grammar", seed=seed)
     test = data.splits["test"]
@@ -248,21 +226,9 @@ def test_split_iid_keeps_permutations_in_one_part(prepared: Callable) -> None:
     assert sum(len(part) for part in bags) == len(set.union(*bags))
 
 
-@pytest.mark.slow
-def test_length_trains_on_short_and_tests_on_longer_sentences(prepared: Callable) -> None:
-    splits = prepared("toy-grammar", split="length").splits
-    longest = max(len(text.split()) for text in splits["train"].source_text)
-    assert longest == 8
-    assert min(len(text.split()) for text in splits["test"].source_text) == 9
-    assert max(len(text.split()) for text in splits["valid"].source_text) <= 8
-    shorter = prepared("toy-grammar", split="length", options={"longest_train": 6, "size": 2000}).splits
-    assert max(len(text.split()) for text in shorter["train"].source_text) == 6
-
-
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("split", ["length", pytest.param("compositional", marks=pytest.mark.slow)])
-def test_every_test_word_is_known_from_training(prepared: Callable, split: str, seed: int) -> None:
-    data = prepared("toy-grammar", split=split, options={"seed": seed})
+@case_table("split", ["length", "compositional"], default=1)
+def test_every_test_word_is_known_from_training(prepared: Callable, split: str) -> None:
+    data = prepared("toy-grammar", split=split)
     assert data.record["unk_rate"]["test"] == {"source": 0.0, "target": 0.0}
     assert data.record["leak"] == 0.0
     assert data.record["bag_of_words_upper_bound"] < 0.9

@@ -10,11 +10,9 @@ from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugin import Masking, Options
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
-from headtohead.testing.equality import same_function
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.invariants.masks import masks_have_their_declared_properties
 from headtohead.testing.subject import full_mask
-from made import case_table
 
 DEFINITIONS = {
     "none": lambda i, j, length: True,
@@ -77,26 +75,6 @@ def test_window_of_two_sentences_is_refused():
         "window is defined for distances within a sentence, and cross-attention has two sentences; "
         "set masking.cross: padding"
     )
-
-
-@case_table("positional", ["sinusoidal", "rotary", "alibi"], default=3)
-@case_table("attention", ["split-heads", "differential"], default=3)
-@case_table(
-    ("reduced", "same"),
-    [
-        ({"name": "window", "width": 6}, True),
-        ({"name": "window", "width": 2}, False),
-        ({"name": "prefix", "length": 0}, True),
-        ({"name": "prefix", "length": 1}, True),
-        ({"name": "prefix", "length": 2}, False),
-    ],
-    default=3,
-)
-def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, attention, positional):
-    plain = tiny_config(positional, attention, reduced)
-    for other in ("padding-causal", {"encoder": "padding", "decoder": "causal"}):
-        found = same_function(plain, tiny_config(positional, attention, other))
-        assert (found.state == "holds") is same
 
 
 def test_a_prefix_mask_is_a_pitfall_and_is_decoded_without_a_cache():

@@ -60,14 +60,3 @@ def test_initial_values_have_the_distribution_of_the_authors_code():
         for quantile in (0.25, 0.5, 0.75):
             found = drawn.flatten().quantile(quantile).item() / most
             assert found == pytest.approx(quantile, abs=0.04)
-
-
-def test_nearer_keys_have_larger_biases_for_all_parameter_values():
-    part = Subject(tiny_config("kerple-log")).positional("decoder")
-    positions = torch.arange(6)[None]
-    for value in (-30.0, 0.0, 30.0):
-        with torch.no_grad():
-            part.r1.fill_(value)
-            part.r2.fill_(value)
-        differences = part.bias(positions, positions, "decoder", 0)[..., -1, :].diff(dim=-1)
-        assert (differences > 0).all(), "nearer keys cost less"

@@ -84,10 +84,3 @@ def test_evaluation_uses_a_fixed_sorted_subset_for_all_lengths():
     numbers = torch.tensor(fixed)[None, :7]
     expected = Subject(tiny_config("sinusoidal")).positional("decoder").embed(numbers, "decoder")
     assert torch.equal(short, expected)
-
-
-def test_sampled_positions_of_a_member_do_not_depend_on_its_stack():
-    models = [Transformer(randomised(), seeds, 12, 9) for seeds in ((2,), (1, 2))]
-    single, stacked = (model.positionals["encoder"] for model in models)
-    for _ in range(3):
-        assert torch.equal(single.draw(4, 5)[0], stacked.draw(4, 5)[1])

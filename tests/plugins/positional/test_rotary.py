@@ -43,16 +43,3 @@ def test_scores_depend_on_the_difference_of_positions_only():
             pairs = zip(rotated(q[i].tolist(), i - j, 10000.0), rotated(k[j].tolist(), 0, 1.0), strict=True)
             expected = sum((a * b.conjugate()).real for a, b in pairs) * WIDTH**-0.5
             assert seen["scores"][0, 0, 0, i, j].item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_values_are_not_rotated():
-    subject = Subject(tiny_config("rotary"))
-    plain = Subject(tiny_config("none"))
-    shown = []
-    for model_subject in (subject, plain):
-        x, _ = model_subject.activations("encoder")
-        seen = {}
-        model_subject.attention("encoder")(x, None, model_subject.attention_context("encoder"), None, seen.__setitem__)
-        shown.append(seen)
-    assert torch.equal(shown[0]["values"], shown[1]["values"])
-    assert not torch.equal(shown[0]["keys"], shown[1]["keys"])

@@ -80,9 +80,3 @@ def test_training_is_deterministic_without_offsets_and_differs_with_offsets():
     without_offsets, with_offsets = tiny_config({"name": "shape", "max_shift": 0}), tiny_config("shape")
     assert same_training(without_offsets, without_offsets).state == "holds"
     assert same_training(without_offsets, with_offsets).state == "violated"
-
-
-def test_offsets_of_a_member_do_not_depend_on_its_stack():
-    single, stacked = (built(seeds).positionals["encoder"] for seeds in ((2,), (1, 2)))
-    for _ in range(3):
-        assert torch.equal(single.draw(4, 5)[0], stacked.draw(4, 5)[1])

@@ -33,20 +33,6 @@ def test_table_equals_the_printed_values_of_a_notebook(printed, half_digit):
     torch.testing.assert_close(table, expected, rtol=0, atol=half_digit)
 
 
-def test_odd_width_drops_the_last_cosine():
-    positions = torch.arange(4)
-    even = torch.arange(0, 7, 2, dtype=torch.float64)
-    table = sinusoids(positions, 7)
-    assert table.shape == (4, 7)
-    torch.testing.assert_close(table[:, -1], (positions * 10000.0 ** (-even[-1] / 7)).sin())
-
-
-def test_distant_positions_keep_full_precision():
-    far = sinusoids(torch.tensor([100_000]), 4)[0]
-    expected = [0.0357487979720, -0.9993608074, 0.8268795405, 0.5623790763]
-    torch.testing.assert_close(far, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
-
-
 def by_row(**options):
     return Subject(tiny_config({"name": "sinusoidal", "index": "row", **options}))
 

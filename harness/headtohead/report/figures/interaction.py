@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -55,12 +54,12 @@ def _axis_roles(pair: tuple[str, str], palette: Palette) -> tuple[str, str] | No
 
 def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines: str) -> None:
     columns, rows = (_sorted(palette.values[axis]) for axis in (across, lines))
-    panel = panel_cells(analysis, across, lines)
+    scores, note = panel_cells(analysis, across, lines)
     coloured = lines == palette.colour_axis
     for line, value in enumerate(rows):
         shift = (line - (len(rows) - 1) / 2) * 0.06
         # The mean of a missing cell is NaN, which interrupts the line.
-        cells = [summarise(panel.scores.get((other, value), []), span=span(analysis.metric)) for other in columns]
+        cells = [summarise(scores.get((other, value), []), span=span(analysis.metric)) for other in columns]
         axes.errorbar(
             [x + shift for x in range(len(columns))],
             [summary.mean for summary in cells],
@@ -77,7 +76,7 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
     axes.set_xlim(-0.4, len(columns) - 0.6)
     axes.set_xlabel(across)
     axes.yaxis.set_major_locator(MaxNLocator(6))
-    title = f"{lines}, by {across}" + (f"\n{panel.note}" if panel.note else "")
+    title = f"{lines}, by {across}" + (f"\n{note}" if note else "")
     legend = axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, title=title, alignment="left")
     legend.get_title().set_fontweight("bold")
 
@@ -90,22 +89,12 @@ def _sorted(values: Sequence[str]) -> list[str]:
         return list(values)
 
 
-@dataclass(frozen=True)
-class PanelCells:
-    """The points of a panel.
-
-    ``scores`` holds the means over the common settings, a number per seed, by the values of the x axis and of
-    the line. ``note`` names the common settings if the design has others.
-    """
-
-    scores: Mapping[tuple[str, str], list[float]]
-    note: str
-
-
-def panel_cells(analysis: Analysis, across: str, lines: str) -> PanelCells:
+def panel_cells(analysis: Analysis, across: str, lines: str) -> tuple[dict[tuple[str, str], list[float]], str]:
     """Return the scores of each pair of values, averaged over the settings of the other axes that all pairs share.
 
-    The pairs are those of the setting with the most pairs; other pairs are not drawn.
+    The scores are means over the common settings, a number per seed, by the values of the x axis and of the line. The
+    text names the common settings if the design has others. The pairs are those of the setting with the most pairs;
+    other pairs are not drawn.
     """
     frames = analysis.frames
     others = [axis for axis in frames.axes if axis not in (across, lines)]
@@ -116,20 +105,17 @@ def panel_cells(analysis: Analysis, across: str, lines: str) -> PanelCells:
             setting = tuple(values[axis] for axis in others)
             by_setting.setdefault(setting, {})[values[across], values[lines]] = slug
     if not by_setting:
-        return PanelCells({}, "")
+        return {}, ""
     drawn = max(by_setting.values(), key=len).keys()
     common = [setting for setting, cells in by_setting.items() if drawn <= cells.keys()]
-    scores = {pair: _by_seed(analysis, [by_setting[setting][pair] for setting in common]) for pair in drawn}
+    scores = {}
+    for pair in drawn:
+        columns = [frames.scores(by_setting[setting][pair], analysis.metric) for setting in common]
+        shared = sorted(set.intersection(*map(set, columns)))
+        scores[pair] = [float(np.mean([column[seed] for column in columns])) for seed in shared]
     if len(common) == len(by_setting):
-        return PanelCells(scores, "")
+        return scores, ""
     if len(common) > MOST_NAMES:
-        return PanelCells(scores, f"at {len(common)} common settings")
+        return scores, f"at {len(common)} common settings"
     names = (" · ".join(map(" ".join, zip(others, setting, strict=True))) for setting in common)
-    return PanelCells(scores, f"at {' and '.join(names)}")
-
-
-def _by_seed(analysis: Analysis, slugs: Sequence[str]) -> list[float]:
-    """Return the mean over variants by seed, for the seeds that all variants have."""
-    columns = [analysis.frames.scores(slug, analysis.metric) for slug in slugs]
-    shared = set.intersection(*(set(column) for column in columns))
-    return [float(np.mean([column[seed] for column in columns])) for seed in sorted(shared)]
+    return scores, f"at {' and '.join(names)}"

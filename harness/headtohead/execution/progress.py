@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from headtohead.cli.output import echo
 from headtohead.escaping import single_line
 from headtohead.execution.scheduler import Watcher
 from headtohead.storage import exits, states
@@ -26,8 +25,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     record = folder.record
     statuses = [run.status for run in folder.runs()]
     done = sum(status.state == states.DONE for status in statuses)
-    runs = f"{done} of {len(statuses)} runs done"
-    runs = "; ".join([runs, *record.notes])
+    runs = "; ".join([f"{done} of {len(statuses)} runs done", *record.notes])
     if code == exits.OK and done == len(statuses):
         return f"{record.variant}: {runs}{losses([folder])}"
     if code == exits.BUSY:
@@ -59,15 +57,16 @@ class LineWatcher(Watcher):
     """Prints a line for every stack that ends, and every minute the step and the loss of the stacks in training."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
-        """Print the numbers of runs and stacks."""
-        self.folders = list(folders)
-        self.total = len(folders)
-        self.ends = 0
+        self.folders, self.total = list(folders), len(folders)
+        self.finished: set[str] = set()
         self.started = self.printed = time.monotonic()
-        echo(f"training {size(folders)}", err=True)
+        self.print(f"training {size(folders)}")
+
+    def print(self, line: str) -> None:
+        """Print a line to standard error."""
+        print(single_line(line), file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """Print the progress of the stacks in training, at most once per ``LINE_SECONDS``."""
         now = time.monotonic()
         if now - self.printed < LINE_SECONDS:
             return
@@ -76,24 +75,21 @@ class LineWatcher(Watcher):
             progress = folder.read_progress() if folder.exists else None
             if progress and progress["step"] < progress["steps"]:
                 steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                echo(f"{folder.record.variant}: {steps}{losses([folder])} ({now - self.started:.0f} s)", err=True)
+                self.print(f"{folder.record.variant}: {steps}{losses([folder])} ({now - self.started:.0f} s)")
 
     def ended(self, folder: StackFolder, code: int) -> None:
-        """Print how a stack ended."""
         if folder not in self.folders:  # a part of a split stack
             self.folders.append(folder)
         if code not in {exits.BUSY, exits.OOM}:
-            self.ends += 1
-        seconds = time.monotonic() - self.started
-        line = f"[{min(self.ends, self.total)}/{self.total}] {describe_end(folder, code)}"
-        echo(f"{line} ({seconds:.0f} s)", err=True)
+            self.finished.add(folder.path.name)
+        number = f"[{min(len(self.finished), self.total)}/{self.total}]"
+        self.print(f"{number} {describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)")
 
 
-class ProgressBarWatcher(Watcher):
-    """Draws a progress bar over all steps, with an estimate of the remaining time."""
+class ProgressBarWatcher(LineWatcher):
+    """Draws a progress bar over all steps, with an estimate of the remaining time, below the lines of ended stacks."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
-        """Show the bar."""
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -104,22 +100,16 @@ class ProgressBarWatcher(Watcher):
             TimeRemainingColumn,
         )
 
-        self.folders = list(folders)
-        self.finished: set[str] = set()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=False,
-        )
-        self.task = self.bar.add_task(size(folders), total=len(folders))
+        columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.bar = Progress(TextColumn("{task.description}"), *columns, console=Console(stderr=True))
+        self.task = self.bar.add_task("", total=len(folders))
         self.bar.start()
+        super().start(folders)
+
+    def print(self, line: str) -> None:
+        self.bar.console.print(single_line(line), highlight=False, markup=False)
 
     def tick(self) -> None:
-        """Update the bar from the progress files of the stacks."""
         done = 0.0
         for folder in self.folders:
             if folder.path.name in self.finished or not folder.path.exists():
@@ -127,16 +117,11 @@ class ProgressBarWatcher(Watcher):
             elif progress := folder.read_progress():
                 done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
         training = [folder for folder in self.folders if folder.path.name not in self.finished]
-        self.bar.update(self.task, completed=done, description=f"{size(self.folders)}{losses(training)}")
+        description = f"{size(self.folders)}{losses(training)}"
+        self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
 
     def ended(self, folder: StackFolder, code: int) -> None:
-        """Print how a stack ended above the bar."""
-        if folder not in self.folders:  # a part of a split stack
-            self.folders.append(folder)
-            self.bar.update(self.task, total=len(self.folders))
-        if code not in {exits.BUSY, exits.OOM}:
-            self.finished.add(folder.path.name)
-        self.bar.console.print(single_line(describe_end(folder, code)), highlight=False, markup=False)
+        super().ended(folder, code)
         self.tick()
 
     def close(self) -> None:

@@ -54,14 +54,6 @@ def test_stats_of_a_file_list_dropped_pairs_and_measurements(run: Run, tmp_path:
     assert shown["note"]
 
 
-def test_stats_show_removed_characters_and_unknown_targets(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("".join(f"Is it {n}?\tn{n}\n" for n in range(40)))
-    result = run("stats", "pairs", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "normalise=unicode")
-    assert "note        data.normalise: unicode removes characters from 40 of 40 pairs, for" in result.output
-    assert "exact match at most 0.000 on test with these vocabularies" in result.output
-    assert "so exact match cannot exceed 0.000" in result.output
-
-
 def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(
         "question: does it matter?\n"
@@ -72,19 +64,6 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_pat
     shown = table(run("stats", str(tmp_path / "x.yaml"), "--set", "data.split=length"))
     assert shown["split"] == "length"
     assert shown["pairs"].startswith("500: ")
-
-
-def test_a_list_of_files_is_accepted(run: Run, tmp_path: Path) -> None:
-    for side in ("en", "es"):
-        (tmp_path / f"x.{side}").write_text("".join(f"{side} {n}\n" for n in range(40)))
-    shown = table(run("stats", "pairs", "--set", f"file=[{tmp_path / 'x.en'}, {tmp_path / 'x.es'}]"))
-    assert shown["pairs"].startswith("40: ")
-    (tmp_path / "links.tsv").write_text("".join(f"{n}\t{n + 100}\n" for n in range(40)))
-    for code, first in (("eng", 0), ("spa", 100)):
-        (tmp_path / f"{code}.tsv").write_text("".join(f"{first + n}\t{code}\t{code} {n}\n" for n in range(40)))
-    files = f"sentences=[{tmp_path / 'eng.tsv'}, {tmp_path / 'spa.tsv'}]"
-    shown = table(run("stats", "tatoeba", "--set", files, "--set", f"links={tmp_path / 'links.tsv'}"))
-    assert shown["pairs"].startswith("40: ")
 
 
 @pytest.mark.parametrize(

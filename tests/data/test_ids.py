@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,18 +176,6 @@ def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> N
         assert pair in pairs
 
 
-def test_notebook_1_drops_a_word_silently_and_the_record_counts_it(ready: Callable[..., PreparedData]) -> None:
-    data = ready(SCRATCH)
-    assert data.tokenise("cat is small", "source") == data.tokenise("cat small", "source")
-    assert data.record["dropped_words"] == {"source": 5, "target": 0}
-    assert data.record["notes"][1] == (
-        "5 of 52 source words in train were dropped silently, because the vocabulary lacks them, most often 'is'"
-    )
-    assert (data.source_vocabulary.pad, data.source_vocabulary.unk) == (0, None)
-    assert (data.source_vocabulary.sos, data.source_vocabulary.eos) == (38, 39)
-    assert len(data.source_vocabulary) == len(data.target_vocabulary) == 40
-
-
 def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., PreparedData]) -> None:
     data = ready(ARCHITECTURE)
     train = data.splits["train"]
@@ -248,14 +235,6 @@ def test_notebook_5_has_positions_as_ids_and_no_padding(ready: Callable[..., Pre
     assert data.splits["train"].target[0].tolist() == [0, 1, 2, 3, 4, 5]
     assert (data.target_vocabulary.pad, data.target_vocabulary.sos) == (None, 0)
     assert data.target_vocabulary.decode([2, 4, 4, 1, 4, 5]) == "un gros gros c'est gros"
-
-
-def test_a_repeated_word_has_its_last_position(make_corpus: Callable) -> None:
-    config = data_config(
-        split="nothing-held-out", normalise="none", **{key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")}
-    )
-    data = prepare_corpus(make_corpus(("the cat the dog", "x")), config)
-    assert data.splits["train"].source[0].tolist() == [2, 1, 2, 3]
 
 
 WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), min_size=1, max_size=12)
@@ -422,13 +401,3 @@ def test_incompatible_vocabulary_fields_are_refused(
     toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out"}
     with pytest.raises(UndefinedError, match=message):
         ready(fields if "dataset" in fields else toy | fields | {"limit": 20})
-
-
-def test_a_table_with_gaps_is_refused(make_corpus: Callable) -> None:
-    corpus = replace(make_corpus(("a", "x")), vocabularies=({"<pad>": 0, "a": 2}, {"x": 0}))
-    with pytest.raises(UndefinedError, match=r"^a printed vocabulary must have the ids 0 to"):
-        prepare_corpus(corpus, nothing_held_out(vocabulary={"ids": "printed", "unknown": "drop"}))
-
-
-def test_ids_without_a_word_are_omitted_from_text() -> None:
-    assert Vocabulary(["<pad>", "a", "b"]).decode([1, 4711, 2, 0]) == "a b"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headtohead.data.normalise import NORMALISERS, ascii_fold, keep, normaliser, unicode_words
-from headtohead.errors import HeadToHeadError
+from headtohead.data.normalise import NORMALISERS, ascii_fold, normaliser, unicode_words
 
 CASES = {
     "¿Dónde está el cumpleaños?": "dónde está el cumpleaños",
@@ -33,10 +32,6 @@ CASES = {
 @pytest.mark.parametrize("raw", CASES)
 def test_unicode_keeps_letters_of_every_script_and_drops_other_characters(raw: str) -> None:
     assert unicode_words(raw) == CASES[raw]
-
-
-def test_none_changes_spaces_only() -> None:
-    assert keep("  It's\t5 o’clock!\u00a0 ") == "It's 5 o’clock!"
 
 
 def notebook_fold(text: str) -> str:
@@ -69,8 +64,3 @@ def test_unicode_leaves_single_spaces_and_no_punctuation(text: str) -> None:
     assert not re.search(r"\s\s", result)
     categories = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
     assert categories <= set("LMN")
-
-
-def test_an_unknown_normalisation_is_named() -> None:
-    with pytest.raises(HeadToHeadError, match=r"unknown normalisation 'ascii'; did you mean"):
-        normaliser("ascii")

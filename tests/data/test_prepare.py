@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headtohead.data import UNK, cache_root, prepare, prepare_corpus
+from headtohead.data import UNK, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import load_registry
@@ -45,13 +42,6 @@ def test_the_vocabulary_comes_from_train_only(small: Corpus) -> None:
     assert data.splits["test"].source[0].tolist().count(UNK) == 1
     assert data.record["unk_rate"]["test"]["source"] == pytest.approx(1 / 3)
     assert data.record["unk_rate"]["train"] == {"source": 0.0, "target": 0.0}
-
-
-def test_bounds_of_the_vocabulary_are_kept(small: Corpus) -> None:
-    data = prepare_corpus(small, config(vocabulary={"max_size": 6}))
-    assert data.record["vocabulary"] == {"source": 6, "target": 6}
-    data = prepare_corpus(small, config(vocabulary={"min_count": 2}))
-    assert data.source_vocabulary.words[4:] == ["here", "word"]
 
 
 def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Callable) -> None:
@@ -186,16 +176,6 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     ]
 
 
-def test_a_giant_group_outside_of_training_is_not_reported_as_in_train(make_corpus: Callable) -> None:
-    rows = [("same", f"b{n}") for n in range(20)] + [(f"a{n}", f"c{n}") for n in range(80)]
-    held_out = 0
-    for seed in range(1, 9):
-        data = prepare_corpus(make_corpus(*rows), config(valid=30, test=5, seed=seed))
-        held_out += "same" in data.splits["valid"].source_text
-        assert other_notes(data.record) == []
-    assert 0 < held_out < 8
-
-
 ROWS = st.lists(
     st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")),
     min_size=12,
@@ -239,13 +219,6 @@ def test_the_data_hash_does_not_change_between_versions(make_corpus: Callable) -
     assert prepare_corpus(make_corpus(*rows), config()).data_hash == (
         "a992217f61f7ac54698d6fd88c90ecc8908e80f3c20ec0584c952c2d8d3943dd"
     )
-
-
-def test_prepared_data_can_be_pickled(small: Corpus) -> None:
-    data = prepare_corpus(small, config())
-    again = pickle.loads(pickle.dumps(data))
-    assert again.tokenise("Word 3 here", "source") == data.tokenise("Word 3 here", "source")
-    assert again.record == json.loads(json.dumps(data.record))
 
 
 TOY = {"dataset": "toy-grammar", "options": {"size": 500}}
@@ -325,38 +298,3 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
     with pytest.raises(HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "):
         prepare(data_config(**TOY), tmp_path)
     assert not list((tmp_path / "prepared").glob("[!.]*"))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"dataset": "toy-gramar"}, r"^unknown dataset 'toy-gramar'; did you mean"),
-        ({"options": {"siz": 9}}, r"^toy-grammar: siz: unknown field 'siz'; did you"),
-        ({"options": {"size": "many"}}, r"^toy-grammar: size: expected a whole number, got"),
-    ],
-)
-def test_the_error_names_a_wrong_configuration(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(HeadToHeadError, match=message):
-        prepare(data_config(**fields), tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.timed
-def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) -> None:
-    rows = "".join(f"word {n} here\tmot {n} ici\n" for n in range(120_000))
-    (tmp_path / "pairs.tsv").write_text(rows)
-    pairs = data_config(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
-    prepare(pairs, tmp_path / "cache")
-    seconds = []
-    for _ in range(5):
-        begin = time.process_time()  # other processes slow the wall clock
-        prepare(pairs, tmp_path / "cache")
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.5
-
-
-def test_the_environment_selects_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("H2H_CACHE", "/somewhere")
-    assert cache_root() == Path("/somewhere")
-    monkeypatch.delenv("H2H_CACHE")
-    assert cache_root() == Path.home() / ".cache" / "headtohead"

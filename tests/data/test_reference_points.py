@@ -14,7 +14,6 @@ from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
     MOST_TARGETS,
     majority_target,
-    nearest_neighbour_translations,
     nearest_neighbours,
     vocabulary_bound_translations,
 )
@@ -54,10 +53,6 @@ def test_a_rare_word_counts_more_than_a_frequent_one() -> None:
     assert nearest_neighbours(["the zebra"], train).tolist() == [3]
 
 
-def test_a_source_of_unknown_words_has_the_first_row() -> None:
-    assert nearest_neighbours(["x y"], ["a", "b"]).tolist() == [0]
-
-
 def prepared(unknown: str = "token") -> PreparedData:
     """Return data whose target vocabulary lacks words of the test translations; "yo" is a second reference."""
     train = [("i eat", "como"), ("you eat", "comes"), ("he eats it", "lo come"), ("he eats", "come")]
@@ -67,10 +62,6 @@ def prepared(unknown: str = "token") -> PreparedData:
     corpus = Corpus(pairs=pairs, licence="MIT", citation="", languages=("English", "Spanish"))
     vocabulary = VocabularyConfig(unknown=unknown, ids="standard" if unknown == "token" else "frequency")
     return prepare_corpus(corpus, DataConfig(split="row", normalise="none", valid=1, test=1, vocabulary=vocabulary))
-
-
-def test_neighbours_give_their_translations() -> None:
-    assert nearest_neighbour_translations(prepared(), [0, 1]) == ["come", "comes"]
 
 
 def test_unknown_words_are_replaced_in_the_vocabulary_bound() -> None:

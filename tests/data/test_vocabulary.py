@@ -32,12 +32,6 @@ def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
     assert vocabulary.encode(["<eos>", "a"]) == [UNK, 4]
 
 
-@given(WORDS)
-def test_decoding_inverts_encoding(words: list[str]) -> None:
-    vocabulary = count_words([words], VocabularyConfig())
-    assert vocabulary.decode(vocabulary.encode(words)) == " ".join(words)
-
-
 @given(WORDS, WORDS)
 def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: list[str]) -> None:
     vocabulary = count_words([words, more], VocabularyConfig())
@@ -49,7 +43,3 @@ def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: 
 def test_pieces_are_joined_into_words() -> None:
     vocabulary = Vocabulary([*SPECIALS, "▁un", "hap", "py", "▁"], pieces=True)
     assert vocabulary.decode([SOS, 4, 5, 6, 7, 6, EOS]) == "unhappy py"
-
-
-def test_unknown_words_are_shown() -> None:
-    assert Vocabulary([*SPECIALS, "a"]).decode([4, UNK, EOS]) == "a <unk>"

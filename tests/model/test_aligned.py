@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from headtohead.model.aligned import ALIGNED, WIDE, product
-from headtohead.model.loss import IGNORE_INDEX, token_losses
+from headtohead.model.batch import IGNORE_INDEX
+from headtohead.model.loss import token_losses
 
 ODD = WIDE + 9
 Factors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

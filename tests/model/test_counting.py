@@ -58,29 +58,8 @@ def test_flops_equal_a_count_by_hand(attention):
     assert counted(attention).flops_per_token == total / T
 
 
-def test_tied_embeddings_have_fewer_parameters_and_equal_flops():
-    plain, tie_embeddings = counted("split-heads"), counted("split-heads", tie_embeddings="output")
-    assert tie_embeddings.flops_per_token == plain.flops_per_token
-    assert plain.total - tie_embeddings.total == linear(D, TARGET_WORDS)
-    assert tie_embeddings.non_embedding == plain.non_embedding
-
-
-def test_learned_tables_add_parameters_and_no_flops():
-    plain = count(tiny_config("sinusoidal"), SOURCE_WORDS, TARGET_WORDS, S, T)
-    learned = count(tiny_config({"name": "learned", "max_length": 20}), SOURCE_WORDS, TARGET_WORDS, S, T)
-    assert learned.total - plain.total == 2 * 20 * D
-    assert learned.flops_per_token == plain.flops_per_token
-
-
-def test_lengths_are_rounded_to_whole_tokens():
-    config = tiny_config()
-    exact = count(config, SOURCE_WORDS, TARGET_WORDS, 6, 5)
-    assert count(config, SOURCE_WORDS, TARGET_WORDS, 6.4, 4.6) == exact
-
-
 NORM, FEED_FORWARD = 2 * D, linear(D, FF) + linear(FF, D)
 ATTENTION = 4 * linear(D, D)
-ROWS = max(SOURCE_WORDS, TARGET_WORDS)
 
 # Relative to the default of one encoder and two decoder layers: the difference in parameters.
 WEIGHTS = {

@@ -5,9 +5,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model import decoding_state
 from headtohead.model.attention_context import LEAST_ROOM
-from headtohead.model.beam import beam_search, translate
+from headtohead.model.beam import translate
 from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
 from headtohead.model.decoding import active_indices, greedy
 from headtohead.schema.run_config import BeamConfig
@@ -113,14 +112,3 @@ def test_caches_grow_beyond_their_initial_capacity(masking):
     read = subject.sentences
     found = greedy(subject.model, read.source, read.source_lengths, LONG)
     assert torch.equal(found, naive_greedy(subject, LONG))
-
-
-def test_caches_of_beam_search_grow_too(monkeypatch):
-    subject, beam = subject_of(-100.0), BeamConfig(size=3)
-    read = subject.sentences
-    found = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
-    monkeypatch.setattr(decoding_state, "is_causal", lambda model: False)
-    again = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
-    assert torch.equal(found.ids, again.ids)
-    torch.testing.assert_close(found.scores, again.scores, rtol=0, atol=1e-9)
-    assert (found.lengths == LONG).all()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from headtohead.model import dropout
+from headtohead.model.batch import Batch
 from headtohead.model.cuda import cuda_layout
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.dropout_kernel import kernel_fault
@@ -101,9 +102,11 @@ def test_a_step_with_the_kernel_has_the_same_gradients(monkeypatch: pytest.Monke
     def compute() -> list[Tensor]:
         model = Transformer(tiny_config(dropout=0.3), subject.seeds, *subject.vocab_sizes).double()
         model.dropout_rng.set_step(1)
-        hidden = model.hidden(sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths)
+        batch = Batch(
+            sentences.source, sentences.source_lengths, sentences.target, sentences.target, sentences.target_lengths
+        )
         counts = torch.ones(model.members).double()
-        losses = backward_loss(model, hidden, sentences.target, sentences.target[0].numel(), counts, 0.0)
+        losses = backward_loss(model, batch, sentences.target[0].numel(), counts, 0.0)
         return [losses, *(p.grad for p in model.parameters() if p.grad is not None)]
 
     expected, found = both(compute, monkeypatch)

@@ -3,7 +3,7 @@
 import torch
 
 from headtohead.data.vocabulary import EOS, SOS
-from headtohead.model.grouping import groups, hides_padding, translate_each
+from headtohead.model.grouping import hides_padding, translate_each
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -70,9 +70,3 @@ def test_padding_is_hidden_only_if_every_mask_hides_it():
         assert not hides_padding(subject_of(masking=scheme).model)
     without_source = {"encoder": "padding", "decoder": "causal", "cross": "causal"}
     assert hides_padding(subject_of(masking=without_source, quirks={"cross_attention_memory": "decoder"}).model)
-
-
-def test_groups_have_sentences_of_similar_length():
-    assert groups(LENGTHS, 3) == [[3, 0, 2], [6, 5, 1], [4]]
-    assert groups(LENGTHS, 2, padded=False) == [[3], [0, 2], [6], [5], [1, 4]]
-    assert groups([], 3) == []

@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from headtohead.model import loss
 from headtohead.model.aligned import WIDE
-from headtohead.model.loss import IGNORE_INDEX, loss_gradients, token_losses
+from headtohead.model.batch import IGNORE_INDEX
+from headtohead.model.loss import loss_gradients, token_losses
 from headtohead.model.members import PerMember
 
 ODD = WIDE + 9

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.model import precision
 from headtohead.model.attention import is_short
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.loss import token_losses
-from headtohead.model.precision import bfloat16_speed, describe_bfloat16, products_of
+from headtohead.model.precision import products_of
 from headtohead.testing.subject import Subject, explicit_forward
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.backends import BatchShape, BatchSpec
@@ -82,25 +81,6 @@ def test_evaluation_uses_the_precision_of_training() -> None:
     exact = teacher_forced(exact_model, split, split.padded_batches(8))
     torch.testing.assert_close(rounded.losses, exact.losses, rtol=0.05, atol=0.05)
     assert not torch.equal(rounded.losses, exact.losses)
-
-
-def test_the_speed_of_bfloat16_is_measured_on_this_processor() -> None:
-    bfloat16_speed.cache_clear()
-    speed = bfloat16_speed()
-    assert 0 < speed < 100
-    assert ("float32 products" in describe_bfloat16().split(" are ")[0]) == (speed <= 1)
-
-
-@pytest.mark.parametrize(
-    ("speed", "text"),
-    [
-        (4.25, "bfloat16 products are 4.2 times as fast as float32 products"),
-        (0.1, "float32 products are 10.0 times as fast as bfloat16 products"),
-    ],
-)
-def test_the_description_names_the_faster_precision(speed: float, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "bfloat16_speed", lambda: speed)
-    assert describe_bfloat16() == text
 
 
 def test_attention_of_up_to_512_tokens_uses_products_in_bfloat16_on_a_cpu() -> None:

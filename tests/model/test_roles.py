@@ -1,6 +1,5 @@
 """Encodings and maskings are configured per role."""
 
-import pytest
 import torch
 
 from headtohead.testing.subject import Subject
@@ -19,11 +18,6 @@ def test_a_plain_masking_name_sets_the_default_mask_of_each_role():
         "padding-causal": ["padding", "padding-causal", "padding"],
     }
     assert {name: chosen(tiny_config(masking=name), "masking") for name in expected} == expected
-
-
-@pytest.mark.parametrize("name", ["none", "sinusoidal", "learned", "rotary", "alibi"])
-def test_a_plain_positional_name_sets_no_encoding_in_cross_attention(name):
-    assert chosen(tiny_config(name), "positional") == [name, name, "none"]
 
 
 def test_each_role_uses_only_its_mask():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.data.batches import STEP, BatchPlan, Padding, SentenceBatches, make_batches
+from headtohead.data.batches import BatchPlan, Padding, SentenceBatches, make_batches
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.loop import split_tensors
 
@@ -82,16 +82,6 @@ def test_order_of_pairs_and_batches_differs_between_seeds_and_epochs():
     assert [index for index, _ in first] != [index for index, _ in rows_of(plan, 1, 1)]
 
 
-def test_plenty_of_pairs_are_grouped_by_length():
-    """With enough pairs of every length, padding is less than a step."""
-    lengths = [(1 + row % 20, 1 + row % 20) for row in range(4000)]
-    plan = plan_of(lengths, 200)
-    for _, rows in rows_of(plan, 1, 0):
-        longest = [max(lengths[row]) for row in rows]
-        assert max(longest) - min(longest) < STEP
-    assert {bucket.source_time for bucket in plan.buckets} == set(range(STEP, 21, STEP))
-
-
 def test_exact_buckets_hold_pairs_of_equal_lengths():
     """Pairs of rare lengths share batches with pairs of an equal longer side."""
     lengths = [(5, 3)] * 200 + [(3, 5)] * 90 + [(5, 5)] * 60 + [(4, 4)] * 70 + [(5, 4)] * 2
@@ -100,16 +90,6 @@ def test_exact_buckets_hold_pairs_of_equal_lengths():
     assert shapes == {(5, 4), (3, 5), (5, 5), (4, 4)}
     assert len(plan.buckets) == 4
     assert plan_of(lengths[:-2], 200, exact=True).padding() == Padding(0.0, 0.0)
-
-
-def test_exact_buckets_pad_less_without_small_batches():
-    lengths = [(1 + row % 20, 1 + (3 * row) % 19) for row in range(4000)]
-    coarse, exact = (plan_of(lengths, 200, kind) for kind in (False, True))
-    assert exact.padding().source < coarse.padding().source / 2
-    assert exact.padding().target < coarse.padding().target / 2
-    for bucket in exact.buckets:
-        longer = max(bucket.source_time, bucket.target_time)
-        assert min(bucket.sizes) * longer * 2 > 200 - 2 * longer
 
 
 def test_training_takes_its_batches_from_the_configured_buckets():
@@ -176,42 +156,6 @@ def test_batches_are_padded_to_their_longest_sentence_over_all_seeds(lengths, si
         for own in rows.tolist():
             assert max(lengths[row][0] for row in own) == source_time
             assert max(lengths[row][1] for row in own) == target_time
-
-
-@CALM
-@given(LENGTHS, SIZES)
-def test_fixed_padding_equals_the_configured_lengths(lengths, size):
-    for _, *times in sentences_of(lengths, size, FIXED).batches([1], 0):
-        assert tuple(times) == FIXED
-
-
-def test_shuffling_differs_between_seeds_and_epochs():
-    lengths = [(1 + row % 3, 1 + row % 2) for row in range(120)]
-    for times in (None, FIXED):
-        plan = sentences_of(lengths, 16, times)
-
-        def rows(seed, epoch, plan=plan):
-            return [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
-
-        assert rows(1, 0) == rows(1, 0)
-        assert rows(1, 0) != rows(2, 0)
-        assert rows(1, 0) != rows(1, 1)
-    by_length = [[lengths[row] for row in batch] for batch in rows(1, 0)]
-    assert by_length != [[lengths[row] for row in batch] for batch in rows(2, 0)]
-
-
-def test_any_two_pairs_share_a_batch_in_some_epoch():
-    """This holds also if padding fixes the pair of lengths at each batch index of an epoch."""
-    lengths = [(1 + row % 3, 1 + row % 2) for row in range(12)]
-    plan = sentences_of(lengths, 4)
-    met = {
-        other
-        for epoch in range(60)
-        for rows, *_ in plan.batches([1], epoch)
-        if 0 in rows[0].tolist()
-        for other in rows[0].tolist()
-    }
-    assert met == set(range(12))
 
 
 @CALM

@@ -8,7 +8,7 @@ from headtohead.data import SPECIALS, Split, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.model.decoding import most_probable
 from headtohead.model.transformer import Transformer
-from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.testing.tiny import tiny_config
 from headtohead.training.evaluate import (
     stepwise_translator,
     teacher_forced,
@@ -91,13 +91,6 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
             assert found[member][row] == expected
 
 
-def test_teacher_forced_decoding_does_not_depend_on_the_chunk_size(monkeypatch):
-    model, split = model_of(), split_of(drawn(), drawn(seed=8))
-    whole = translate_rows(model, split, BATCHES, translate_teacher_forced)
-    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
-    assert translate_rows(model, split, BATCHES, translate_teacher_forced) == whole
-
-
 @pytest.mark.parametrize("shift_targets", [True, False])
 def test_losses_include_id_0_and_exclude_padding(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
@@ -161,13 +154,6 @@ def test_greedy_decoding_requires_sos_and_eos():
     for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
         with pytest.raises(HeadToHeadError, match=r"^greedy decoding requires <sos> and <eos>, "):
             translator("greedy", Vocabulary(words), 5)
-
-
-def test_each_decoding_name_selects_its_translator():
-    vocabulary = tiny_data().target_vocabulary
-    assert translator("non-autoregressive", vocabulary, 5) is translate_non_autoregressive
-    assert translator("teacher-forced", vocabulary, 5) is translate_teacher_forced
-    assert callable(translator("greedy", vocabulary, 5))
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row"}

@@ -11,12 +11,10 @@ from headtohead.figures.heat_map import HIDDEN, ColourRange
 from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
 from headtohead.report.gallery import Gallery, VariantMaps, payload
-from headtohead.report.notebook import maps_html
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead.tracking.artifacts import contact_sheet
 from headtohead.training.maps import probe_maps, write_maps
 
 ROLES = ("encoder", "decoder", "cross")
@@ -114,20 +112,3 @@ def test_negative_weights_have_another_colour_that_is_opaque_at_minus_one():
     assert negative_half.tolist() == pytest.approx([*minus, 0.5], abs=0.01)
     assert beyond.tolist() == [*minus, 1.0]
     assert masked.tolist() == [*to_rgb(HIDDEN), 1.0]
-
-
-def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():
-    picture = contact_sheet(np.array([[[[-1.0, 1.0]]]], dtype=np.float32), signed=True)
-    rgb = np.asarray(picture.convert("RGB"))
-    (red, _, blue), (red_right, _, blue_right) = rgb[2, 2].tolist(), rgb[2, -6].tolist()
-    assert red > 2 * blue
-    assert blue_right > 2 * red_right
-
-
-@pytest.mark.slow
-def test_a_notebook_cell_explains_negative_weights():
-    signed, plain, fast = (maps_of(name) for name in ("differential", "split-heads", "linear"))
-    words = "Negative weights are orange, −1 in full colour."
-    assert words in maps_html(signed.record, signed.weights)
-    assert words not in maps_html(plain.record, plain.weights)
-    assert "Maps of the cross: φ(q)·φ(k)" in maps_html(fast.record, fast.weights)

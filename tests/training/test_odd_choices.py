@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
@@ -34,16 +31,6 @@ from headtohead.training.results import SplitResults, _unpadded, score_test_spli
 from made import case_table
 
 CPU = torch.device("cpu")
-PARTS = (
-    "embeddings",
-    "positional",
-    "encoder-attention",
-    "decoder-attention",
-    "cross-attention",
-    "feed-forward",
-    "norm",
-    "lm-head",
-)
 
 
 def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = None) -> StackTraining:
@@ -74,18 +61,6 @@ def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, m
         alone = trained(config, [seed])
         for one, other in zip(stack.model.state_dict().values(), alone.model.state_dict().values(), strict=True):
             torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(("pad_to", "source", "target"), [("batch", 0, 0), ("corpus", 8, 7), (20, 20, 19)])
-def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: int) -> None:
-    config = tiny_config(train={"batch_size": 7}, quirks={"pad_to": pad_to})
-    stack = StackTraining(config, [1], tiny_data(), CPU)
-    assert tiny_data().record["longest"] == {"source": 7, "target": 8}
-    for _, cut in zip(range(7), stack._batches(), strict=False):
-        batch = stack._batch(cut)
-        longest = int(batch.source_lengths.max()), int(batch.target_lengths.max())
-        assert batch.source.shape[-1] == (source or longest[0])
-        assert batch.decoder_input_ids.shape[-1] == batch.labels.shape[-1] == (target or longest[1])
 
 
 def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
@@ -142,7 +117,7 @@ def pairs_of(*texts: tuple[str, str]) -> PreparedData:
 
 def losses_of_a_batch(stack: StackTraining) -> torch.Tensor:
     cut = next(stack._batches())
-    return stack._backward(stack._batch(cut), cut.shape.num_target_tokens)
+    return stack.gradients(cut.rows, cut.shape)
 
 
 def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -> None:
@@ -151,8 +126,8 @@ def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -
     stack = StackTraining(config, [1, 2], data, CPU)
     lonely = 0
     for _, cut in zip(range(9), stack._batches(), strict=False):
-        batch = stack._batch(cut)
-        losses = stack._backward(batch, cut.shape.num_target_tokens)
+        batch = stack.splits["train"].batch(cut.rows, cut.shape.source_time, cut.shape.target_time)
+        losses = stack.gradients(cut.rows, cut.shape)
         for member, words in enumerate(batch.target_lengths[:, 0].tolist()):
             gradients = [p.grad[member].abs().max() for p in stack.parameters if p.grad is not None]
             assert (float(losses[member]) == 0.0) is (words == 0)
@@ -190,38 +165,6 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
     moved = {name for name, value in stack.model.named_parameters() if not torch.equal(value, before[name])}
     assert moved == {name for name in before if part_of(name) in parts}
     assert moved
-
-
-def test_parts_without_parameters_are_refused() -> None:
-    with pytest.raises(HeadToHeadError, match=r"^quirks\.trainable: positional has no parameters"):
-        StackTraining(tiny_config(quirks={"trainable": ["positional"]}), [1], tiny_data(), CPU)
-
-
-def test_all_parts_together_are_the_whole_model() -> None:
-    train = {"steps": 3, "lr": 0.05}
-    whole = trained(tiny_config(train=train), [1])
-    parts = trained(tiny_config(train=train, quirks={"trainable": list(PARTS)}), [1])
-    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("source_embedding.weight", "embeddings"),
-        ("positionals.decoder.weight", "positional"),
-        ("encoder.1.attention.queries_keys_values.weight", "encoder-attention"),
-        ("decoder.0.attention.output.bias", "decoder-attention"),
-        ("decoder.0.cross.keys_values.weight", "cross-attention"),
-        ("encoder.0.attention_branch.norm.bias", "norm"),
-        ("decoder.0.feed_forward_branch.norm.weight", "norm"),
-        ("encoder_norm.weight", "norm"),
-        ("decoder.1.feed_forward.outer.bias", "feed-forward"),
-        ("lm_head.bias", "lm-head"),
-    ],
-)
-def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:
-    assert part_of(name) == part
 
 
 @pytest.mark.parametrize(
@@ -361,25 +304,6 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         assert found[0][row] == [int(torch.argmax(place)) for place in logits]
 
 
-def test_buckets_count_words_whatever_stands_around_them() -> None:
-    """Lengths of the 50 pairs in words."""
-    for name in ("architecture-en-de", "tatoeba-en-es"):
-        _, data, results = outcome(name)
-        lengths = [len(text.split()) for text in data.splits["test"].source_text]
-        short = sum(length <= 5 for length in lengths)
-        first = results.buckets[0]
-        assert (first["bucket"], first["n"]) == ("1-5", short)
-
-
-def test_padding_to_100_is_nearly_all_padding() -> None:
-    """By hand: the words of the 50 pairs, divided by 100 tokens per sentence."""
-    stack, data, _ = outcome("architecture-en-de")
-    train = data.splits["train"]
-    words = sum(len(text.split()) for text in train.source_text)
-    assert stack.plan.padding().source == pytest.approx(1 - words / 5000)
-    assert stack.plan.padding().source > 0.96
-
-
 def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logits at positions with a label only, as for large vocabularies, give the same loss."""
     config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
@@ -406,13 +330,6 @@ def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
         return list(record["target_tokens"])
 
     return read
-
-
-def test_a_probe_reads_what_training_reads() -> None:
-    pair = "J' adore l'IA ."
-    assert read_by()(pair) == ["J'", "adore", "l'IA"]
-    assert read_by(train={"epochs": 0}, quirks={"shift_targets": False})(pair) == pair.split()
-    assert read_by()("adore") == ["adore"]
 
 
 def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
@@ -483,11 +400,6 @@ def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], mes
     assert reason(**raw) == message
 
 
-def test_other_ways_to_decode_need_no_boundaries() -> None:
-    for decode in ("none", "non-autoregressive", "teacher-forced"):
-        assert reason(data={"target_boundaries": "none"}, evaluate={"decode": decode}) is None
-
-
 def test_what_is_reached_counts_padding_and_empty_targets() -> None:
     longest = {"source": 9, "target": 11}
 
@@ -503,47 +415,6 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
 
 # -- through the command -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_runs_without_training_or_translations_are_done_reported_and_shipped(
-    tmp_path: Path, h2h_here: Callable[..., Any], store_template: Path
-) -> None:
-    shutil.copyfile(store_template, tmp_path / "mlflow.db")
-    experiment = {
-        "question": "What does an untrained model know?",
-        "base": {"recipe": "slides-en-fr", "model": SMALL},
-        "baseline": {"evaluate.decode": "non-autoregressive"},
-        "design": [{"one_at_a_time": {"evaluate.decode": ["none", "greedy"]}}],
-        "seeds": 1,
-        "probes": ["I hate AI .", "I love AI ."],
-        "metrics": {"primary": "test/loss", "report": ["test/bleu", "train/loss"]},
-    }
-    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(experiment))
-    done = h2h_here(tmp_path, "run", "odd.yaml", H2H_CACHE=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    folder = tmp_path / "runs" / "odd"
-    plan = json.loads((folder / "experiment.json").read_text())
-    (exclusion,) = plan["excluded"]
-    assert "greedy decoding requires start and end tokens" in exclusion["reason"]
-    runs = sorted(path.parent for path in folder.glob("*/run.json"))
-    assert len(runs) == 2
-    for run in runs:
-        decode = json.loads((run / "run.json").read_text())["config"]["evaluate"]["decode"]
-        assert json.loads((run / "status.json").read_text())["state"] == "DONE"
-        metrics = json.loads((run / "results.json").read_text())["metrics"]
-        assert "train/loss" not in metrics
-        assert metrics["test/loss"] > 0
-        assert ("test/bleu" in metrics) is (decode == "non-autoregressive")
-        lines = (run / "translations.tsv").read_text().splitlines()
-        assert len(lines) == (2 if decode == "non-autoregressive" else 1)
-        # The first probe has a word that the vocabulary refuses; in the other the decoder's second
-        # attention reads the decoder.
-        (probe,) = json.loads((run / "attention" / "probes.json").read_text())
-        assert probe["source"] == "I love AI ."
-        assert probe["target_tokens"] == probe["cross_tokens"] == ["J'", "adore", "l'IA"]
-    assert (tmp_path / "reports" / "odd" / "index.html").is_file()
 
 
 def masked(masking: Any) -> RunConfig:

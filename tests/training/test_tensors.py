@@ -6,7 +6,7 @@ import torch
 
 from headtohead.data import Split
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.loss import IGNORE_INDEX
+from headtohead.model.batch import IGNORE_INDEX
 from headtohead.training.tensors import SplitTensors
 
 SOURCES = [[5, 6, EOS], [7, EOS], [5, 7, 8, EOS], [9, EOS]]
@@ -42,15 +42,6 @@ def test_batches_are_padded_to_the_requested_lengths(tensors):
     assert batch.decoder_input_ids.shape == batch.labels.shape == (1, 1, 4)
 
 
-def test_padded_lengths_are_the_longest_of_the_rows(tensors):
-    assert tensors.times(torch.tensor([0, 1])) == (3, 4)
-    assert tensors.times(torch.tensor([3])) == (2, 3)
-
-
-def test_padded_batches_keep_the_order(tensors):
-    assert [rows.tolist() for rows in tensors.padded_batches(3)] == [[0, 1, 2], [3]]
-
-
 @pytest.mark.parametrize("by_target", [False, True])
 def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target):
     batches = tensors.unpadded_batches(2, by_target)
@@ -73,16 +64,6 @@ def test_unshifted_targets_are_both_decoder_input_and_label():
     assert batch.labels[0].tolist() == [[SOS, 4, EOS, IGNORE_INDEX], [SOS, 8, 9, EOS]]
     assert batch.target_lengths.tolist() == [[3, 4]]
     assert tensors.times(torch.tensor([0, 1])) == (3, 5)
-
-
-@pytest.mark.parametrize("shift_targets", [True, False])
-def test_id_0_is_a_label_and_padding_is_not(shift_targets):
-    targets = [[0, 1, 0], [2]]
-    tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), shift_targets=shift_targets)
-    batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if shift_targets else 3)
-    expected = [[1, 0], [IGNORE_INDEX] * 2] if shift_targets else [[0, 1, 0], [2, IGNORE_INDEX, IGNORE_INDEX]]
-    assert batch.labels[0].tolist() == expected
-    assert ((batch.labels != IGNORE_INDEX).sum(-1) == batch.target_lengths).all()
 
 
 def test_a_target_of_a_single_token_has_no_label():

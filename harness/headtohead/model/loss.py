@@ -16,12 +16,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from headtohead.model.aligned import aligned_empty, factor, padded_rows
+from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember
+from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
-
-IGNORE_INDEX = -100
-"""Label of positions without a target token; no token of any vocabulary has this id."""
 
 BITS_PER_NAT = math.log2(math.e)
 
@@ -47,23 +46,19 @@ def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def backward_loss(
-    model: Transformer,
-    hidden: Tensor,
-    labels: Tensor,
-    num_target_tokens: int,
-    num_labels: Tensor,
-    smoothing: float | PerMember,
+    model: Transformer, batch: Batch, num_target_tokens: int, num_labels: Tensor, smoothing: float | PerMember
 ) -> Tensor:
     """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
 
     Args:
         model: The model.
-        hidden: Its decoder output, ``[member, batch, time, d_model]``.
-        labels: ``[member, batch, time]``.
+        batch: Sentence pairs with labels.
         num_target_tokens: At least the largest number of labels of a member.
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
     """
+    with products_of(model):
+        hidden, labels = model.hidden(batch), batch.labels
     weight, bias = model.output_map
     precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
     if weight.shape[-1] >= LARGE_VOCABULARY:

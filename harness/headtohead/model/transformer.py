@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headtohead.model.aligned import product
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext, Cache
+from headtohead.model.batch import Batch
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
@@ -156,15 +157,12 @@ class Transformer(nn.Module):
         Raises:
             HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
         """
-        return self.project(self.hidden(source, source_lengths, target, target_lengths))
+        return self.project(self.hidden(Batch(source, source_lengths, target, target, target_lengths)))
 
-    def hidden(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
-        """Return the decoder's output, which ``project`` turns into logits.
-
-        ``[member, batch, time, d_model]``; arguments as in ``forward``.
-        """
-        memory = self.encode(source, source_lengths)
-        return self.decode(target, target_lengths, memory, source_lengths)
+    def hidden(self, batch: Batch) -> Tensor:
+        """Return the decoder's output ``[member, batch, time, d_model]``, which ``project`` turns into logits."""
+        memory = self.encode(batch.source, batch.source_lengths)
+        return self.decode(batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths)
 
     def encode(
         self, source: Tensor, lengths: Tensor, observe: Observe | None = None, rows: BatchRows | None = None

@@ -12,15 +12,16 @@ from torch import Tensor
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.data.metrics import Counts, References
 from headtohead.errors import UndefinedError
+from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.beam import translate
 from headtohead.model.cuda import kernel_dtype, on_cuda
 from headtohead.model.decoding import most_probable
-from headtohead.model.loss import CHUNK_LOGITS, IGNORE_INDEX, LOGITS_AT_ONCE, token_losses
+from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS, PERPLEXITY, TEACHER_FORCED, TOKEN_ACCURACY, Metric
 from headtohead.schema.run_config import BeamConfig
-from headtohead.training.tensors import Batch, SplitTensors
+from headtohead.training.tensors import SplitTensors
 
 NO_START_NO_STOP = (
     "{how} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
@@ -78,7 +79,7 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
 
     The decoder's output is computed for the whole batch, so logits that depend on the batch row are those of the batch.
     """
-    hidden = model.hidden(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+    hidden = model.hidden(batch)
     members, rows, time, width = hidden.shape
     of_a_row = time * model.vocab_sizes.target
     # Every piece reads the weights, so a piece of a wide model has more positions.

@@ -22,7 +22,6 @@ from headtohead.model.dropout import Dropout
 from headtohead.model.dropout_kernel import kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
-from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
@@ -33,7 +32,7 @@ from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, O
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
 from headtohead.training.evaluate import TeacherForced, teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
-from headtohead.training.tensors import Batch, SplitTensors, pads_of
+from headtohead.training.tensors import SplitTensors, pads_of
 
 TF32_CAPABILITY = (8, 0)
 """Compute capability of the first GPUs with tf32."""
@@ -264,9 +263,6 @@ class StackTraining:
             num_target_tokens = rounded(num_target_tokens, (count, target_time))
         return BatchSpec(copied(rows, self.device), BatchShape(count, source_time, target_time, num_target_tokens))
 
-    def _batch(self, spec: BatchSpec) -> Batch:
-        return self.splits["train"].batch(spec.rows, spec.shape.source_time, spec.shape.target_time)
-
     def _step(self, spec: BatchSpec) -> None:
         started = time.perf_counter()
         if not self.model.training:
@@ -320,36 +316,26 @@ class StackTraining:
 
     def gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Set the gradients of the parameters and return the losses, ``[member]``."""
-        return self._backward(self._batch(BatchSpec(rows, shape)), shape.num_target_tokens)
-
-    def _backward(self, batch: Batch, num_target_tokens: int) -> Tensor:
-        """Accumulate the gradients of the mean token losses, and return the losses, ``[member]``."""
+        batch = self.splits["train"].batch(rows, shape.source_time, shape.target_time)
         num_labels = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
         if self.may_lack_labels:
             num_labels = num_labels.clamp(min=1)
-        rows = batch.source.shape[1]
-        if self.num_microbatches == 1 or rows == 1 or self.model.position_is_row:
+        if self.num_microbatches == 1 or shape.rows == 1 or self.model.position_is_row:
             self.model.dropout_rng.start_microbatch(batch.shape)
-            total = self._accumulate(batch, num_target_tokens, num_labels)
+            total = backward_loss(self.model, batch, shape.num_target_tokens, num_labels, self.smoothing)
             self.model.dropout_rng.finish_microbatch()
             return total
         total = torch.zeros_like(num_labels)
-        for part in np.array_split(range(rows), min(self.num_microbatches, rows)):
+        for part in np.array_split(range(shape.rows), min(self.num_microbatches, shape.rows)):
             first = int(part[0])
             piece = batch.part(slice(first, int(part[-1]) + 1))
-            self.model.microbatch = first, rows
+            self.model.microbatch = first, shape.rows
             self.model.dropout_rng.start_microbatch(first=first, rows=len(part))
-            total += self._accumulate(piece, min(num_target_tokens, piece.labels[0].numel()), num_labels)
+            most = min(shape.num_target_tokens, piece.labels[0].numel())
+            total += backward_loss(self.model, piece, most, num_labels, self.smoothing)
             self.model.dropout_rng.finish_microbatch()
         self.model.microbatch = None
         return total
-
-    def _accumulate(self, batch: Batch, num_target_tokens: int, num_labels: Tensor) -> Tensor:
-        with products_of(self.model):
-            hidden = self.model.hidden(
-                batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
-            )
-        return backward_loss(self.model, hidden, batch.labels, num_target_tokens, num_labels, self.smoothing)
 
     def _wait(self) -> None:
         """Wait for the launched steps, and add the time to that of the training."""

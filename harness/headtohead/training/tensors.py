@@ -10,36 +10,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data import Split, Vocabulary
-from headtohead.model.loss import IGNORE_INDEX
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Token ids ``[member, batch, time]`` and lengths without padding ``[member, batch]``.
-
-    ``target_lengths`` count labels. Labels of padding are ``IGNORE_INDEX``.
-    """
-
-    source: Tensor
-    source_lengths: Tensor
-    decoder_input_ids: Tensor
-    labels: Tensor
-    target_lengths: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Sentences per member, source time and target time."""
-        return (*self.source.shape[1:], self.decoder_input_ids.shape[-1])
-
-    def part(self, rows: slice) -> Batch:
-        """Return the batch of some sentences of each member."""
-        return Batch(
-            self.source[:, rows],
-            self.source_lengths[:, rows],
-            self.decoder_input_ids[:, rows],
-            self.labels[:, rows],
-            self.target_lengths[:, rows],
-        )
+from headtohead.model.batch import IGNORE_INDEX, Batch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from headtohead.model.loss import IGNORE_INDEX, loss_gradients
+from headtohead.model.batch import IGNORE_INDEX
+from headtohead.model.loss import loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.extremum import largest_logit_change, largest_number

@@ -187,19 +187,6 @@ def test_a_factor_has_no_verdict_while_a_variant_of_it_is_not_ranked(messy):
         assert contrast.reason.startswith("not ranked: ")
 
 
-def test_a_single_variant_beyond_those_named_without_all_seeds_is_singular(made, tmp_path):
-    masks = ["padding-causal", "causal", "none"]
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary"], "masking": masks},
-        states={(f"rotary-{mask}", 1): "FAILED" for mask in masks},
-        maps=False,
-    )
-    contrast = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).factors)[
-        "positional: rotary − sinusoidal"
-    ]
-    assert contrast.reason.endswith(" and 1 more variant")
-
-
 def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
     family = Analysis(load_frames(messy), METRIC).variants
     contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]

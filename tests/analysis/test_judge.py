@@ -13,7 +13,6 @@ from scipy import stats
 import headtohead
 from headtohead.analysis.judge import Judged, direction, judge
 from headtohead.errors import HeadToHeadError
-from headtohead.report.judge import heading
 from headtohead.statistics.looks import Looks
 from made import case_table
 
@@ -247,12 +246,6 @@ def test_the_normal_limit_is_pococks_boundary() -> None:
     for number, nominal in ((2, 0.0294), (4, 0.0182), (5, 0.0158)):
         looks = Looks.planned(number, 50 * number)
         assert looks.level(0.05) == pytest.approx(nominal, abs=0.0006)
-
-
-def test_a_margin_is_printed_with_its_decimals_beside_large_scores() -> None:
-    large = wide(base=[10_000 * score for score in BASE], better=[10_000 * score for score in BETTER])
-    assert ", margin 0.4; " in heading(judge(large, baseline="base", margin=0.4))
-    assert ", margin 0.4; " in heading(judge(large, baseline="base", margin=np.float64(0.4)))
 
 
 def test_a_table_with_semicolons_is_refused_with_the_separator_to_use() -> None:

@@ -92,10 +92,6 @@ def test_holm_agrees_with_its_definition(p_values):
     assert s.holm(p_values) == pytest.approx(expected, nan_ok=True)
 
 
-def test_holm_on_a_worked_example():
-    assert s.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
 def test_floor_and_seeds_needed_for_the_quickstart():
     assert s.sign_flip_floor(11, 6) == pytest.approx(11 * 2 / 64)
     assert s.seeds_needed(11) == 9
@@ -130,11 +126,6 @@ def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds
     critical = scipy.special.stdtrit(seeds - 1, 1 - 0.025 / counts)
     expected = scipy.special.nctdtrinc(seeds - 1, 0.2, critical) / np.sqrt(seeds)
     assert found == pytest.approx(expected, rel=2e-4)  # the accuracy of nctdtrinc
-
-
-@pytest.mark.parametrize("seeds", [0, 1])
-def test_fewer_than_two_seeds_have_no_minimum_detectable_effect(seeds):
-    assert math.isnan(s.minimum_detectable_effect(1.0, seeds, 3))
 
 
 def test_the_interval_covers_the_truth_in_ninety_five_per_cent_of_studies():
@@ -218,16 +209,6 @@ def test_equivalence_holds_if_and_only_if_its_interval_lies_within_the_margin(ro
     assert p == pytest.approx(max(tests), abs=1e-9)
 
 
-def test_an_inconclusive_difference_is_not_equivalence():
-    left, right = [0.9, 0.5, 0.7, 0.8], [0.6, 0.8, 0.5, 0.9]
-    assert s.paired(left, right).p > 0.05
-    assert s.equivalence_p(s.paired(left, right), 0.05) > 0.05
-
-
 def test_equal_scores_need_five_seeds_to_be_called_equivalent():
     assert s.equivalence_p(s.paired([0.5] * 4, [0.5] * 4), 0.01) > 0.05
     assert s.equivalence_p(s.paired([0.5] * 5, [0.5] * 5), 0.01) <= 0.05
-
-
-def test_the_number_of_seeds_for_many_contrasts_is_finite():
-    assert [s.seeds_needed(count) for count in (1, 26_000, 100_000)] == [6, 20, 22]

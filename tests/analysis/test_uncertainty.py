@@ -98,16 +98,6 @@ def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
     assert sd == pytest.approx(found.seed_sd)
 
 
-def test_a_negative_correlation_of_seeds_has_a_minus_sign_and_its_name_a_hyphen(made, tmp_path):
-    def score(axes, seed):
-        return 0.6 + 0.02 * math.sin(1e4 * seed) * (1 if axes["positional"] == "rotary" else -1)
-
-    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=score, maps=False)
-    analysis = analysed(made.write_study(tmp_path, study))
-    assert analysis.uncertainty.correlation < -0.9
-    assert uncertainty_section(Report(analysis)).lines[-1].startswith("Intra-class correlation of seeds: −")
-
-
 def test_components_are_standard_deviations_by_source(made, tmp_path):
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False)
     found = analysed(made.write_study(tmp_path, study)).uncertainty

@@ -171,7 +171,7 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a number, got 'big'"),
         ({"positional.encodr": "rotary"}, "positional.encodr:", "did you mean 'encoder'"),
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
-        ({"positional": None}, "positional:", "expected a name, a mapping"),
+        ({"positional": None}, "positional:", "expected a name"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_modle": 3}}, "model.d_modle:", "did you mean 'd_model'"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a whole number, got"),

@@ -50,13 +50,7 @@ CHANGED = {
     FILE.replace("matter?", "matter at all?  # a comment"): (),
     FILE.replace("train: {lr: 0.001, steps: 4}", "train.steps: 4\n  train.lr: 1e-3"): (),
     FILE.replace("0.001", "0.01"): ("base.train.lr was 0.001, is now 0.01",),
-    FILE + "margin: 0.02\n": ("margin was nothing, is now 0.02",),
     FILE + "design: [{product: {positional: [none]}}]\n": ("design has changed",),
-    "question: Q?\n": (
-        "base.train.lr was 0.001, is now nothing",
-        "base.train.steps was 4, is now nothing",
-        "seeds was 2, is now nothing",
-    ),
     "question: Q?\nmargin: 0.1\nmatch: flops\n": (
         "base.train.lr was 0.001, is now nothing",
         "base.train.steps was 4, is now nothing",

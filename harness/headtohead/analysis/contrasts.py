@@ -11,7 +11,7 @@ correct at the same time in at least 95 of 100 studies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,6 @@ from headtohead.analysis.scores import Scores, pooled_scores, score_mismatch, un
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import interaction_differences, pair_differences
-from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, Paired
 from headtohead.statistics.verdicts import (
     BETTER,
@@ -139,27 +138,18 @@ class Contrast:
         return is_undecided(self.verdict, self.difference)
 
     @property
-    def settings_differ(self) -> bool:
-        """Whether the difference in at least one averaged setting is significant."""
-        return self.settings_p <= ALPHA
-
-    @property
     def verdict_name(self) -> str:
         """The verdict; a significant interaction has no direction."""
         return "significant" if self.kind == "interaction" and self.detected else self.verdict
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, with its margin if it is equivalent."""
+        """The verdict, with its margin if it is equivalent; a margin that was set or changed late is labelled."""
         equivalence = self.judgement.equivalence
         if self.verdict != EQUIVALENT or equivalence is None:
             return self.verdict_name
-        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{self.margin_note}"
-
-    @property
-    def margin_note(self) -> str:
-        """A note if the margin was set or changed after results existed, else empty."""
-        return " (margin set after results existed)" * self.late_margin
+        late = " (margin set after results existed)" * self.late_margin
+        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{late}"
 
 
 @dataclass(frozen=True)
@@ -251,11 +241,6 @@ def _is_zero(frames: Frames, setting: tuple[tuple[str, str], ...]) -> bool:
     return left == right
 
 
-def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of variants that are not the same by construction."""
-    return tuple(pair for pair in pairs if not _is_zero(frames, (pair,)))
-
-
 class Side(NamedTuple):
     """One side of a contrast: a variant, its metric, and the source lengths that count, if not all."""
 
@@ -308,14 +293,20 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool, level: floa
     if is_interaction:
         differences = interaction_differences(differences)
     mean = differences.mean(axis=0)
+    spread, settings_p = None, math.nan
+    if len(differences) > 1:
+        ends = paired_tests.rounded(differences.mean(axis=1), scale)
+        spread = float(ends.min()), float(ends.max())
+        p_values = [paired_tests.paired_differences(row, scale=scale).p for row in differences]
+        settings_p = min(paired_tests.holm([frames.looks.adjusted(p) if frames.looks else p for p in p_values]))
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
         pairs=tuple((left.slug, right.slug) for left, right in scored),
         paired=paired_tests.paired_differences(mean, scale=scale),
         reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
-        spread=spread(differences, scale),
-        settings_p=settings_p(differences, scale, frames.looks),
+        spread=spread,
+        settings_p=settings_p,
         agreement=agreement(contrast.expect, differences[0], scale, level) if contrast.expect else None,
     )
 
@@ -353,28 +344,6 @@ def agreement(expect: Expectation, differences: np.ndarray, scale: float, level:
         }
     verdict: AgreementVerdict = next((name for name, is_true in holds.items() if is_true), "inconclusive")
     return Agreement(verdict, Interval(1 - level, difference.low, difference.high))
-
-
-def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
-    """Return the smallest and largest mean over seeds of differences ``[pair, seed]``; None for a single pair."""
-    if len(differences) < 2:
-        return None
-    means = paired_tests.rounded(differences.mean(axis=1), scale)
-    return float(means.min()), float(means.max())
-
-
-def settings_p(differences: np.ndarray, scale: float, looks: Looks | None = None) -> float:
-    """Return the smallest p of differences ``[pair, seed]``, adjusted for the looks and the number of pairs (Holm).
-
-    NaN for a single pair or a single seed.
-    """
-    if len(differences) < 2:
-        return math.nan
-    p_values = []
-    for row in differences:
-        paired = paired_tests.paired_differences(row, scale=scale)
-        p_values.append(looks.adjusted(paired.p) if looks else paired.p)
-    return min(paired_tests.holm(p_values))
 
 
 def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:

@@ -273,16 +273,6 @@ class Analysis(Scores):
         }
         return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
 
-    def detected_settings(self, contrast: Contrast) -> list[Contrast]:
-        """Return the detected variant contrasts that are settings of a factor contrast."""
-        trained = self.frames.trained
-        pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
-        return [
-            setting
-            for setting in self.variants.contrasts
-            if setting.detected and frozenset((trained(setting.left), trained(setting.right))) in pairs
-        ]
-
     def settings_contradict(self, contrast: Contrast) -> bool:
         """Return whether a factor contrast is inconclusive or identical although its settings differ.
 
@@ -293,5 +283,9 @@ class Analysis(Scores):
         if contrast.kind != "factor" or contrast.verdict not in (INCONCLUSIVE, IDENTICAL):
             return False
         low, high = contrast.spread or (0.0, 0.0)
-        is_wide = min(-low, high) > self.baseline_sd
-        return contrast.settings_differ or is_wide or bool(self.detected_settings(contrast))
+        if contrast.settings_p <= ALPHA or min(-low, high) > self.baseline_sd:
+            return True
+        trained = self.frames.trained
+        pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
+        detected = (found for found in self.variants.contrasts if found.detected)
+        return any(frozenset((trained(found.left), trained(found.right))) in pairs for found in detected)

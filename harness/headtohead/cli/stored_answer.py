@@ -28,6 +28,7 @@ from headtohead.config.project import cache_root, default_uri
 VARIABLES = ("H2H_", "MLFLOW_", "CUDA_", "COLUMNS")
 """Beginnings of the names of environment variables that change an answer."""
 
+STATUS = "status.json"
 UNRELATED = ("/proc/", "/sys/", "/dev/")
 TRANSIENT = ": shipping to "
 """Part of the lines that are not printed again."""
@@ -83,15 +84,16 @@ class StoredAnswer:
             sys.stdout = stdout
 
     def store(self) -> None:
-        """Store the answer of a command that left nothing to do, unless a file changed while it ran."""
+        """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
         code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
         own, cached = f"{self.runs}{os.sep}", str(self.folder.absolute())
         paths = {path for path in {*_opened, *code} if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))}
         # Commands of other experiments write to the store and prepare data.
         paths -= {self._store[0], cached, os.path.join(cached, ownership.MANIFEST)}
         states = {path: _state(path) for path in paths}
-        read = [path for path in paths - _written if not path.startswith(own) and os.path.isfile(path)]
-        if any(state and max(state[2:]) > self._started for state in map(states.get, read)):
+        inputs = {path for path in paths - _written if not path.startswith(own) and os.path.isfile(path)}
+        statuses = {path for path in paths if path.endswith(f"{os.sep}{STATUS}")}  # changed by training
+        if any(max(state[2:]) > self._started for path in inputs | statuses if (state := states[path])):
             return
         # A deleted result changes the folder that held it.
         states |= {

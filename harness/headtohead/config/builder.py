@@ -122,11 +122,10 @@ class ConfigBuilder:
         elif isinstance(value, Mapping) and "name" not in value and set(value) <= set(ROLES):
             for role, selection in value.items():
                 self._assign_role(family, role, (), selection, location.child(role))
+        elif isinstance(value, list):
+            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
         else:
-            expected = "a name, a mapping with 'name', or a mapping of encoder, decoder and cross"
-            if isinstance(value, list):
-                raise location.error(f"expected {expected}, got {shown(value)}{suggest_lists(value, family)}")
-            name, options = _named(value, location, expected)
+            name, options = named_parts(value, location, "name")
             self._select_in_all_roles(family, name, options, location)
 
     def _select_in_all_roles(
@@ -152,7 +151,7 @@ class ConfigBuilder:
             for option, setting in value.items():
                 self._set((family, role, "options", option), setting, location.child(option))
         else:
-            name, options = _named(value, location, "a name, or a mapping with 'name' and options")
+            name, options = named_parts(value, location, "name")
             self.entry(family, name, location)
             self._select(family, role, name, options, location)
 
@@ -251,12 +250,13 @@ def _with_absolute_paths(value: Any, info: FieldInfo, location: SourceLocation) 
     return located(value, folder) if is_path and folder is not None else value
 
 
-def _named(value: Any, location: SourceLocation, expected: str) -> tuple[str, dict[str, Any]]:
+def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
+    """Return the name that a value has under ``key`` and its other fields; a text is a name without fields."""
     if isinstance(value, str):
         return value, {}
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return value["name"], {key: option for key, option in value.items() if key != "name"}
-    raise location.error(f"expected {expected}, got {shown(value)}")
+    if isinstance(value, Mapping) and isinstance(value.get(key), str):
+        return value[key], {field: setting for field, setting in value.items() if field != key}
+    raise location.error(f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}")
 
 
 def _suggestion(path: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder
+from headtohead.config.builder import FAMILIES, ConfigBuilder, named_parts
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
@@ -46,15 +46,6 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
         raise location.error(f"'{axis}' does not change any result; remove it from the design")
     if not values or not isinstance(values, list):
         raise location.error(f"axis '{axis}' requires a list of values, got {shown(values)}")
-
-
-def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
-    """Return the name that a value has under ``key`` and its other fields; a text is a name without fields."""
-    if isinstance(value, str):
-        return value, {}
-    if isinstance(value, Mapping) and isinstance(value.get(key), str):
-        return value[key], {field: setting for field, setting in value.items() if field != key}
-    raise location.error(f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}")
 
 
 def assign_data(builder: ConfigBuilder, value: Any, location: SourceLocation) -> None:

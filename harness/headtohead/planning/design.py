@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, refuse_both
+from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
 from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
@@ -26,7 +26,6 @@ from headtohead.planning.axes import (
     check_axis,
     data_label,
     match_value,
-    named_parts,
     recipe_label,
 )
 from headtohead.planning.between import END, START, changes_between, expand_between

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
+from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.resolve import build_config, find_contradiction
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, match_value, named_parts
+from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, match_value
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES

@@ -10,6 +10,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,6 @@ from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
-from headtohead.planning.looks import current_look, planned_looks
 from headtohead.planning.matching import match_variants
 from headtohead.planning.memory import least_parameters, refuse_oversized
 from headtohead.planning.metrics import reported_metrics
@@ -50,7 +50,7 @@ from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
-from headtohead.storage.experiment import ModelCounts, VariantRecord
+from headtohead.storage.experiment import ExperimentDirectory, ModelCounts, VariantRecord
 from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunDirectory
 
@@ -96,10 +96,11 @@ def make_plan(
     warm = WarmStarts(initial_runs or runs_root, prepared.draws)
     existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
     design = adapt(expand(loaded, registry, prepared.find_incompatibility))
-    looks = planned_looks(loaded)
+    sequential = loaded.sequential
+    looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
-        current = looks.seeds[0] if fresh else current_look(looks, runs_root / loaded.name)
-        design = replace(design, seeds=loaded.seeds[: look or current])
+        current = look or _current_look(looks, None if fresh else runs_root / loaded.name)
+        design = replace(design, seeds=loaded.seeds[:current])
     ready()
     tuning = None
     if loaded.file.tune is not None:
@@ -112,6 +113,15 @@ def make_plan(
         return plan
     seconds = tuning.plan.estimate.seconds + plan.estimate.seconds
     return replace(plan, estimate=Estimate(seconds, f"{plan.estimate.basis}, with the tuning runs"))
+
+
+def _current_look(looks: Looks, experiment: Path | None) -> int:
+    """Return the number of seeds of the look that a study is at: the first look with all seeds of its record."""
+    if experiment is not None:
+        with suppress(HeadToHeadError):  # no record, or a damaged record
+            recorded = len(ExperimentDirectory.read(experiment).record.seeds)
+            return looks.next(recorded - 1) or looks.seeds[-1]
+    return looks.seeds[0]
 
 
 def _plan(

@@ -26,7 +26,9 @@ def data_section(report: Report) -> Section:
         rows.insert(0, {"property": "draws", "value": text})
     runs = frames.details.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
-    found |= {("sacreBLEU", f"{readable(name)}: {text}") for run in runs for name, text in run.signatures.items()}
+    found |= {
+        ("sacreBLEU", f"{readable(f'test/{name}')}: {text}") for run in runs for name, text in run.signatures.items()
+    }
     return Section("Data", frame=table([*rows, *({"property": name, "value": value} for name, value in sorted(found))]))
 
 

@@ -126,7 +126,7 @@ def test_translations_with_masked_heads_are_scored(data):
     found = head_effects(model, data, write)
     assert set(found.whole) == {"loss", "exact_match", "bleu", "chrf"}
     assert any(effect.only_one["bleu"] for effect in found.heads)
-    assert len(found.metrics()) == 3 * 2 * 3
+    assert len(found.metrics()) == 3 * 2 * 4
 
 
 def effect(role, layer, head, without, only):

@@ -75,8 +75,9 @@ def test_a_missing_package_fails(h2h, monkeypatch):
     assert lines["no-such-package-here"] == ("not installed; run pip install 'no-such-package-here>=1'")
 
 
-def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch):
-    monkeypatch.setattr(doctor, "_pins", lambda: iter([("click", "0.1")]))
+def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch, tmp_path):
+    (tmp_path / "constraints.txt").write_text("click==0.1\n")
+    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "harness" / "headtohead" / "cli" / "doctor.py"))
     code, levels, lines = h2h()
     assert (code, levels["click"]) == (0, "warn")
     assert lines["click"].endswith("is installed, 0.1 was tested")

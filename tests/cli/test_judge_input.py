@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "half a JSON object": ("jsonl", records('{"variant": "new"'), "row 13: Expecting ',' delimiter"),
     "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
     "an xlsx file": ("xlsx", b"PK", "unknown ending"),
-    "a broken Parquet file": ("parquet", b"PAR1" * 10, "not a Parquet table"),
+    "a broken Parquet file": ("parquet", b"PAR1" * 10, "scores.parquet cannot be read"),
     "a JSON file": ("json", b"[]", "unknown ending '.json'; use .csv, .jsonl, .ndjson, .parquet, .tsv"),
 }  # fmt: skip
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -45,25 +44,13 @@ def silent_server() -> Iterator[str]:
             connection.close()
 
 
-LOCK = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-connection.execute("BEGIN EXCLUSIVE")
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
 @contextmanager
 def locked(database: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the database by another process."""
-    command = [sys.executable, "-c", LOCK, str(database)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"locked\n"
+    """Hold an exclusive lock on the database, which the shipper opens in another process."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
         yield
-        process.kill()
 
 
 def shippers(study: Study) -> list[int]:

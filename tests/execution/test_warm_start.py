@@ -151,13 +151,6 @@ def test_the_run_is_found_by_name_prefix_and_directory_with_equal_hashes(warm: W
     assert {run["run_hash"] for run in cold["runs"]}.isdisjoint(*found)
 
 
-def test_the_plan_states_what_seeds_and_data_have_in_common_with_the_run(warm: Warm) -> None:
-    command = ("plan", str(warm.file))
-    assert "seeds change only the order of batches and dropout" in warm.study.h2h(*command).stdout
-    other = warm.study.h2h(*command, "--set", "data.source_boundaries=sos-eos").stdout
-    assert "was trained on other data" in other
-
-
 def test_an_unfinished_or_changed_run_is_refused(warm: Warm) -> None:
     with (warm.source / "checkpoint.safetensors").open("ab") as file:
         file.write(b"0")

@@ -60,7 +60,7 @@ def command(
     data_file: Path | None,
     overrides: tuple[str, ...],
     seeds: int | None,
-    label: str | None,
+    name: str | None,
     workers: int | None,
     retry: bool,
     opened: bool,
@@ -83,7 +83,7 @@ def command(
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
     out = out or reports_folder(runs) / "notebooks"
     all_editions = editions(
-        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label, folder=out / EDITIONS
+        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=name, folder=out / EDITIONS
     )
     complete = True
     for edition in list(_chosen(all_editions, only)):

@@ -124,7 +124,7 @@ def test_translations_with_masked_heads_are_scored(data):
     model = model_of(data)
     write = stepwise_translator(data.target_vocabulary, 8)
     found = head_effects(model, data, write)
-    assert set(found.whole) == {"loss", "bleu", "exact_match"}
+    assert set(found.whole) == {"loss", "exact_match", "bleu", "chrf"}
     assert any(effect.only_one["bleu"] for effect in found.heads)
     assert len(found.metrics()) == 3 * 2 * 3
 

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from safetensors.numpy import load_file
 
 import headtohead.tracking
-from headtohead.analysis.study import analyse
+from headtohead.analysis.study import Analysis
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.ownership import claim
@@ -164,7 +164,7 @@ def test_page_and_markdown_have_every_text_of_every_section(name, request, quick
             yield from texts(part)
 
     found = [
-        text for section in report_sections(Report(analyse(load_frames(folder))), figures) for text in texts(section)
+        text for section in report_sections(Report(Analysis(load_frames(folder))), figures) for text in texts(section)
     ]
     assert len(found) > 500
     for text in found:
@@ -217,7 +217,7 @@ def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, re
 
 
 def test_samples_show_each_variant_once_per_sentence(quickstart):
-    rows = translation_section(Report(analyse(load_frames(quickstart)))).rows
+    rows = translation_section(Report(Analysis(load_frames(quickstart)))).rows
     assert sum(bool(source) for source, *_ in rows) == SAMPLES
     assert {exact for _, exact, *_ in rows} == {"✓", "✗"}
     assert len({tuple(row) for row in rows}) == len(rows)
@@ -229,7 +229,7 @@ def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_v
     assert len(rows) == 72
     assert {row["state"] for row in rows} == {"DONE"}
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
-    analysis = analyse(load_frames(quickstart))
+    analysis = Analysis(load_frames(quickstart))
     expected = {(contrast.left, contrast.verdict) for contrast in analysis.variants.contrasts}
     assert {(row["variant"], row["verdict"]) for row in rows} == expected | {(analysis.frames.baseline, "baseline")}
 
@@ -346,7 +346,7 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
         },
     )
-    (warning,) = [remark for remark in remarks(analyse(load_frames(folder))) if remark.severity == "warning"]
+    (warning,) = [remark for remark in remarks(Analysis(load_frames(folder))) if remark.severity == "warning"]
     assert warning.text.startswith("LEAKY split of eng-fra: the source of 31.7 %")
 
 
@@ -371,7 +371,7 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
     content["plugins"][0]["source_sha256"] = "ef" * 32
     content["versions"]["torch"] = "2.14.0"
     record.write_text(json.dumps(content))
-    found = remarks(analyse(load_frames(folder)))
+    found = remarks(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: the source of positional none changed")
     assert "Runs differ in torch: 2.13.0, 2.14.0." in texts_of(found)
@@ -446,7 +446,7 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
 
 
 def test_the_setup_is_a_sentence_beside_the_answer(quickstart):
-    assert setup_line(analyse(load_frames(quickstart))) == (
+    assert setup_line(Analysis(load_frames(quickstart))) == (
         "Set-up: toy-grammar, English to French, 4,500 training and 250 test pairs; width 16, 4 heads, 1 + 2 layers, "
         "feed-forward 64, 48.2 k to 68.0 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
         "experiment file, schedule constant; 6 seeds."
@@ -489,7 +489,7 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, withou
     file.write_text(json.dumps(record))
     assert (
         "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
-        "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(analyse(load_frames(folder)))
+        "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(Analysis(load_frames(folder)))
     )
     paths = write_report(folder, tmp_path / "reports")
     assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(encoding="utf-8")
@@ -499,7 +499,7 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, withou
 def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
     file = small(made, tmp_path) / "experiment.json"
     file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(analyse(load_frames(file.parent)))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(file.parent)))
 
 
 def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report, quickstart):

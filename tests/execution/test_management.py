@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from catalogue.pages import write_files
@@ -220,7 +221,7 @@ def test_a_report_removes_only_its_own_figures(
 ) -> None:
     figures = tmp_path / "reports" / "tiny" / "figures"
     for name in ("old", "new"):
-        monkeypatch.setattr(writing, "draw", lambda content, name=name: {name: "<svg/>"})
+        monkeypatch.setattr(writing, "draw", lambda report, name=name: {name: Figure()})
         writing.write_report(finished.experiment, tmp_path / "reports")
         (figures / "mine.svg").write_text("mine")
     assert {path.name for path in figures.iterdir()} == {"new.svg", "mine.svg"}

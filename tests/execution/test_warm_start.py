@@ -200,7 +200,8 @@ def test_a_run_of_the_same_experiment_and_two_names_of_a_run_are_refused(warm: W
     warm.write()
     warm.file = shutil.copy(warm.file, warm.study.file)
     assert f"'{names[1]}' is a run of this experiment; copy the file under another name" in warm.refused()
-    assert "'init_from' has no fields of its own" in warm.refused("--set", "init_from.run=x")
+    refused = warm.refused("--set", "init_from.run=x")
+    assert "--set init_from.run=x: expected the name or the directory of a run" in refused
 
 
 def plant(warm: Warm, content: bytes) -> None:

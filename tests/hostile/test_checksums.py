@@ -270,7 +270,7 @@ def test_damaged_lines_of_a_history_are_omitted_and_counted(
     done = study.h2h("report", "tiny")
     assert done.returncode == 0, done.stderr
     report = (study.folder / "reports/tiny/report.md").read_text()
-    assert "1 damaged line of training histories, for example incomplete after a crash, is omitted." in report
+    assert "Damaged lines of training histories, for example incomplete after a crash, are omitted: 1." in report
 
 
 @pytest.mark.slow

@@ -72,8 +72,12 @@ def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: ClusterS
     assert set(study.cache.rglob("*_result.pkl")) <= before
 
 
-@pytest.mark.parametrize("launcher", [LOCAL, pytest.param(LOCAL[:2], marks=needs_slurm)])
-def test_no_job_outlives_an_interrupted_command(study: ClusterStudy, launcher: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("launcher", [LOCAL, LOCAL[:2]], ids=["local", "slurm"])
+def test_no_job_outlives_an_interrupted_command(
+    study: ClusterStudy, launcher: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    if launcher != LOCAL:
+        request.getfixturevalue("slurm")
     study.write(base={"train": {"steps": 1_000_000}})
     with study.started(*launcher, "--workers", "4") as parent:
         wait_for(lambda: len(study.holders_of_stacks()) == 4, parent=parent)

@@ -16,14 +16,13 @@ RECIPES = ["scratch-en-fr", "architecture-en-de", "slides-en-fr", "by-hand-en-fr
 
 
 def pitfall_names() -> set[str]:
-    """Return the first argument of every ``Pitfall(...)`` in the file that defines them."""
+    """Return the name in every rule (condition, name, field, consequence) of the file that defines them."""
     tree = ast.parse(inspect.getsource(pitfalls))
     of_styles = {name for style in current().entries["attention"] for name in current().attention(style).pitfalls}
     return of_styles | {
-        node.args[0].value
+        node.elts[1].value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Pitfall"
-        if isinstance(node.args[0], ast.Constant)
+        if isinstance(node, ast.Tuple) and len(node.elts) == 4 and isinstance(node.elts[1], ast.Constant)
     }
 
 

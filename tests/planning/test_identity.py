@@ -11,7 +11,7 @@ from headtohead.config.entries import recorded_config
 from headtohead.config.identity import identity_fields, run_hash, run_hashes, run_identity
 from headtohead.config.resolve import resolve
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.schema.sections import HashIfChanged, NotHashed, Section
+from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
 
 DATA_HASH = "f" * 64
 
@@ -127,11 +127,11 @@ def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
     assert hash_of(train={"epochs": 1} | runtime) == hash_of()
 
 
-class Old(Section):
+class Old(ConfigSection):
     width: int = 8
 
 
-class Grown(Section):
+class Grown(ConfigSection):
     width: int = 8
     window: Annotated[int, HashIfChanged(0)] = Field(3)
 
@@ -141,7 +141,7 @@ def test_an_added_field_with_its_unhashed_value_keeps_old_hashes():
 
 
 def test_false_differs_from_an_unhashed_zero():
-    class Mixed(Section):
+    class Mixed(ConfigSection):
         window: Annotated[int | bool, HashIfChanged(0)] = 0
 
     assert identity_fields(Mixed(window=False)) == {"window": False}

@@ -9,7 +9,7 @@ from headtohead.config.loading import load_file
 from headtohead.planning.design import expand
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, RunConfig
-from headtohead.schema.sections import Section
+from headtohead.schema.sections import ConfigSection
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
 
@@ -20,7 +20,7 @@ def test_every_section_of_the_schema_has_its_table():
         for module in (experiment_file, run_config)
         for section in vars(module).values()
         if isinstance(section, type)
-        and issubclass(section, Section)
+        and issubclass(section, ConfigSection)
         and section.__module__ != "headtohead.schema.sections"
     }
     without_table = {EntryConfig, InitFrom, PerRole, RunConfig, ModelConfig}

@@ -80,8 +80,7 @@ class Analysis(Scores):
     the baseline, ``factors`` (two values of an axis), ``interactions``, ``declared`` (those of the experiment file),
     and between two configurations ``added`` and ``taken`` changes.
 
-    >>> analysis = Analysis(load_frames(folder))  # doctest: +SKIP
-    >>> [(contrast.name, contrast.verdict_text) for contrast in analysis.main_contrasts]  # doctest: +SKIP
+    ``[(c.name, c.verdict_text) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """
 
     @cached_property

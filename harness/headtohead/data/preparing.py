@@ -18,7 +18,7 @@ from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.data.normalise import normaliser, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash, tokenisers_of
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
-from headtohead.data.store import PreparedStore
+from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.upper_bound import bag_of_words_upper_bound
 from headtohead.data.vocabulary import SPECIALS, Vocabulary
@@ -68,7 +68,7 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
     options = dataset_options(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
-    store = PreparedStore(cache / "prepared", config, source)
+    store = PreparedStore(cache / "prepared", data_identity(config, source))
     split = loaded_split(dataset, config.split)
     early_key = dataset.cache_key(options, split, downloads)
     data = store.load(early_key) if early_key else None
@@ -83,21 +83,21 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     data = store.load(key) if key != early_key else None
     if data is None:
         if config.vocabulary.file:
-            data = _prepared_in_child(corpus, config, store, source, key)
+            data = _prepared_in_child(corpus, config, store, key)
         else:
             data = prepare_corpus(corpus, config)
             store.save(key, data)
     return data, store.path(key)
 
 
-def _prepared_in_child(corpus: Corpus, config: DataConfig, store: PreparedStore, source: str, key: str) -> PreparedData:
+def _prepared_in_child(corpus: Corpus, config: DataConfig, store: PreparedStore, key: str) -> PreparedData:
     """Return the prepared data of a tokenizer file, prepared in a child process: its regular expressions can run long.
 
     The cache file passes the data from the child to this process.
     """
     name = f"data.vocabulary.file '{shown_path(str(config.vocabulary.file))}'"
     plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
-    arguments = plain, config.model_dump(mode="json"), str(store.folder), source, key
+    arguments = plain, config.model_dump(mode="json"), str(store.folder), store.identity, key
     call_in_child(name, f"{__name__}:prepare_and_save", *arguments)
     data = store.load(key)
     if data is None:
@@ -105,13 +105,13 @@ def _prepared_in_child(corpus: Corpus, config: DataConfig, store: PreparedStore,
     return data
 
 
-def prepare_and_save(corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, source: str, key: str) -> None:
+def prepare_and_save(
+    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str
+) -> None:
     """Prepare a corpus and write it to the cache; the arguments are those of `_prepared_in_child` as JSON values."""
     pairs = [Pair(*values) for values in corpus["pairs"]]
     checked = DataConfig.model_validate_json(json.dumps(config))
-    PreparedStore(Path(folder), checked, source).save(
-        key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked)
-    )
+    PreparedStore(Path(folder), identity).save(key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked))
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:

@@ -41,12 +41,17 @@ _DAMAGE = (HeadToHeadError, OSError, ValueError, LookupError, TypeError, EOFErro
 Array = NDArray[Any]
 
 
+def data_identity(config: DataConfig, source_sha256: str) -> list[Any]:
+    """Return what prepared data depend on besides the corpus, as JSON values."""
+    return [FORMAT, identity_fields(config), source_sha256]
+
+
 class PreparedStore:
     """Prepared data of a configuration, by the cache key of the corpus."""
 
-    def __init__(self, folder: Path, config: DataConfig, source_sha256: str) -> None:
+    def __init__(self, folder: Path, identity: list[Any]) -> None:
         self.folder = folder
-        self.identity = [FORMAT, identity_fields(config), source_sha256]
+        self.identity = identity
         self.max_bytes = SIZE_FACTOR * max_data_bytes()
 
     def path(self, key: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from headtohead.schema.run_config import Length
-from headtohead.schema.sections import Section
+from headtohead.schema.sections import ConfigSection
 
 MAX_SEED = 1_000_000
 """Largest seed of an experiment; tuning runs use larger seeds."""
@@ -27,7 +27,7 @@ def _seeds(value: object) -> object:
     raise ValueError(f"expected a number of seeds, a list of seeds, or until and at_most, got {value!r}")
 
 
-class SequentialSeeds(Section):
+class SequentialSeeds(ConfigSection):
     """Seeds that are added until no declared contrast is inconclusive."""
 
     until: Literal["decided"] = Field(
@@ -39,7 +39,7 @@ class SequentialSeeds(Section):
     )
 
 
-class Probe(Section):
+class Probe(ConfigSection):
     """A sentence for which every run records its attention maps."""
 
     source: str = Field(description="source sentence")
@@ -57,7 +57,7 @@ def _target_value(value: object) -> object:
 TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_value)]
 
 
-class Metrics(Section):
+class Metrics(ConfigSection):
     """The metric that answers the question, and further metrics of the report."""
 
     primary: str | None = Field(
@@ -78,14 +78,14 @@ class Metrics(Section):
 Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]
 
 
-class ExclusionRule(Section):
+class ExclusionRule(ConfigSection):
     """A combination of axis values that does not run."""
 
     when: dict[str, Any] = Field(description="axis values that an excluded variant has")
     reason: str = Field(description="reason, printed in plan and report")
 
 
-class Expectation(Section):
+class Expectation(ConfigSection):
     """A published or predicted result of a contrast; the report says whether the experiment agrees with it."""
 
     direction: Literal["higher", "lower", "equal"] = Field(
@@ -104,7 +104,7 @@ class Expectation(Section):
     source: str = Field(description="where the result is published, such as authors, year and table; why this size")
 
 
-class ContrastDeclaration(Section):
+class ContrastDeclaration(ConfigSection):
     """Two variants of the design that are compared; other axes are as in the baseline."""
 
     variant: dict[str, Any] = Field(description="axis values of the variant")
@@ -125,7 +125,7 @@ class ContrastDeclaration(Section):
     expect: Expectation | None = Field(None, description="published or predicted result that the contrast tests")
 
 
-class BetweenDesign(Section):
+class BetweenDesign(ConfigSection):
     """Two configurations; each difference is added to the first and taken from the second."""
 
     start: str | dict[str, Any] = Field(
@@ -141,7 +141,7 @@ ZIP = "zip"
 """Field of a product, or of one_at_a_time, whose axes change together."""
 
 
-class DesignBlock(Section):
+class DesignBlock(ConfigSection):
     """A block of a design with exactly one field."""
 
     product: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
@@ -158,7 +158,7 @@ class DesignBlock(Section):
     )
 
 
-class ExperimentFile(Section):
+class ExperimentFile(ConfigSection):
     """The fields of an experiment file as written."""
 
     question: str = Field(description="the question in one sentence")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from headtohead.schema.sections import FilePath, HashIfChanged, NotHashed, ParsedOptions, RecordedOptions, Section
+from headtohead.schema.sections import ConfigSection, FilePath, HashIfChanged, NotHashed, ParsedOptions, RecordedOptions
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -41,7 +41,7 @@ def _mask_value(value: object) -> object:
     return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
 
 
-class SpecialTokens(Section):
+class SpecialTokens(ConfigSection):
     """Names of the special tokens in ``data.vocabulary.file``; default: the usual names, such as [PAD] or </s>."""
 
     pad: str | None = Field(None, description="padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>")
@@ -55,7 +55,7 @@ class SpecialTokens(Section):
     )
 
 
-class VocabularyConfig(Section):
+class VocabularyConfig(ConfigSection):
     """How tokens get their ids."""
 
     min_count: int = Field(1, ge=1, le=1_000_000, description="tokens that occur less often in training become <unk>")
@@ -87,7 +87,7 @@ class VocabularyConfig(Section):
     )
 
 
-class DataConfig(Section):
+class DataConfig(ConfigSection):
     """Sentence pairs, their split and their tokens."""
 
     dataset: str = Field("toy-grammar", description="name of a registered dataset")
@@ -136,7 +136,7 @@ class DataConfig(Section):
     )
 
 
-class ModelConfig(Section):
+class ModelConfig(ConfigSection):
     """The encoder-decoder without its plugins."""
 
     d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
@@ -190,14 +190,14 @@ SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 """Fields that only set the defaults of other fields of their section."""
 
 
-class EntryConfig(Section):
+class EntryConfig(ConfigSection):
     """A registered entry with its options."""
 
     name: str = Field(description="name of a registered entry")
     options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
 
 
-class PerRole(Section):
+class PerRole(ConfigSection):
     """One entry per attention role."""
 
     encoder: EntryConfig = Field(description="encoder self-attention")
@@ -214,7 +214,7 @@ class PerRole(Section):
         return {role: self.role(role) for role in type(self).model_fields}
 
 
-class EarlyStopping(Section):
+class EarlyStopping(ConfigSection):
     """Stop when a validation metric no longer improves."""
 
     metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = Field(
@@ -227,7 +227,7 @@ DECAYS_TO_ZERO = ("cosine",)
 """Values of ``train.schedule`` that end at a learning rate of 0."""
 
 
-class TrainConfig(Section):
+class TrainConfig(ConfigSection):
     """Length of training, batches and optimizer."""
 
     epochs: float | None = Field(
@@ -287,7 +287,7 @@ class TrainConfig(Section):
     )
 
 
-class BeamConfig(Section):
+class BeamConfig(ConfigSection):
     """Beam search."""
 
     size: int = Field(4, ge=1, le=1000, description="hypotheses kept per sentence")
@@ -303,7 +303,7 @@ STEPWISE = ("greedy", "beam")
 """Values of ``evaluate.decode`` that generate a translation token by token from <sos>."""
 
 
-class EvaluateConfig(Section):
+class EvaluateConfig(ConfigSection):
     """Measurements on validation and test sentences."""
 
     batch_size: int = Field(128, ge=1, le=65_536, description="sentences of an evaluation batch, padded")
@@ -348,7 +348,7 @@ ModelPart = Literal[
 ]
 
 
-class QuirksConfig(Section):
+class QuirksConfig(ConfigSection):
     """Choices that exist only to reproduce a notebook."""
 
     shift_targets: bool = Field(
@@ -380,7 +380,7 @@ class QuirksConfig(Section):
     )
 
 
-class InitFrom(Section):
+class InitFrom(ConfigSection):
     """The finished run with the initial weights.
 
     Until the planner has found the run, ``weights`` is the text of the experiment file.
@@ -390,7 +390,7 @@ class InitFrom(Section):
     weights: str = Field(description="sha256 of its checkpoint")
 
 
-class RunConfig(Section):
+class RunConfig(ConfigSection):
     """A complete configuration without its seed: a variant."""
 
     data: DataConfig
@@ -421,7 +421,7 @@ class RunConfig(Section):
 INIT_FROM = "init_from"
 """Field of a configuration beside the sections: the run with the initial weights."""
 
-SECTIONS: dict[str, type[Section]] = {
+SECTIONS: dict[str, type[ConfigSection]] = {
     "data": DataConfig,
     "model": ModelInput,
     "train": TrainConfig,

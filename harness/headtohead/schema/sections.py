@@ -33,13 +33,13 @@ class FilePath(NotHashed):
     """
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A mapping in an experiment file; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Options(Section):
+class Options(ConfigSection):
     """Options of an entry: a pydantic model, subclassed with one annotated field per option.
 
     Every field needs a default and a description. Unknown options are errors.

@@ -40,7 +40,7 @@ def corpus(module_cache: Path) -> Read:
     corpora: dict[str, Corpus] = {}
 
     def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
-        config = data_config(dataset=dataset, split=split, options=options)
+        config = data_config(dataset=dataset, options=options, **({"split": split} if split else {}))
         key = config.model_dump_json()
         if key not in corpora:
             corpora[key] = read_corpus(config, module_cache)
@@ -54,7 +54,7 @@ def read(tmp_path: Path) -> Read:
     """Load the corpus of a dataset with options."""
 
     def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
-        config = data_config(dataset=dataset, split=split, options=options)
+        config = data_config(dataset=dataset, options=options, **({"split": split} if split else {}))
         return read_corpus(config, tmp_path / "cache")
 
     return run

@@ -168,7 +168,7 @@ def test_a_faulty_plugin_is_broken_and_the_measured_number_is_printed(h2h, plugi
     shown = output[output.index("smallest example of causality:\n") :].splitlines()[1]
     assert re.fullmatch(
         r"  1 source token, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
-        r"target token 1 of sentence 0 changes the logit of token \d at position 0 by 0\.\d+",
+        r"target token 1 of sentence 0 changes logit \d at position 0 of member 0 by 0\.\d+",
         shown,
     )
 

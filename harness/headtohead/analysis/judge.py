@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
@@ -29,7 +28,7 @@ from headtohead.statistics.unpaired import unpaired
 from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
 from headtohead.storage.metrics import span
 
-HIGHER = ("accuracy", *(metric.name for metric in TRANSLATION), "acc", "match", "rouge", "f1", "auc", "auroc",
+HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f1", "auc", "auroc",
           "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
           "mfu", "per_second")  # fmt: skip
 LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",

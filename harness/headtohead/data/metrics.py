@@ -76,7 +76,8 @@ def task_metrics(dataset: str | type[Dataset]) -> tuple[Metric, ...]:
 def find_metric(name: str) -> Metric | None:
     """Return the metric of a name such as ``test/exact_match``, or None if no dataset declares it."""
     wanted = leaf(name)
-    if wanted in HOST:
-        return HOST[wanted]
+    known = HOST | {metric.name: metric for metric in TRANSLATION}
+    if wanted in known:
+        return known[wanted]  # without the registry, which imports torch
     declared = (metric for entry in current().entries["dataset"].values() for metric in task_metrics(entry.name))
-    return next((metric for metric in (*TRANSLATION, *declared) if metric.name == wanted), None)
+    return next((metric for metric in declared if metric.name == wanted), None)

@@ -58,7 +58,7 @@ def heads_section(report: Report) -> Section:
     return Section(
         "Heads",
         "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
-        "every head of every seed with a head ablation.",
+        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
         figure="heads",
     )
 

@@ -134,7 +134,7 @@ def sums(path: Path) -> str:
 def test_only_sources_are_grouped_unless_targets_are_asked_for(prepared: Read, tmp_path: Path) -> None:
     def unseen(**options: Any) -> float:
         file = sums(tmp_path / "sums.tsv")
-        data = prepared("pairs", split=None, valid=10, test=10, options={"file": file, **options})
+        data = prepared("pairs", valid=10, test=10, options={"file": file, **options})
         train = set(data.splits["train"].target_text)
         return sum(text not in train for text in data.splits["test"].target_text) / 10
 

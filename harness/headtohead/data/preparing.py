@@ -67,6 +67,7 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     """Return the data of a configuration and their cache file."""
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
     options = dataset_options(config, dataset)
+    config = config.model_copy(update={"options": options})  # the identity has the fields of parsed options
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
     split = loaded_split(dataset, config.split)

@@ -287,3 +287,26 @@ def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study:
     assert "training in 'other' instead, the other experiments are not changed" in done.stdout
     assert study.modified(first) == damaged
     assert [run.name for run in study.runs("other")] == [first.name]
+
+
+@pytest.mark.slow
+def test_a_run_without_its_record_is_retrained_by_the_same_command(study: Study, undisturbed: Study) -> None:
+    (study.runs()[0] / "run.json").unlink()
+    assert "2 runs: 1 INTERRUPTED, 1 DONE" in study.h2h("status", "tiny").stdout
+    assert study.h2h("run", "tiny.yaml").returncode == 0
+    assert study.results() == undisturbed.results()
+    assert "none of 2 finished runs is damaged" in study.h2h("run", "tiny.yaml", "--repair").stdout
+
+
+@pytest.mark.slow
+def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: Study) -> None:
+    (study.folder / "tuned.yaml").write_text(FILE + "tune: {train.lr: [0.01, 0.001]}\ntune_seeds: 1\n")
+    assert study.h2h("run", "tuned.yaml").returncode == 0
+    run = study.runs("tuned-tuning")[0]
+    flip(run / "results.json", run)
+    expected = f"'{run.relative_to(study.folder)}/results.json' is damaged: its sha256 is not that in status.json"
+    done = study.h2h("run", "tuned.yaml")
+    assert done.stderr == f"h2h: {expected}; h2h run tuned.yaml --repair retrains the run\n"
+    done = study.h2h("run", "tuned.yaml", "--repair")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"1 of 2 finished runs damaged: {run.name}" in done.stdout

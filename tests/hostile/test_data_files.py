@@ -6,8 +6,10 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import pickle
+import random
 import resource
 import subprocess
 import zipfile
@@ -18,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.data import read_lines
+from headtohead.errors import HeadToHeadError
 from made import case_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
@@ -238,3 +241,28 @@ def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, da
     assert (again.returncode, again.stdout) == (0, first.stdout)
     assert prepared.read_bytes() == written
     assert len(list(prepared.parent.glob("[!.]*"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
+def test_random_damage_is_an_error_or_without_effect(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    pack: dict[str, Plant] = {
+        "gz": content(gzip.compress(ROWS)),
+        "bz2": content(bz2.compress(ROWS)),
+        "xz": content(lzma.compress(ROWS)),
+        "zip": zipped(("a.tsv", ROWS)),
+    }
+    pack[ending](path)
+    lines, original, chance = read_lines(path), path.read_bytes(), random.Random(1)
+    refusals = 0
+    for _ in range(3000):
+        raw = bytearray(original)
+        for _ in range(chance.choice((1, 1, 3))):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        path.write_bytes(raw[: chance.choice((len(raw), len(raw), chance.randrange(len(raw))))])
+        try:
+            assert read_lines(path) == lines
+        except HeadToHeadError:
+            refusals += 1
+    assert refusals > 1000

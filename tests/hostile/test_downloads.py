@@ -264,3 +264,20 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_complete(
     assert not complete(tmp_path / "cache")
     server.answer = response(ROWS)
     assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 40 pairs")
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
+    rows = ROWS * 100
+    url = f"{server.address}/x.tsv"
+    server.answer = response(rows, length(len(rows)))
+    process = start(tmp_path, url, prefix="ulimit -f 50;")
+    (line,) = process.communicate(timeout=60)[1].splitlines()
+    folder = tmp_path / "cache" / "downloads"
+    assert line == (
+        f"h2h: cannot write to the cache folder '{folder}': File too large; "
+        "set H2H_CACHE to a writable folder with free space"
+    )
+    assert process.returncode == 2
+    assert not complete(tmp_path / "cache")
+    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 4000 pairs")

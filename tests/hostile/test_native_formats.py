@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import random
@@ -136,3 +137,26 @@ def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch
     config = data_config(dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary)
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"):
         prepare(config, tmp_path / "cache")
+
+
+def test_a_reader_does_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert call_in_child("data 'x'", "operator:add", 1, 2) == 3
+
+
+@pytest.mark.parametrize("version", ["3.6.0", None])
+def test_another_version_of_datasets_is_refused(
+    version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    expected = (
+        f"data.saved and data.hub require the package datasets 4 or later, found {version or 'none'}; "
+        "pip install 'headtohead[hf]'"
+    )
+    assert refusal(tmp_path, tmp_path) == expected

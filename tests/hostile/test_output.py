@@ -13,6 +13,7 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import unicodedata
@@ -506,3 +507,91 @@ def test_markdown_without_unsafe_parts_is_unchanged() -> None:
 @pytest.mark.parametrize(("text", "cell"), [("=1+1", "'=1+1"), ("-x", "'-x"), ("-1.5e-3", "-1.5e-3"), ("a=b", "a=b")])
 def test_only_formulas_get_an_apostrophe(text: str, cell: str) -> None:
     assert spreadsheet_text(text) == cell
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, no_figures: Callable[[], Any]
+) -> Callable[..., Any]:
+    """Train on hostile words; return the command with the same cache, and the output of the training first."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = [f"w{letter}\x1b[31m\u202e" for letter in "abcdef"]
+    pairs = [f"{a} {b}\t{b} {a}" for a in words for b in words if a != b]
+    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    experiment = {
+        "question": "Are words escaped?",
+        "base": {
+            "data": {"dataset": "tatoeba", "pair": "eng-fra", "file": "pairs.tsv", "normalise": "none"},
+            "model": {"d_model": 8, "heads": 1, "layers": 1, "d_ff": 8},
+            "train": {"steps": 30, "batch_tokens": 64, "lr": 0.02},
+        },
+        "baseline": {"positional": "sinusoidal"},
+        "seeds": 1,
+    }
+    (folder / "words.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
+
+    def call(*arguments: str) -> Any:
+        ended = h2h_here(folder, *arguments, H2H_CACHE=str(folder / "cache"))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended
+
+    with no_figures():
+        call("run", "words.yaml", "--no-tracking")
+    (run,) = (folder / "runs" / "words").glob("*-s1-*")
+    sentence = f"{words[0]} {words[1]}"
+    return lambda command, *more: call(command, run.name, sentence, *more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "typed", [("translate",), ("attention",), ("trace",), ("trace", "--format", "html")], ids=" ".join
+)
+def test_words_of_a_model_are_escaped(trained: Callable[..., Any], typed: tuple[str, ...]) -> None:
+    ended = trained(*typed)
+    assert hidden(ended.stdout + ended.stderr) == set()
+    assert r"\x1b[31m\u202e" in ended.stdout
+
+
+@pytest.mark.slow
+def test_logged_warnings_are_escaped(h2h_process: Command, tmp_path: Path) -> None:
+    cache = tmp_path / "cache\x1b[31m\u202e"
+    arguments = ("data", "stats", "toy-grammar", "--set", "size=100")
+    assert h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache)).returncode == 0
+    for path in cache.rglob("*.npz"):
+        path.write_bytes(b"damaged")
+    ended = h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache))
+    assert "is damaged" in ended.stderr
+    assert r"cache\x1b[31m\u202e" in ended.stderr
+    assert hidden(ended.stderr) == set()
+
+
+def content_policy_of(page: str) -> str:
+    match = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert match is not None
+    return match[1]
+
+
+@pytest.mark.slow
+def test_a_browser_runs_the_script_of_a_report_and_no_other(outputs: Outputs, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium")
+    page = outputs.of("index.html")
+    planted = "<script>document.title = 'attacked'</script><img src=x onerror=\"document.title = 'attacked'\">"
+    texts = {
+        "plain": page,
+        "attacked": page.replace("<main>", f"<main>{planted}"),
+        "open": page.replace(content_policy_of(page), "default-src * 'unsafe-inline'").replace(
+            "<main>", f"<main>{planted}"
+        ),
+    }
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        command += ["--virtual-time-budget=3000", "--dump-dom", f"file://{tmp_path}/{name}.html"]
+        found[name] = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "<select>" in found["plain"], "the page's own script fills the menus"
+    assert "<title>attacked</title>" not in found["attacked"]
+    assert "<select>" in found["attacked"]
+    assert "<title>attacked</title>" in found["open"], "the attack itself must work"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,3 +132,23 @@ def test_one_module_starts_every_program():
     folders = [Path(str(package.__file__)).parent for package in (headtohead, headtohead_plugins)]
     started = [call for folder in folders for file in folder.rglob("*.py") for call in started_programs(file)]
     assert {call.partition(":")[0].rpartition("/")[2] for call in started} == {"children.py"}, started
+
+
+@pytest.mark.slow
+def test_ui_and_its_server_import_no_file_of_the_working_directory(planted):
+    (planted.path / "study.yaml").write_text(STUDY)
+    planted.ends(0, "run", "study.yaml")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*ENTRIES[planted.entry], "ui", "--no-browser", "--port", str(port)]
+    with subprocess.Popen(
+        command, cwd=planted.path, env=planted.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as ui:
+        assert ui.stdout is not None
+        lines = iter(ui.stdout.readline, "")
+        # The server has responded when the last line is printed.
+        assert any(line.startswith("Ctrl-C stops the server") for line in lines)
+        ui.send_signal(signal.SIGINT)
+        ui.communicate(timeout=60)
+    assert planted.executed == set()

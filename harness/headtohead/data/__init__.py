@@ -6,6 +6,7 @@ from headtohead.config.project import cache_root
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
+from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepared_file, read_corpus
 from headtohead.data.reading import file_sha256, read_lines
@@ -15,7 +16,10 @@ from headtohead.plugins.dataset import hash_pairs
 from headtohead.schema.metric import Metric
 
 __all__ = [
+    "BLEU",
+    "CHRF",
     "EOS",
+    "EXACT_MATCH",
     "PAD",
     "SOS",
     "SPECIALS",

@@ -61,7 +61,7 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     (sequential,) = plan(SEQUENTIAL).power
     (fixed,) = plan(SEQUENTIAL, seeds=8).power
     assert sequential.effect > fixed.effect
-    assert sequential.summary.startswith("1 variant contrast at the last look, with 8 seeds: MDE ")
+    assert sequential.summary.startswith("1 variant contrast: 8 seeds, at the last look, find differences of ")
 
 
 def test_the_limit_of_runs_counts_all_looks(load):

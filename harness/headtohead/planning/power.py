@@ -38,11 +38,11 @@ class Power:
         tests = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
         if self.seeds < 2:
             return f"{tests}: one seed allows no test; use at least 2 seeds, better 6"
-        at = "at the last look, with" if self.is_sequential else "on"
-        mde = f"{tests} {at} {self.seeds} seeds: MDE {self.effect:.2f} sd of the paired difference"
+        seeds = f"{self.seeds} seeds, at the last look," if self.is_sequential else f"{self.seeds} seeds"
+        found = f"{tests}: {seeds} find differences of {self.effect:.2f} standard deviations or more"
         if self.difference is not None:
-            mde += f", for the median contrast {show(self.difference, self.metric)}"
-        return f"{mde} ({POWER:.0%} power, Holm at {ALPHA})"
+            found += f", {show(self.difference, self.metric)} for the median contrast"
+        return f"{found} ({POWER:.0%} power, Holm at {ALPHA})"
 
 
 def power_of(

@@ -200,6 +200,9 @@ def families(scores: Scores) -> Families:
     for record in frames.record.contrasts:
         contrast = _planned(frames, record, scores.metric)
         is_tested = contrast.verdict != SAME and not contrast.reason
+        if contrast.verdict == SAME and contrast.expect:
+            agrees = contrast.expect.direction == "equal"
+            contrast = replace(contrast, agreement=Agreement("agrees" if agrees else "disagrees"))
         by_kind[record.kind].append(_tested(frames, contrast, scores.allow_partial, level) if is_tested else contrast)
     return Families(*(_family(frames, family) for family in by_kind.values()))
 

@@ -301,9 +301,9 @@ def _scores(
             )
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
 
-    def last(variant: str, seed: str, history: list[tuple[int, str, float]]) -> float:
+    def curve_of(variant: str, seed: str, history: list[tuple[int, str, float]]) -> dict[float, float]:
         if len(history) == 1:  # its step is not read
-            return history[0][2]
+            return {0.0: history[0][2]}
         curve = {
             _finite(step, f"row {row}: '{step_column}'") if step_column else 0.0: value for row, step, value in history
         }
@@ -312,12 +312,31 @@ def _scores(
                 f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in history])}); "
                 "a run counts once: remove the others, or name further columns of the variant with --variant"
             )
-        return curve[max(curve)]
+        return curve
 
-    return {
-        variant: {seed: last(variant, seed, history) for seed, history in by_seed.items()}
+    curves = {
+        variant: {seed: curve_of(variant, seed, history) for seed, history in by_seed.items()}
         for variant, by_seed in histories.items()
+    }
+    for variant, by_seed in curves.items():
+        _refuse_copies(variant, by_seed)
+    return {
+        variant: {seed: curve[max(curve)] for seed, curve in by_seed.items()} for variant, by_seed in curves.items()
     }, metric
+
+
+def _refuse_copies(variant: str, curves: Mapping[str, Mapping[float, float]]) -> None:
+    """Refuse a run that was copied under another seed: equal histories of several steps."""
+    first: dict[frozenset[tuple[float, float]], str] = {}
+    for seed, curve in curves.items():
+        if len(set(curve.values())) < 2:
+            continue
+        same = first.setdefault(frozenset(curve.items()), seed)
+        if same != seed:
+            raise HeadToHeadError(
+                f"variant '{variant}': seeds {same} and {seed} have the same values at all {len(curve)} steps; a "
+                "copied run is no further seed"
+            )
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:

@@ -92,8 +92,8 @@ def _json_lines(text: str) -> list[list[Any]]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"the key '{repeated}' twice")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key '{next(name for name in names if names.count(name) > 1)}' twice")
+    return found

@@ -40,11 +40,8 @@ def answer(analysis: Analysis) -> str:
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
     if more := len(by_size) - MOST_CLAUSES:
         clauses += [f"{more} more in the table"] * (more > 0)
-    start = (
-        f"Difference in {readable(analysis.metric)}, "
-        if len(by_size) == 1
-        else (f"Differences in {readable(analysis.metric)}: {_counts(counts)}. ")
-    )
+    unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)
+    start = f"Difference{unit}, " if len(by_size) == 1 else f"Differences{unit}: {_counts(counts)}. "
     return f"{opening}{start}{'; '.join(clauses)}."
 
 
@@ -58,7 +55,9 @@ def clause(analysis: Analysis, contrast: Contrast) -> str:
     shown = show(paired.mean, metric, signed=True)
     if interval := deciding_interval(contrast):
         shown += f" ({interval.percent} interval {ends(interval.low, interval.high, metric, signed=True)})"
-    return f"{name}: {shown}, {contrast.verdict_text}{_settings(analysis, contrast)}"
+    agreement = contrast.agreement.verdict if contrast.agreement else INCONCLUSIVE
+    expected = f", {agreement} with the expected result" * (agreement in ("agrees", "disagrees"))
+    return f"{name}: {shown}, {contrast.verdict_text}{expected}{_settings(analysis, contrast)}"
 
 
 def deciding_interval(contrast: Contrast) -> Interval | None:

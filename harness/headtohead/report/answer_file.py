@@ -46,6 +46,7 @@ def answer_file(report: Report) -> str:
             {
                 "family": name,
                 "name": contrast.name,
+                "metric": contrast.metric,
                 **_tests(contrast.difference, contrast.judgement),
                 "verdict": contrast.verdict_name,
                 "reason": contrast.reason,

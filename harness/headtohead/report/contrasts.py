@@ -19,15 +19,29 @@ def declared_section(report: Report) -> Section | None:
     contrasts = report.analysis.declared.contrasts
     if not contrasts:
         return None
-    names = [{"contrast": contrast.name, "metric": readable(contrast.metric)} for contrast in contrasts]
+    names = [{"contrast": contrast.name, "metric": _metric(contrast)} for contrast in contrasts]
     expected = [_expected(contrast) for contrast in contrasts] if any(found.expect for found in contrasts) else []
     rows = contrast_rows(contrasts, names, expected)
     return Section(
         "Declared contrasts",
-        f"Differences in {report.metric} that the experiment file declares, paired by seed. They are a family of their "
-        "own for Holm's correction.",
+        "Differences that the experiment file declares, paired by seed. They are a family of their own for Holm's "
+        "correction.",
         frame=table(rows),
     )
+
+
+def _metric(contrast: Contrast) -> str:
+    """Return the metric of both sides, with the lengths of the source that count if they are limited."""
+    declared = contrast.declared
+    if declared is None:
+        return readable(contrast.metric)
+    left = (contrast.metric, declared.lengths)
+    right = (declared.against_metric or contrast.metric, declared.against_lengths or declared.lengths)
+    sides = [
+        readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
+        for metric, lengths in dict.fromkeys((left, right))
+    ]
+    return " against ".join(sides)
 
 
 def _expected(contrast: Contrast) -> dict[str, str]:
@@ -36,6 +50,10 @@ def _expected(contrast: Contrast) -> dict[str, str]:
         return {"expected": "", "as expected": ""}
     found = contrast.agreement
     interval = [leveled(found.interval, contrast.metric)] if found.interval else []
+    published = contrast.expect.published
+    if published is not None and found.interval and math.isfinite(found.interval.low):
+        inside = found.interval.low <= published <= found.interval.high
+        interval.append(f"{'includes' if inside else 'excludes'} the published difference")
     return {
         "expected": f"{contrast.expected}\n{contrast.expect.source}",
         "as expected": "\n".join([found.verdict, *interval]),

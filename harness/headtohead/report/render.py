@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,13 @@ def environment(package: str, *, html: bool = False) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"escaped": markdown_escape, "cell": _cell, "prose": _prose, "safe_markdown": safe_markdown}
+    filters: dict[str, Callable[..., Any]] = {
+        "escaped": markdown_escape,
+        "cell": _cell,
+        "prose": _prose,
+        "safe_markdown": safe_markdown,
+    }
+    filters["fence"] = lambda text: "~" * max(3, 1 + max(map(len, re.findall("~+", text)), default=0))
     made.filters |= filters | {"json": _json, "themed": lambda svg: Markup(themed(svg))}
     return made
 

@@ -96,7 +96,11 @@ def with_ends(summary: Summary, metric: str) -> str:
 
 def leveled(interval: Interval | None, metric: str) -> str:
     """Return an interval with its level: ``98.75 %: −0.010 to 0.023``."""
-    return f"{interval.percent}: {ends(interval.low, interval.high, metric)}" if interval else "–"
+    return (
+        f"{interval.percent}: {ends(interval.low, interval.high, metric)}"
+        if interval and math.isfinite(interval.low)
+        else "–"
+    )
 
 
 def score(summary: Summary, metric: str) -> str:

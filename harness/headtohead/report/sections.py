@@ -27,14 +27,18 @@ from headtohead.report.variants import padding_section, pitfall_section, variant
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
     contrasts, drawn = report.analysis.main_contrasts, len(drawn_contrasts(report.analysis))
-    averaged = ", averaged over the settings of the other axes" * bool(report.analysis.factors.contrasts)
+    averaged = ", averaged over the settings of the other axes" * any(found.kind == "factor" for found in contrasts)
+    own, other = (
+        sum(found.paired is not None and (found.metric == report.analysis.metric) is is_own for found in contrasts)
+        for is_own in (True, False)
+    )
     return Section(
         "",
         figure="contrasts",
         caption=f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected "
         "difference. Triangles: outside the magnified range."
-        + f" The {drawn} largest differences."
-        * (drawn < sum(found.paired is not None for found in contrasts)),
+        + f" The {drawn} largest differences." * (drawn < own)
+        + " Contrasts in other metrics are in the table." * (other > 0),
         lines=[remark.text for remark in report.remarks if remark.severity == "note"],
     )
 

@@ -147,6 +147,9 @@ def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
         return None
     counts = np.asarray(known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows)))
     total = counts.sum(axis=0)
-    score, *without = (known.pool(sums.tolist()) for sums in [total, *(total - row for row in counts)])
+    try:
+        score, *without = (known.pool(sums.tolist()) for sums in [total, *(total - row for row in counts)])
+    except ArithmeticError:  # the score is not defined without one of the sentences
+        return None
     values: Floats = jackknife([score], [without])[0]
     return values

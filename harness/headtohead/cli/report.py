@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import experiment_argument, format_option, reports_option, runs_option
+from headtohead.cli.options import (
+    experiment_argument,
+    format_option,
+    load_plugins,
+    plugin_option,
+    reports_option,
+    runs_option,
+)
 from headtohead.cli.output import echo, echo_text, output_file
 
 if TYPE_CHECKING:
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 @experiment_argument
 @runs_option
 @reports_option
+@plugin_option
 @click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
 @click.option(
     "--from-mlflow", "store", metavar="URI", help="Read the runs from an MLflow store instead of the runs folder."
@@ -54,6 +62,8 @@ def command(
     if form != "text" and figure_formats:
         raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
     root = reports_folder(runs, reports)
+    if click.get_current_context().meta.get("plugin_files"):
+        load_plugins()  # for the metrics of its datasets
     with _report(experiment, store, runs, allow_partial) as report:
         if form != "text":
             _write_table(report, form, output)

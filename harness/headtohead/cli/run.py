@@ -72,6 +72,7 @@ def command(
     works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
     """
     from headtohead.cli.stored_answer import StoredAnswer
+    from headtohead.config.project import default_uri
     from headtohead.errors import HeadToHeadError
 
     answer = StoredAnswer(options["runs"])
@@ -104,7 +105,8 @@ def command(
             log=echo,
             **options,
         )
-    if result.complete and result.shipped:
+    # Whether a server still has the study is only known by asking it.
+    if result.complete and result.shipped and (no_tracking or default_uri(options["runs"]).startswith("sqlite:")):
         answer.store()
     sys.exit(0 if result.complete else 1)
 

@@ -24,8 +24,9 @@ import click
 
 from headtohead import files, ownership
 from headtohead.config.project import cache_root, default_uri
+from headtohead.errors import HeadToHeadError
 
-VARIABLES = ("H2H_", "MLFLOW_", "CUDA_", "COLUMNS")
+VARIABLES = ("H2H_", "MLFLOW_", "CUDA_", "COLUMNS", "HF_", "HOME", "PYTHONPATH")
 """Beginnings of the names of environment variables that change an answer."""
 
 STATUS = "status.json"
@@ -42,6 +43,7 @@ class StoredAnswer:
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs.resolve()
+        self.own = tuple({f"{os.path.abspath(runs)}{os.sep}", f"{self.runs}{os.sep}"})
         context = click.get_current_context()
         environment = {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)}
         terminal = [*shutil.get_terminal_size(), sys.stdout.isatty()]
@@ -86,7 +88,7 @@ class StoredAnswer:
     def store(self) -> None:
         """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
         code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
-        own, cached = f"{self.runs}{os.sep}", str(self.folder.absolute())
+        own, cached = self.own, str(self.folder.absolute())
         paths = {path for path in {*_opened, *code} if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))}
         # Commands of other experiments write to the store and prepare data.
         paths -= {self._store[0], cached, os.path.join(cached, ownership.MANIFEST)}
@@ -100,16 +102,19 @@ class StoredAnswer:
             folder: _state(folder) for folder in {os.path.dirname(path) for path in paths if path.startswith(own)}
         }
         text = "".join(line for line in "".join(self._text).splitlines(keepends=True) if TRANSIENT not in line)
-        with suppress(OSError):  # a cache that cannot be written
+        if not text.strip():
+            return
+        with suppress(OSError, ValueError, HeadToHeadError):  # a cache that cannot be written, a name that is no text
             ownership.claim(self.folder, [self.name])
             content = {"text": text, "files": states, "store": self._store}
             files.write_json(self.folder / self.name, content, sync=False)
 
     @property
     def _store(self) -> list[Any]:
-        """Return the path of MLflow's database and whether it exists."""
+        """Return the path of MLflow's database and its inode, or None if it does not exist."""
         path = default_uri(self.runs).removeprefix("sqlite:///")
-        return [path, os.path.exists(path)]
+        state = _state(path)
+        return [path, state and state[0]]
 
 
 def _state(path: str) -> list[int] | None:

@@ -82,7 +82,7 @@ def build_config(builder: ConfigBuilder) -> RunConfig:
     for name, model in SECTIONS.items():
         raw = {field: value for field, value in builder.nested(name).items() if (name, field) != ("data", "options")}
         if name == "model":
-            raw["d_ff"] = _times_width(raw.get("d_ff", ModelInput().d_ff), raw.get("d_model", ModelInput().d_model))
+            raw["d_ff"] = times_width(raw.get("d_ff", ModelInput().d_ff), raw.get("d_model", ModelInput().d_model))
         sections[name] = checked(model, raw, lambda path, name=name: builder.location((name, *path)))  # type: ignore[misc]
     evaluate = sections["evaluate"]
     if evaluate.decode == "beam" and evaluate.beam is None:
@@ -100,7 +100,7 @@ def build_config(builder: ConfigBuilder) -> RunConfig:
     )
 
 
-def _times_width(d_ff: Any, d_model: Any) -> Any:
+def times_width(d_ff: Any, d_model: Any) -> Any:
     """Return the width that a text such as ``4x`` stands for; other values are unchanged."""
     if isinstance(d_ff, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff) and isinstance(d_model, int):
         return round(float(d_ff.removesuffix("x")) * d_model)

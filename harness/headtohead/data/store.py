@@ -28,7 +28,7 @@ from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 10
+FORMAT = 11
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,8 @@ Array = NDArray[Any]
 
 def data_identity(config: DataConfig, source_sha256: str) -> list[Any]:
     """Return what prepared data depend on besides the corpus, as JSON values."""
-    return [FORMAT, identity_fields(config), source_sha256]
+    options = config.options.model_dump(mode="json")  # also those outside the hash: which file is which, checksums
+    return [FORMAT, identity_fields(config) | {"options": options}, source_sha256]
 
 
 class PreparedStore:

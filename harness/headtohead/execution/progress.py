@@ -116,8 +116,9 @@ class ProgressBarWatcher(LineWatcher):
                 done += 1.0
             elif progress := folder.read_progress():
                 done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
-        training = [folder for folder in self.folders if folder.path.name not in self.finished]
-        description = f"{size(self.folders)}{losses(training)}"
+        existing = [folder for folder in self.folders if folder.exists]  # a halved stack has no folder
+        training = [folder for folder in existing if folder.path.name not in self.finished]
+        description = f"{size(existing)}{losses(training)}"
         self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
 
     def ended(self, folder: StackFolder, code: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast, get_args
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, named_parts
@@ -58,21 +58,22 @@ def assign_data(builder: ConfigBuilder, value: Any, location: SourceLocation) ->
 def recipe_label(value: Any, location: SourceLocation) -> str:
     """Return the label of a value of the axis ``recipe``: the recipe's name and the changed fields."""
     name, fields = named_parts(value, location, "name")
-    changed = {
-        field.rsplit(".", 1)[-1]: setting
+    changed = [
+        (field.rsplit(".", 1)[-1], setting)
         for field, setting in fields.items()
         if not _is_runtime(tuple(field.split("."))) and field not in ("data.file", "data.url")
-    }
+    ]
     return _label(name, changed)
 
 
 def data_label(value: Any, location: SourceLocation) -> str:
     """Return the label of a value of the axis ``data``: the dataset's name and the fields given with it."""
-    return _label(*named_parts(value, location, "dataset"))
+    name, fields = named_parts(value, location, "dataset")
+    return _label(name, fields.items())
 
 
-def _label(name: str, fields: Mapping[str, Any]) -> str:
-    given = ", ".join(f"{field}={text(scalar(setting))}" for field, setting in fields.items())
+def _label(name: str, fields: Iterable[tuple[str, Any]]) -> str:
+    given = ", ".join(f"{field}={text(scalar(setting))}" for field, setting in fields)
     return f"{name}({given})" if given else name
 
 

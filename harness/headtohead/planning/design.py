@@ -240,8 +240,11 @@ class _Axes:
         choices = [self._choices({axis: content[axis]}, location) for axis in plain]
         if ZIP in content:
             choices.append(self._choices(content[ZIP], location.child(ZIP)))
+        zipped = content.get(ZIP, {})
+        for axis in (axis for axis in zipped if axis in plain):
+            raise location.child(ZIP, axis).error(f"'{axis}' is an axis of this {kind} already; remove one of them")
         if kind == "product":
-            refuse_both(content, "train.", location)
+            refuse_both({**content, **zipped}, "train.", location)
             products = itertools.product(*(enumerate(choice) for choice in choices))
             cells = {
                 tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.resolve import build_config, find_contradiction
+from headtohead.config.resolve import build_config, find_contradiction, times_width
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, match_value
@@ -125,6 +125,8 @@ class Incompatibilities:
         path = tuple(axis.split("."))
         of = _names if isinstance(value, str) and path[0] in FAMILIES else lambda value: value
         target = of(value_at(build_config(builder), path))
+        if path == ("model", "d_ff") and isinstance(value, str):  # 4x depends on the variant's width
+            return lambda config, _: bool(config.model.d_ff == times_width(value, config.model.d_model))
         return lambda config, _: bool(of(value_at(config, path)) == target)
 
 

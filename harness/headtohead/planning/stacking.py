@@ -158,7 +158,8 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = (model.encoder_layers + model.decoder_layers) * width * rows * length
     scores = (model.encoder_layers + 2 * model.decoder_layers) * model.heads * rows * length**2
-    numbers = 4 * counts.total + ACTIVATION_COPIES * activations + SCORE_COPIES * scores
+    weights = 4 + (config.train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
+    numbers = weights * counts.total + ACTIVATION_COPIES * activations + SCORE_COPIES * scores
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
     tokens = max(rows * length, config.evaluate.batch_size * longest["target"])
     logits = LOGIT_COPIES * min(LOGITS_AT_ONCE, wanted * tokens * target_words)

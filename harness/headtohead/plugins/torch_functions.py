@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -57,4 +58,7 @@ def unchanged_torch(where: str) -> Iterator[None]:
 
 def _by_torch(new: Any, old: Any) -> bool:
     """Return whether torch itself wrapped a function, as the import of ``torch._dynamo`` does."""
-    return isinstance(new, FunctionType) and inspect.unwrap(new) is old and "/torch/" in new.__code__.co_filename
+    import torch
+
+    file = Path(new.__code__.co_filename) if isinstance(new, FunctionType) else None
+    return file is not None and inspect.unwrap(new) is old and file.is_relative_to(Path(torch.__file__).parent)

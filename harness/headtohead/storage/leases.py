@@ -57,6 +57,18 @@ _HOLDER: TypeAdapter[Holder] = TypeAdapter(Holder)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+_open: set[FileIO] = set()
+
+
+def _close_inherited() -> None:
+    """Close the locks of the parent in a forked child, which would hold them after the parent's end."""
+    for file in _open:
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
 class Busy(Exception):
     """Another live process holds the lease."""
 
@@ -96,6 +108,7 @@ class Lease:
         path = _alive_file(self._runs[0], self._holder)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._alive = path.open("xb", buffering=0)
+        _open.add(self._alive)
         try:
             fcntl.flock(self._alive, fcntl.LOCK_EX)
             for run in self._runs:
@@ -119,6 +132,7 @@ class Lease:
                 with suppress(LeaseLost), self.held(run):
                     _lease_file(run).unlink()
         _alive_file(self._runs[0], self._holder).unlink(missing_ok=True)
+        _open.discard(self._alive)
         self._alive.close()
         self._alive = None
 

@@ -70,7 +70,7 @@ class BucketRecord(TypedDict):
     high: Count | None
     n: Count
     scores: Scores
-    counts: NotRequired[Mapping[str, tuple[NonNegative, ...]]]
+    counts: NotRequired[Mapping[str, tuple[Number, ...]]]
 
 
 class ResultsRecord(Record):

@@ -181,6 +181,7 @@ class MlflowLogger(Logger):
             for name in (REASON_TAG, PARAMS_CHANGED_TAG):
                 if name in existing.tags and name not in tags:
                     client.delete_tag(self.run_id, name)
+                    del existing.tags[name]
         client.log_batch(
             self.run_id,
             metrics=self.fresh,

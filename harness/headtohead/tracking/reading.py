@@ -86,10 +86,14 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
 
 
 def _run_ids(store: Store, experiment: str, tag: str) -> dict[str, str]:
-    """Return the ids of an experiment's runs by the value of a tag; of equal values, the newest run."""
+    """Return the ids of an experiment's runs by the value of a tag; of equal values, the oldest run."""
     found = store.client.get_experiment_by_name(experiment)
     runs = store.runs(found.experiment_id) if found else ()
-    return {run.data.tags[tag]: run.info.run_id for run in runs if tag in run.data.tags}
+    ids: dict[str, str] = {}
+    for run in runs:
+        if tag in run.data.tags:
+            ids.setdefault(run.data.tags[tag], run.info.run_id)
+    return ids
 
 
 def _download(store: Store, run_id: str, name: str, into: Path) -> None:

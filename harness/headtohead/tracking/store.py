@@ -128,7 +128,9 @@ class Store:
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""
         if self.database is not None:
-            with closing(sqlite3.connect(self.database, timeout=20)) as connection:
+            with closing(
+                sqlite3.connect(f"{self.database.absolute().as_uri()}?mode=rw", uri=True, timeout=20)
+            ) as connection:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
 
 

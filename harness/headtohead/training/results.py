@@ -178,7 +178,11 @@ def bucket_scores(
                 "high": high,
                 "n": len(indices),
                 "scores": {name: value if math.isfinite(value) else None for name, value in scores.items()},
-                "counts": {name: tuple(map(float, of_metric)) for name, of_metric in sums.items()},
+                "counts": {
+                    name: tuple(map(float, of_metric))
+                    for name, of_metric in sums.items()
+                    if all(map(math.isfinite, of_metric))
+                },
             }
         )
     return scored

@@ -522,12 +522,13 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
 
 def _entry_points() -> Iterator[tuple[importlib.metadata.EntryPoint, str, str]]:
     """Yield the entry points of installed plugins, each with the name and version of its distribution."""
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for distribution in importlib.metadata.distributions():
         try:
-            if (name := (distribution.name or "").lower().replace("_", "-")) in seen:
+            name = getattr(distribution, "_normalized_name", None)  # from the folder's name, without its metadata
+            if name in seen:
                 continue  # a distribution of this name that is earlier on the path hides it
-            seen |= {name} - {""}
+            seen |= {name} - {None}
             points = distribution.entry_points.select(group=ENTRY_POINT_GROUP)
             owner = (distribution.name or "?", distribution.version or "?") if points else ("?", "?")
         except Exception as error:  # a text that is no entry-point file, or metadata without a name

@@ -118,8 +118,8 @@ def _load(
     """Return an experiment and its runs folder."""
     if not isinstance(experiment, Mapping):
         return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(experiment, runs)
-    if name is None:
-        raise HeadToHeadError("an experiment given as a dict needs a name: name='my-study'")
+    if not name or "/" in name:
+        raise HeadToHeadError(f"an experiment given as a dict needs a name, got {name!r}; type name='my-study'")
     text = yaml.safe_dump(dict(experiment), sort_keys=False, allow_unicode=True)
     return load_text(text, Path(f"{name}.yaml"), overrides, seeds, max_runs), runs_folder(None, runs)
 

@@ -210,3 +210,12 @@ def test_agreements_have_at_most_the_stated_error_rate() -> None:
         wrong["different"] += verdict(0.0, "higher", 0.05) in ("agrees", "different")
         wrong["equal"] += verdict(0.05, "equal", 0.05) == "agrees"
     assert max(wrong.values()) / 2000 < 0.065
+
+
+@pytest.mark.parametrize(("direction", "verdict"), [("equal", "agrees"), ("higher", "disagrees")])
+def test_a_contrast_that_is_the_same_by_construction_has_an_agreement(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, direction: str, verdict: str
+) -> None:
+    monkeypatch.setattr(Frames, "trained", lambda self, slug: "sinusoidal")
+    found = contrast_of(plant({"expect": expect(direction, 0.1)}))
+    assert (found.verdict, found.agreement and found.agreement.verdict) == ("same by construction", verdict)

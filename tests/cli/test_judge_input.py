@@ -111,6 +111,10 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "no variant": ("csv", lines(*changed(8, variant="")), "row 8 has no variant; every run needs one"),
     "no seed": ("csv", lines(*changed(8, seed="")), "row 8 has no seed; every run needs one"),
     "a seed twice": ("csv", lines(*changed(8, seed="1.0")), "variant 'new' has seed 1 twice (rows 7, 8)"),
+    "a copied run": ("csv", lines(*((variant, seed, 0.5 + 0.01 * step + (variant == "base") * seed / 100, step)
+                                    for variant in ("base", "new") for seed in range(6) for step in (1, 2)),
+                                  header="variant,seed,accuracy,epoch"),
+                     "variant 'new': seeds 0 and 1 have the same values at all 2 steps; a copied run is no further"),
     "a text step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "ten")),
                                  header="variant,seed,accuracy,epoch"), "row 2: 'epoch' is not a finite number: 'ten'"),
     "a column per variant": ("csv", b"seed,base,new\n1,0.8,0.9\n2,0.7,0.8\n",

@@ -36,6 +36,20 @@ with Lease(Path(sys.argv[1])):
 """
 
 
+FORKING = """
+import os, sys, time
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        os.close(0)
+        os.close(1)
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     path = tmp_path / "study" / "rotary-s1-01234567"
@@ -244,3 +258,20 @@ def test_only_temporary_files_of_killed_processes_are_removed(tmp_path: Path) ->
 
     files.replace(tmp_path / "stack.json", write)
     assert {path.name for path in tmp_path.iterdir()} == {"stack.json", "resume.safetensors"}
+
+
+def test_a_forked_child_does_not_keep_the_lease_of_its_dead_parent(run: Path) -> None:
+    code = HOLDING.replace("import sys", FORKING).replace('print("held", flush=True)', "fork()")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        try:
+            os.kill(child, 0)
+            with Lease(run):
+                pass
+        finally:
+            os.kill(child, signal.SIGKILL)

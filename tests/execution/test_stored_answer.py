@@ -72,3 +72,13 @@ def test_an_unfinished_study_has_no_stored_answer(study, monkeypatch):
     study.write()
     for _ in range(2):
         assert computed(study, "plan", monkeypatch)[1]
+
+
+def test_runs_behind_a_link_are_noticed(finished, monkeypatch):
+    runs = finished.folder / "runs"
+    runs.rename(finished.folder / "elsewhere")
+    runs.symlink_to(finished.folder / "elsewhere")
+    computed(finished, "plan", monkeypatch)
+    assert not computed(finished, "plan", monkeypatch)[1]
+    (finished.directories()[0] / "checkpoint.safetensors").unlink()
+    assert computed(finished, "plan", monkeypatch)[1]

@@ -653,3 +653,40 @@ def test_axes_that_replace_each_other_are_an_error(design, kind, pair):
     axes = ", ".join(f"train.{name}: [8, 9]" for name in pair)
     message = f"train.{pair[0]} and train.{pair[1]} are both given; keep one of them"
     assert failure(design, f"design: [{{{kind}: {{{axes}}}}}]").endswith(f"design[0].{kind}: {message}")
+
+
+def test_a_multiple_of_the_width_excludes_by_each_variants_width(design):
+    found = design("""
+        design:
+          - product: {model.d_model: [4, 16], model.d_ff: [2x, 4x]}
+        exclude:
+          - {when: {model.d_ff: 4x}, reason: too wide}
+    """)
+    assert {variant.axes["model.d_ff"] for variant in found.variants if variant.slug != found.baseline} == {"2x"}
+    assert len(found.excluded) == 2
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ("model.d_model: [4, 16], zip: {model.d_model: [2, 32], train.lr: [0.1, 0.01]}", "is an axis of this product"),
+        ("train.epochs: [1, 2], zip: {train.steps: [5, 6], train.lr: [0.1, 0.01]}", "epochs"),
+    ],
+)
+def test_a_zip_never_replaces_an_axis_of_its_product(design, axes, message):
+    with pytest.raises(HeadToHeadError, match=message):
+        design(f"design: [{{product: {{{axes}}}}}]")
+
+
+def test_recipes_that_differ_in_one_role_have_labels_of_their_own(design):
+    found = design("""
+        design:
+          - one_at_a_time:
+              recipe:
+                - {name: slides-en-fr, positional.encoder: sinusoidal, attention.encoder: split-heads}
+                - {name: slides-en-fr, positional.encoder: rotary, attention.encoder: split-heads}
+    """)
+    assert [variant.axes["recipe"] for variant in found.variants[1:]] == [
+        "slides-en-fr(encoder=sinusoidal, encoder=split-heads)",
+        "slides-en-fr(encoder=rotary, encoder=split-heads)",
+    ]

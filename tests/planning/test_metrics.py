@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headtohead import api
-from headtohead.data.metrics import TRANSLATION
+from headtohead.data.metrics import TRANSLATION, task_metrics
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.metrics import reported_metrics
 from headtohead.plugins.dataset import Dataset
@@ -60,3 +60,18 @@ def test_an_unknown_metric_has_no_direction():
     with pytest.raises(HeadToHeadError, match="no dataset declares"):
         higher_is_better("test/unheard_of")
     assert Dataset.metrics == ()
+
+
+def test_different_metrics_of_one_name_are_refused(registry, monkeypatch):
+    monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
+    monkeypatch.setattr(registry.dataset("sort"), "metrics", (Metric("errors"),))
+    with pytest.raises(HeadToHeadError, match="the datasets copy and sort declare different metrics 'errors'"):
+        higher_is_better("test/errors")
+
+
+@pytest.mark.parametrize("name", ["bleu", "loss", "distance", "a/b", "x_unpadded"])
+def test_a_dataset_cannot_use_a_name_of_headtohead(name, registry, monkeypatch):
+    monkeypatch.setattr(registry.dataset("copy"), "metrics", (Metric(name),))
+    with pytest.raises(HeadToHeadError, match=f"declares a metric '{name}', a name of headtohead"):
+        task_metrics("copy")
+    assert task_metrics("sort") == TRANSLATION

@@ -26,7 +26,7 @@ from headtohead.ownership import claim
 from headtohead.report.content import Report
 from headtohead.report.data import SAMPLES, translation_section
 from headtohead.report.remarks import remarks
-from headtohead.report.render import fragment, markdown_table
+from headtohead.report.render import environment, fragment, markdown_table
 from headtohead.report.section import Section
 from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
@@ -292,6 +292,17 @@ def test_cells_of_fragments_and_markdown_tables_are_escaped():
     assert markdown_table(frame).splitlines()[-1] == r"| &lt;i&gt;\| (\*x\*) | −1.5 |"
 
 
+@pytest.mark.parametrize("tildes", [3, 7])
+def test_code_in_markdown_cannot_end_its_fence(tildes):
+    code = f"a\n{'~' * tildes}\n<img src=x>\n"
+    template = environment("headtohead.report", html=False).from_string(
+        "{{ code | fence }}\n{{ code }}\n{{ code | fence }}\n"
+    )
+    rendered = MarkdownIt("commonmark").render(template.render(code=code))
+    assert rendered.count("<pre>") == 1
+    assert "&lt;img" in rendered
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_description_is_markdown_that_loads_and_runs_nothing(made, tmp_path):
@@ -507,6 +518,7 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
     record = json.loads((quickstart / "experiment.json").read_text())
     assert found["answer"] == report.answer
     assert len(found["contrasts"]) == len(record["contrasts"])
+    assert {contrast["metric"] for contrast in found["contrasts"]} == {found["metric"]}
     worst = min(found["contrasts"], key=lambda contrast: contrast["difference"])
     assert worst["verdict"] == "worse"
     assert worst["interval"]["low"] < worst["difference"] < worst["interval"]["high"] < 0

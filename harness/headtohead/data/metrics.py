@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import current
-from headtohead.schema.metric import HOST, Metric, leaf
+from headtohead.schema.metric import HOST, UNPADDED, Metric, leaf
 
 References = tuple[tuple[str, ...], ...]
 """The references of each sentence."""
@@ -67,17 +68,39 @@ TRANSLATION = (EXACT_MATCH, BLEU, CHRF)
 """Metrics of a dataset that declares none."""
 
 
+KNOWN = HOST | {metric.name: metric for metric in TRANSLATION}
+"""Metrics that headtohead defines, by name."""
+
+
 def task_metrics(dataset: str | type[Dataset]) -> tuple[Metric, ...]:
-    """Return the metrics of a dataset, or of the dataset of this name; the first is the default primary metric."""
+    """Return the metrics of a dataset, or of the dataset of this name; the first is the default primary metric.
+
+    Raises:
+        HeadToHeadError: If a metric has a name that headtohead uses for another metric.
+    """
     kind = current().dataset(dataset) if isinstance(dataset, str) else dataset
+    for metric in kind.metrics:
+        name = metric.name
+        if KNOWN.get(name, metric) is not metric or "/" in name or name.endswith(UNPADDED):
+            raise HeadToHeadError(
+                f"dataset class {kind.__name__} declares a metric '{name}', a name of headtohead; rename the metric"
+            )
     return kind.metrics or TRANSLATION
 
 
 def find_metric(name: str) -> Metric | None:
-    """Return the metric of a name such as ``test/exact_match``, or None if no dataset declares it."""
+    """Return the metric of a name such as ``test/exact_match``, or None if no dataset declares it.
+
+    Raises:
+        HeadToHeadError: If two datasets declare different metrics of this name.
+    """
     wanted = leaf(name)
-    known = HOST | {metric.name: metric for metric in TRANSLATION}
-    if wanted in known:
-        return known[wanted]  # without the registry, which imports torch
-    declared = (metric for entry in current().entries["dataset"].values() for metric in task_metrics(entry.name))
-    return next((metric for metric in declared if metric.name == wanted), None)
+    if wanted in KNOWN:
+        return KNOWN[wanted]  # without the registry, which imports torch
+    found: dict[int, tuple[str, Metric]] = {}
+    for name in current().entries["dataset"]:
+        found |= {id(metric): (name, metric) for metric in task_metrics(name) if metric.name == wanted}
+    if len(found) > 1:
+        datasets = " and ".join(name for name, _ in found.values())
+        raise HeadToHeadError(f"the datasets {datasets} declare different metrics '{wanted}'; rename one of them")
+    return next((metric for _, metric in found.values()), None)

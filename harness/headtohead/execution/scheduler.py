@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -283,7 +283,8 @@ class _Execution:
         plugins = worker_plugins()
         jobs = [Job(path, self.machine.device, record.threads, plugins) for path, record in records.items()]
         log.info("training %d stacks, %d at a time", len(jobs), workers)
-        with closing(self.machine.launcher.launch(jobs, workers)) as ends:  # type: ignore[type-var]
+        ends = self.machine.launcher.launch(jobs, workers)
+        try:
             for end in ends:
                 if end is None:
                     self.watcher.tick()
@@ -293,6 +294,8 @@ class _Execution:
                     stopped = self._ended(StackFolder(end.job.stack), records[end.job.stack], end.code)
                 if stopped:
                     return stopped
+        finally:
+            getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
         return None
 
     def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:

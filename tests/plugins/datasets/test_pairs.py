@@ -176,3 +176,14 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path:
     assert [sorted(data.splits[part].source_text)[0] for part in ("train", "valid", "test")] == [
         "train 0", "validation 0", "test 0",
     ]  # fmt: skip
+
+
+def test_files_with_other_roles_or_names_are_other_data(prepared: Read, tmp_path: Path) -> None:
+    """The content of the files is the same: only their roles or their formats differ."""
+    first, second = write(tmp_path / "a.tsv", many("a", 40)), write(tmp_path / "b.tsv", many("b", 40))
+    sizes = {"valid": 4, "test": 4}
+    together = prepared("pairs", **sizes, options={"file": [first, second]})
+    tested = prepared("pairs", **sizes, options={"file": [first], "test_file": [second]})
+    assert len(together.splits["test"].source_text) == 4
+    assert len(tested.splits["test"].source_text) == 40
+    assert together.data_hash != tested.data_hash

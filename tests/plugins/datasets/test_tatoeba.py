@@ -153,3 +153,12 @@ def test_without_a_file_the_weekly_exports_are_downloaded_once(read: Callable, s
     for path in folder.rglob("*.bz2"):
         path.unlink()
     assert texts(read("tatoeba", url=url)) == WEEKLY_PAIRS
+
+
+def test_a_checksum_is_checked_although_the_data_are_prepared(prepared: Callable, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"word {number}.\tmot {number}.\n" for number in range(60)))
+    options = {"pair": "eng-fra", "file": str(file)}
+    prepared("tatoeba", valid=5, test=5, options=options)
+    with pytest.raises(HeadToHeadError, match="has sha256"):
+        prepared("tatoeba", valid=5, test=5, options=options | {"sha256": "0" * 64})

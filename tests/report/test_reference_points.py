@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis.reference_points import reference_points
+from headtohead.analysis.reference_points import ReferenceComparison, reference_points
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.report.figures.rows import strip_figure
 from headtohead.report.remarks import remarks
-from headtohead.report.writing import write_report
+from headtohead.report.variants import padding_section
+from headtohead.report.writing import read_report, write_report
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config
@@ -227,3 +228,21 @@ def test_studies_without_translations_have_no_reference_points(study: Any) -> No
     folder = study(None, config=lambda axes: {"evaluate": {"decode": "none"}})
     save_reference_points(folder, lambda config: pytest.fail("the data were loaded"))
     assert not (folder / "reference_points.json").exists()
+
+
+def test_masks_that_hide_padding_everywhere_leave_a_sentence_and_no_table(study):
+    report = read_report(study())
+    section = padding_section(report)
+    assert section is not None
+    assert (section.frame, "equal by construction" in section.text) == (None, True)
+
+
+def test_variants_with_references_of_their_own_are_named_with_both(study, monkeypatch):
+    compared = [
+        ReferenceComparison("rotary", "test/bleu", 1.3, 9.7),
+        ReferenceComparison("none", "test/bleu", 0.8, 7.8),
+    ]
+    monkeypatch.setattr(Analysis, "reference_comparisons", lambda self, key: compared)
+    assert "(7.8 to 9.7 BLEU): rotary and none; the best of them has 1.3." in (
+        remark(study(), "Not better than nearest-neighbour") or ""
+    )

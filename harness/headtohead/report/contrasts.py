@@ -8,7 +8,7 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.config.labels import text
 from headtohead.report.content import Report
 from headtohead.report.section import Section, contrast_rows, difference, ends, leveled, table
-from headtohead.storage.metrics import readable, unpadded
+from headtohead.storage.metrics import counted, readable, unpadded
 
 MOST_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
@@ -102,7 +102,8 @@ def factor_section(report: Report) -> Section | None:
     if not ordered:
         return None
     without: dict[str, Contrast] = {}
-    if unpadded(metric) in analysis.frames.runs:
+    hidden = all(analysis.frames.by_slug[slug].padding_hidden for slug in report.listed)  # then both are equal
+    if unpadded(metric) in analysis.frames.runs and not hidden:
         found = analysis.in_metric(unpadded(metric)).factors.contrasts
         without = {contrast.name: contrast for contrast in found}
     names, more = [], []
@@ -116,7 +117,8 @@ def factor_section(report: Report) -> Section | None:
     return Section(
         "Axis by axis",
         f"Two values of an axis: the difference in {report.metric}, averaged within each seed over the settings of the "
-        f"other axes. The range is over these settings. Holm's correction over {analysis.factors.tested} contrasts.",
+        f"other axes. The range is over these settings. Holm's correction over "
+        f"{counted(analysis.factors.tested, 'contrast')}.",
         frame=table(contrast_rows(ordered, names, more)),
         figure="interactions",
         caption="Means with 95 % intervals over the settings of the other axes that all points of a panel share. "

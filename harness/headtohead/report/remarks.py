@@ -119,9 +119,13 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         if below:
             best = max(below, key=lambda found: found.score)
             titles = _titles(frames, [found.slug for found in below])
+            # Variants with other test sentences have a reference of their own.
+            references = sorted(found.reference for found in below)
+            shown = (show(reference, best.metric) for reference in (references[0], references[-1]))
+            reference = " to ".join(dict.fromkeys(shown))
             named = f"{len(below)} of {len(compared)} variants" if len(below) > MOST_NAMED else titles
             yield (
-                f"Not better than {name} ({show(best.reference, best.metric)} {readable(best.metric)}): {named}; the "
+                f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
                 f"best of them has {show(best.score, best.metric)}."
             )
     if text := _still_learning(analysis):

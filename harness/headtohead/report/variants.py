@@ -12,7 +12,7 @@ from headtohead.report.figures.rows import drawn_variants
 from headtohead.report.section import Section, contrast_rows, difference, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
-from headtohead.storage.metrics import show, show_count, unpadded
+from headtohead.storage.metrics import counted, readable, show, show_count, unpadded
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -29,23 +29,19 @@ def variant_section(report: Report) -> Section:
     parts = []
     if tested:
         names = [{"variant": report.title(contrast.left)} for contrast in tested]
-        note = f"Holm's correction over {analysis.variants.tested} contrasts with the baseline."
+        note = f"Holm's correction over {counted(analysis.variants.tested, 'contrast')} with the baseline."
         parts.append(Section("Tests", note, frame=table(contrast_rows(tested, names))))
     if metrics:
         rows = (
-            {
-                "variant": report.title(slug),
-                **{name: reported(report, slug, name) for name in metrics},
-                **costs(report, slug),
-            }
+            {"variant": report.title(slug), **{readable(name): reported(report, slug, name) for name in metrics}}
             for slug in report.listed
         )
         note = "Losses are blank if vocabulary or labels differ from the baseline's."
         parts.append(Section("Further metrics", f"Described, not tested. {note}", frame=table(rows)))
     return Section(
         "Variants",
-        f"{report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by seed, "
-        f"and the costs of each variant. {_stack_note(report)}",
+        f"Mean {report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by "
+        f"seed, and the costs of each variant. {_stack_note(report)}",
         figure="scores",
         caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
         "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
@@ -59,6 +55,12 @@ def variant_section(report: Report) -> Section:
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
     analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
+    if name in frames.runs and all(frames.by_slug[slug].padding_hidden for slug in report.listed):
+        return Section(
+            "With and without padding",
+            "Every variant's masks hide padding, so its scores with and without padding are equal by construction, and "
+            "the test sentences are evaluated once.",
+        )
     verdicts = analysis.upper_bound_verdicts
     rows = []
     for slug in report.listed if name in frames.runs else ():

@@ -1,4 +1,4 @@
-"""Runs whose weights are an imported checkpoint are loaded as `ImportedRun`."""
+"""Runs with imported weights are loaded as `ImportedRun`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PARQUET_SECONDS = 60.0
 
 
 def read_score_file(path: Path) -> pd.DataFrame:
-    """Return the table in a file, whose format follows from its ending; numbers are text.
+    """Return the table in a file; the ending determines the format, and numbers are text.
 
     Raises:
         HeadToHeadError: If the file is missing, too large or no table.

@@ -3,7 +3,7 @@
 Such a command computes nothing new, but loading torch, preparing the data and writing the report takes seconds. An
 audit hook of Python therefore notes each file that the command opens and each folder that it lists: the experiment
 file, data, plugins, records, results and the report. The answer is stored in the cache with their sizes and times of
-change, and those of the code. Other options, folders or environment variables have an answer of their own.
+change, and those of the code. Other options, folders or environment variables have a separate stored answer.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class ConfigBuilder:
         info = model.model_fields[name]
         inner = section_of(info.annotation)
         if inner is None and rest:
-            raise location.error(f"'{name}' has no fields of its own, got '{'.'.join(rest)}'")
+            raise location.error(f"'{name}' is a value without fields, got '{'.'.join(rest)}'")
         if inner is not None and (rest or isinstance(value, Mapping)):
             self._assign_field((*above, name), inner, rest, value, location)
             return

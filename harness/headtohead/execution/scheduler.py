@@ -187,7 +187,7 @@ def write_planned(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
 def new_stack(
     plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int, lease: Lease
 ) -> StackFolder:
-    """Lay out a stack of planned runs, whose directories exist."""
+    """Lay out a stack of planned runs with existing directories."""
     slug, config = runs[0].variant, plan.variant_of(runs[0]).config
     more = len({run.variant for run in runs}) - 1
     record = StackRecord(
@@ -261,7 +261,7 @@ class _Execution:
         self.failures: defaultdict[str, set[str]] = defaultdict(set)
         """Names of failed stacks by error signature."""
         self.left: set[str] = set()
-        """Hashes of the runs for the next round, whose stacks this or another process may split meanwhile."""
+        """Hashes of the runs for the next round; this or another process may split their stacks meanwhile."""
         self.waiting: set[Path] = set()
         """Stacks that another process trains and that the watcher has been notified of."""
 

@@ -232,7 +232,7 @@ class _Axes:
         return _overridden(builder, self.loaded)
 
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
-        """Add the combinations of a block; a ``zip`` inside it is one axis whose values are pairs."""
+        """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
         if kind == ZIP:
             kind, content = "product", {ZIP: content}
             location = SourceLocation(location.source, location.path[:-1])
@@ -257,7 +257,7 @@ class _Axes:
                 self._add(values)
 
     def _choices(self, axes: Any, location: SourceLocation) -> list[Values]:
-        """Return the values of an axis, or of axes whose lists have the same length and change together."""
+        """Return the values of an axis, or of axes that change together, with lists of equal length."""
         if not isinstance(axes, Mapping) or not axes:
             raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
         refuse_both(axes, "train.", location)

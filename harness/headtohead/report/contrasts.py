@@ -24,7 +24,7 @@ def declared_section(report: Report) -> Section | None:
     rows = contrast_rows(contrasts, names, expected)
     return Section(
         "Declared contrasts",
-        "Differences that the experiment file declares, paired by seed. They are a family of their own for Holm's "
+        "Differences that the experiment file declares, paired by seed. They are a separate family for Holm's "
         "correction.",
         frame=table(rows),
     )

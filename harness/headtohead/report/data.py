@@ -14,7 +14,7 @@ from headtohead.storage.metrics import readable, show
 from headtohead.storage.translations import Translation, translations_of
 
 SAMPLES = 8
-"""Number of sentences whose translations are shown."""
+"""Number of sentences with shown translations."""
 
 
 def data_section(report: Report) -> Section:

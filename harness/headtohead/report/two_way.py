@@ -69,7 +69,7 @@ def two_way_section(report: Report) -> Section | None:
         parts=[
             Section(
                 "Ranking",
-                "The best mean is selected by these scores, so that it is likely too high. Worse: one-sided paired "
+                "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired "
                 "t-tests against all others, Bonferroni. Equivalent: two one-sided tests against the best, Holm.",
                 frame=table(_ranked(analysis, result, combination) for combination in result.ranking),
             ),

@@ -87,7 +87,7 @@ def padding_section(report: Report) -> Section | None:
     return Section(
         "With and without padding",
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-        f"whose masks hide padding are equal by construction and evaluated once.{limit}",
+        f"with masks that hide padding are equal by construction and evaluated once.{limit}",
         frame=table(rows),
     )
 

@@ -86,7 +86,7 @@ class ExclusionRule(ConfigSection):
 
 
 class Expectation(ConfigSection):
-    """A published or predicted result of a contrast; the report says whether the experiment agrees with it."""
+    """A published or predicted result of a contrast; the report states whether the experiment agrees with it."""
 
     direction: Literal["higher", "lower", "equal"] = Field(
         description="variant − against is higher or lower than 0, or equal within `by`"
@@ -138,7 +138,7 @@ class BetweenDesign(ConfigSection):
 
 
 ZIP = "zip"
-"""Field of a product, or of one_at_a_time, whose axes change together."""
+"""Field of a product, or of one_at_a_time: its axes change together."""
 
 
 class DesignBlock(ConfigSection):

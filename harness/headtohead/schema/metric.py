@@ -1,4 +1,4 @@
-"""``Metric``: a score of a task, with everything that tables, tests and figures need to know about it."""
+"""``Metric``: a score of a task, with everything that tables, tests and figures need."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def locked(uri: str) -> Iterator[None]:
 
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
-    """Create the store if it is missing, and check that the installed mlflow knows its schema."""
+    """Create the store if it is missing, and check that the installed mlflow supports its schema."""
     if not create and not database.exists():
         raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
     # Only the holder of the lock creates a store, so these files are left from processes that were killed.

@@ -102,7 +102,7 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
 
 
 def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | None = None) -> dict[str, Any]:
-    """Return the state of the page; ``group`` is a parameter over whose runs the charts average."""
+    """Return the state of the page; ``group`` is a parameter; charts average over the runs with equal values of it."""
     metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     columns = [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
     columns += [f"metrics.`{metric}`" for metric in metrics]

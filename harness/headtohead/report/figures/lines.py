@@ -119,7 +119,7 @@ def _leaf(analysis: Analysis) -> str:
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
     """Draw mean, min and max of each variant against the column ``x`` in panels with a common legend.
 
-    With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a panel of its own in
+    With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
     """
     palette = Palette(analysis.frames)
@@ -155,7 +155,7 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
 
 
 def _facets(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes, str, str], None]) -> Figure:
-    """Draw each variant in a panel of its own, with the baseline for comparison."""
+    """Draw each variant in a separate panel, with the baseline for comparison."""
     baseline = analysis.frames.baseline
     with style.drawing():
         figure, grid = _grid(len(slugs), 6, 1.5)

@@ -180,7 +180,7 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"model": {"d_model": None}}, "model.d_model:", "expected a whole number, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"norm": "pst"}}, "model.norm:", "did you mean 'post'"),
-        ({"model.d_model.x": 3}, "model.d_model.x:", "'d_model' has no fields of"),
+        ({"model.d_model.x": 3}, "model.d_model.x:", "'d_model' is a value without fields"),
         ({"train": {"lr": float("inf")}}, "train.lr:", "expected a finite number, got"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "expected 2 values, got [0.9]"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import Combination, Scope, TwoWayResult, TwoWayTable
+from headtohead.analysis.two_way import Combination, Scope, TwoWayResult
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import Section, score, table
+from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import higher_is_better, readable, show, show_p
 
 DARKEST = 62
@@ -38,17 +38,11 @@ def two_way_section(report: Report) -> Section | None:
         fraction = (summary.mean - low) / (high - low)
         return round(DARKEST * (fraction if higher_is_better(metric) else 1 - fraction))
 
-    shares = [
-        {
-            "fraction of the variance over": SCOPES[scope],
-            "combinations": str(share.cells),
-            columns: _percent(share.columns),
-            rows: _percent(share.rows),
-            "interaction": _percent(share.interaction),
-            "seed": _percent(share.seeds),
-        }
-        for scope, share in result.shares.items()
-    ]
+    shares = []
+    for scope, share in result.shares.items():
+        fractions = {columns: share.columns, rows: share.rows, "interaction": share.interaction, "seed": share.seeds}
+        row = {"fraction of the variance over": SCOPES[scope], "combinations": str(share.cells)}
+        shares.append(row | {name: _percent(fraction) for name, fraction in fractions.items()})
     lines = []
     if result.chance is not None:
         chance = "the bag-of-words upper bound" if result.chance else "the score of chance"
@@ -61,7 +55,8 @@ def two_way_section(report: Report) -> Section | None:
         f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "
         "and columns by the median of their cells. Darker is better.",
         frame=table(
-            {f"{rows} \\ {columns}": row, **{column: _cell(analysis, found, row, column) for column in found.columns}}
+            {f"{rows} \\ {columns}": row}
+            | {column: _cell(found.summary(row, column), metric) for column in found.columns}
             for row in found.rows
         ),
         shade=[[0, *(shade(row, column) for column in found.columns)] for row in found.rows],
@@ -71,32 +66,31 @@ def two_way_section(report: Report) -> Section | None:
                 "Ranking",
                 "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired "
                 "t-tests against all others, Bonferroni. Equivalent: two one-sided tests against the best, Holm.",
-                frame=table(_ranked(analysis, result, combination) for combination in result.ranking),
+                frame=table(_ranked(result, combination, metric) for combination in result.ranking),
             ),
             *([Section("Variance", frame=table(shares))] if shares else []),
         ],
     )
 
 
-def _ranked(analysis: Analysis, result: TwoWayResult, combination: Combination) -> dict[str, str]:
-    comparison = None if combination is result.ranking[0] else combination.comparison
+def _ranked(result: TwoWayResult, combination: Combination, metric: str) -> dict[str, str]:
+    is_best = combination is result.ranking[0]
+    comparison = None if is_best else combination.comparison
     row = {
         "combination": combination.name,
-        readable(analysis.metric): score(combination.summary, analysis.metric),
-        "verdict": "best" if combination is result.ranking[0] else verdict_of(combination),
+        readable(metric): score(combination.summary, metric),
+        "verdict": "best" if is_best else verdict_of(combination),
         "worse: p": show_p(comparison.worse_p if comparison else None),
     }
-    if result.margin is not None:
-        row["equivalent: p"] = show_p(comparison.equivalence_p if comparison else None)
-    return row
+    equivalence = {"equivalent: p": show_p(comparison.equivalence_p if comparison else None)}
+    return row | (equivalence if result.margin is not None else {})
 
 
-def _cell(analysis: Analysis, found: TwoWayTable, row: str, column: str) -> str:
-    summary = found.summary(row, column)
+def _cell(summary: Summary | None, metric: str) -> str:
     if summary is None:
         return "–"
-    half = f"\n± {show((summary.high - summary.low) / 2, analysis.metric)}" if summary.n > 1 else ""
-    return show(summary.mean, analysis.metric) + half
+    half = f"\n± {show((summary.high - summary.low) / 2, metric)}" if summary.n > 1 else ""
+    return show(summary.mean, metric) + half
 
 
 def _percent(fraction: float) -> str:

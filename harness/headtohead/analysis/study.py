@@ -193,8 +193,10 @@ class Analysis(Scores):
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
-        metric, found = self.reference_metric, []
-        for slug in self.ranked if metric else ():
+        metric, found = self.reference_metric, list[ReferenceComparison]()
+        if metric is None:
+            return found
+        for slug in self.ranked:
             points, mean = self.reference_points.get(slug), self.frames.summary(slug, metric).mean
             if points and name in points.scores and not math.isnan(mean) and self.frames.trained(slug) == slug:
                 found.append(ReferenceComparison(slug, metric, mean, points.scores[name][metric]))

@@ -82,10 +82,6 @@ def small(made, tmp_path, **options):
     return made.write_study(tmp_path / "runs", made.Study(**options))
 
 
-def texts_of(report):
-    return [remark.text for remark in report]
-
-
 @pytest.fixture(scope="module")
 def report(quickstart, tmp_path_factory):
     return write_report(quickstart, tmp_path_factory.mktemp("reports"))
@@ -378,13 +374,12 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
     folder = small(made, tmp_path)
     record = next(folder.glob("none-s2-*")) / "run.json"
     content = json.loads(record.read_text())
-    content["plugins"][0]["source_sha256"] = "ef" * 32
-    content["versions"]["torch"] = "2.14.0"
-    record.write_text(json.dumps(content))
+    plugin = content["plugins"][0] | {"source_sha256": "ef" * 32}
+    made.edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
     found = remarks(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: the source of positional none changed")
-    assert "Runs differ in torch: 2.13.0, 2.14.0." in texts_of(found)
+    assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]
 
 
 @pytest.mark.slow
@@ -470,12 +465,10 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp
     """``--name`` changes the name of an experiment. A data file is named without its folder."""
     config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
     folder = small(made, tmp_path, config=lambda axes: config)
-    record = json.loads((folder / "experiment.json").read_text())
     entries = [{"family": "positional", "name": "none", "summary": "Adds ``x``."}]
-    record |= {"file": file.format(name=record["name"]), "entries": entries}
-    (folder / "experiment.json").write_text(json.dumps(record))
+    made.edit(folder, file=file.format(name="quickstart"), entries=entries)
     for text in written_text(write_report(folder, tmp_path / "reports")):
-        assert command.format(name=record["name"]) in text
+        assert command.format(name="quickstart") in text
         assert "eng-spa.tsv" in text
         assert "someone" not in text
         assert "none: Adds x." in text
@@ -484,19 +477,15 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp
 def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, without_figures):
     folder = small(made, tmp_path)
     file = folder / "experiment.json"
-    record = json.loads(file.read_text())
+    text = file.read_text()
+    file.write_text(text.replace('"lr": 0.003', '"lr": 0.001'))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(folder)))
+    file.write_text(text)
     tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
     tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
     inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
-    record["tuning"] = {
-        "experiment": "quickstart-tuning",
-        "fields": ["train.lr"],
-        "metric": "valid/loss",
-        "seeds": [1001],
-        "epochs": 0.5,
-        "variants": {"sinusoidal": tuned, "none": inside},
-    }
-    file.write_text(json.dumps(record))
+    sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001]}
+    made.edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
     assert (
         "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
         "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(Analysis(load_frames(folder)))
@@ -504,12 +493,6 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, withou
     paths = write_report(folder, tmp_path / "reports")
     assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(encoding="utf-8")
     assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
-
-
-def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
-    file = small(made, tmp_path) / "experiment.json"
-    file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(file.parent)))
 
 
 def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report, quickstart):

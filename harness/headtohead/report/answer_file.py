@@ -58,12 +58,12 @@ def answer_file(report: Report) -> str:
             {
                 "family": name,
                 **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
-                **_tests(contrast.difference, contrast.judgement),
+                **_tests(contrast.paired, contrast.judgement),
                 "verdict": contrast.verdict_name,
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and contrast.agreement.verdict,
             }
-            for name, family in analysis.families._asdict().items()
+            for name, family in analysis.families.items()
             for contrast in family.contrasts
         ],
         "targets": [

@@ -26,13 +26,12 @@ def two_way_section(report: Report) -> Section | None:
     result = analysis.two_way
     if result is None:
         return None
-    found = result.table
-    metric, (rows, columns) = analysis.metric, found.axes
-    means = [summary.mean for summary in found.summaries.values()]
+    metric, (rows, columns) = analysis.metric, result.axes
+    means = [summary.mean for summary in result.cells.values()]
     low, high = min(means), max(means)
 
     def shade(row: str, column: str) -> int:
-        summary = found.summary(row, column)
+        summary = result.cells.get((row, column))
         if summary is None or high == low:
             return 0
         fraction = (summary.mean - low) / (high - low)
@@ -56,10 +55,10 @@ def two_way_section(report: Report) -> Section | None:
         "and columns by the median of their cells. Darker is better.",
         frame=table(
             {f"{rows} \\ {columns}": row}
-            | {column: _cell(found.summary(row, column), metric) for column in found.columns}
-            for row in found.rows
+            | {column: _cell(result.cells.get((row, column)), metric) for column in result.columns}
+            for row in result.rows
         ),
-        shade=[[0, *(shade(row, column) for column in found.columns)] for row in found.rows],
+        shade=[[0, *(shade(row, column) for column in result.columns)] for row in result.rows],
         lines=lines,
         parts=[
             Section(

@@ -14,7 +14,6 @@ from headtohead.analysis.reference_points import ReferenceComparison, reference_
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report.figures.rows import strip_figure
 from headtohead.report.remarks import remarks
 from headtohead.report.variants import padding_section
 from headtohead.report.writing import read_report, write_report
@@ -166,18 +165,6 @@ def test_a_report_without_reference_points_says_how_to_compute_them(points: Any,
     section = section_of(study(points), tmp_path / "reports")
     assert "Not computed" in section
     assert "h2h run" in section
-
-
-def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> None:
-    folder = study(None)
-    plain = strip_figure(Analysis(load_frames(folder))).axes[0]
-    keep(folder, POINTS)
-    axes = strip_figure(Analysis(load_frames(folder))).axes[0]
-    assert axes.get_xlim() == plain.get_xlim()
-    texts = [text.get_text() for text in axes.texts]
-    assert "nearest neighbour 0.450" in texts
-    assert "vocabulary upper bound 0.900 →" in texts
-    assert not any("copied source" in text for text in texts)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import TwoWayResult, variance_shares
 from headtohead.report.answer import answer, two_way_answer
 from headtohead.report.content import Report
-from headtohead.report.two_way import two_way_section
+from headtohead.report.contrasts import two_way_section
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 from made import case_table

@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from numpy.typing import ArrayLike, NDArray
 
 from headtohead.figures import style
@@ -47,22 +46,6 @@ class ColourRange:
     low: float
     high: float
 
-    @classmethod
-    def covering(cls, *matrices: ArrayLike, probabilities: bool = False) -> ColourRange:
-        """Return the range that covers all finite entries of the matrices.
-
-        Args:
-            matrices: Of any shape; NaN marks masked cells.
-            probabilities: End the range at exactly 1 where the largest entry rounds to 1.
-        """
-        values = np.concatenate([np.ravel(np.asarray(matrix, dtype=float)) for matrix in matrices])
-        values = values[np.isfinite(values)]
-        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-        if low < -1e-9 * max(1.0, high):
-            largest = max(-low, high)
-            return cls(-largest, largest if high > 1e-9 * largest else 0.0)
-        return cls(0.0, 1.0 if high == 0 or (probabilities and high > 0.999) else high)
-
     @property
     def colours(self) -> Colormap:
         """The colour map from ``low`` to ``high``."""
@@ -71,26 +54,18 @@ class ColourRange:
         return SIGNED if self.high > 0 else NEGATIVE
 
 
-def heat_map(
-    axes: Axes,
-    matrix: ArrayLike,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    *,
-    colour_range: ColourRange | None = None,
-) -> AxesImage:
-    """Draw ``matrix`` ``[row, column]`` with its row and column labels, and return the image.
+def heat_map(axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequence[str], scale: ColourRange) -> None:
+    """Draw ``matrix`` ``[row, column]`` with its row and column labels.
 
     Args:
         axes: Where to draw; its grid and frame are replaced, and the cells fill it.
         matrix: Values; NaN cells are masked and drawn in grey.
         rows: Label of each row, or nothing for no labels. Of more than 10 numbers every fifth is shown.
         columns: Label of each column; labels longer than two letters are rotated.
-        colour_range: Range of the colours, to share between maps; by default that of ``matrix``.
+        scale: Range of the colours.
     """
     values: NDArray[Any] = np.asarray(matrix, dtype=float)
-    scale = colour_range or ColourRange.covering(values)
-    image = axes.imshow(
+    axes.imshow(
         np.ma.masked_invalid(values),
         cmap=scale.colours,
         vmin=scale.low,
@@ -109,7 +84,6 @@ def heat_map(
     axes.set_yticks(*_ticks(rows))
     for spine in axes.spines.values():
         spine.set_edgecolor(MUTED)
-    return image
 
 
 def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uint8]:
@@ -158,7 +132,7 @@ def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
             map_width, map_height = CELL_PIXELS * len(heat.columns), CELL_PIXELS * len(heat.rows)
             bottom = height - y - above - map_height
             axes = figure.add_axes(((x + left) / width, bottom / height, map_width / width, map_height / height))
-            heat_map(axes, heat.values, heat.rows, heat.columns, colour_range=ColourRange(-1.0, 1.0))
+            heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-1.0, 1.0))
             axes.tick_params(labelsize=7.9, pad=3)
             for line, text in enumerate(title):
                 top = 1 - (y + 13 + 14 * line) / height

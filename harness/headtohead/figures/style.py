@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from xml.sax.saxutils import escape
@@ -87,7 +87,7 @@ def to_svg(figure: Figure, salt: str) -> str:
         if (layout := figure.get_layout_engine()) is not None:
             layout.execute(figure)
             figure.set_layout_engine(None)  # else savefig draws the figure once more, for its layout
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata=FORMATS["svg"])
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
@@ -99,28 +99,22 @@ def to_svg(figure: Figure, salt: str) -> str:
     return visible(text)  # XML allows no control characters
 
 
-def to_png(figure: Figure, dots_per_inch: int = 144) -> bytes:
-    """Return the figure as a PNG on white."""
-    with matplotlib.rc_context(_RC):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor=PAPER, metadata={"Software": None})
-    return buffer.getvalue()
+FORMATS = {
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Producer": None},
+    "png": {"Software": None},
+}
+"""The formats of figures, with the metadata that would differ between equal figures."""
 
 
-def to_pdf(figure: Figure) -> bytes:
-    """Return the figure as a PDF on white; equal figures give equal bytes."""
+def to_bytes(figure: Figure, form: str, salt: str) -> bytes:
+    """Return the figure as a file of one of the ``FORMATS``, PDF and PNG on white; ``salt`` as in `to_svg`."""
+    if form == "svg":
+        return to_svg(figure, salt).encode()
     with matplotlib.rc_context({**_RC, "pdf.fonttype": 42}):  # text stays text
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="pdf", facecolor=PAPER, metadata={"CreationDate": None, "Producer": None})
+        figure.savefig(buffer, format=form, dpi=144, facecolor=PAPER, metadata=FORMATS[form])
     return buffer.getvalue()
-
-
-FORMATS: dict[str, Callable[[Figure, str], bytes]] = {
-    "svg": lambda figure, salt: to_svg(figure, salt).encode(),
-    "pdf": lambda figure, salt: to_pdf(figure),
-    "png": lambda figure, salt: to_png(figure),
-}
-"""The formats of figures."""
 
 
 def themed(svg: str) -> str:

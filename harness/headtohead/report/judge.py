@@ -82,7 +82,7 @@ def write_figure(judged: Judged, path: Path) -> None:
         HeadToHeadError: If the ending of the name is none of these.
     """
     from headtohead.figures.rows import Row, difference_figure
-    from headtohead.figures.style import FORMATS
+    from headtohead.figures.style import FORMATS, to_bytes
 
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMATS:
@@ -104,7 +104,7 @@ def write_figure(judged: Judged, path: Path) -> None:
         for found in sorted(largest, key=lambda found: sign * found.difference.mean)
     ]
     figure = difference_figure(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
-    content = FORMATS[form](figure, "judge")
+    content = to_bytes(figure, form, "judge")
     replace(path, lambda temporary: temporary.write_bytes(content))
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable, Collection
 
 from headtohead.report.attention import payload
 from headtohead.report.content import Report
-from headtohead.report.contrasts import change_section, declared_section, factor_section
+from headtohead.report.contrasts import (
+    change_section,
+    declared_section,
+    factor_section,
+    two_way_section,
+    uncertainty_section,
+)
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.figures.rows import drawn_contrasts, drawn_variants
@@ -19,8 +25,6 @@ from headtohead.report.setup import (
     tuning_section,
 )
 from headtohead.report.training import target_section, training_section
-from headtohead.report.two_way import two_way_section
-from headtohead.report.uncertainty import uncertainty_section
 from headtohead.report.variants import padding_section, pitfall_section, variant_section
 
 

@@ -116,7 +116,7 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
     svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
     files = {f"figures/{name}.svg": svg.encode() for name, svg in svgs.items()}
     for form in figure_formats:
-        files |= {f"figures/{name}.{form}": style.FORMATS[form](figure, name) for name, figure in figures.items()}
+        files |= {f"figures/{name}.{form}": style.to_bytes(figure, form, name) for name, figure in figures.items()}
     sections = report_sections(report, svgs)
     with _writing_to(folder):
         remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})

@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.reference_points import NAMES
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.figures.palette import Palette
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import higher_is_better, readable, show, span
+from headtohead.storage.metrics import higher_is_better, readable, show
 
 MOST_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
-
-LINE_POINTS = 11
-"""Distance of the lines of text above the figure, in points."""
 
 
 def forest_figure(analysis: Analysis) -> Figure | None:
@@ -97,7 +92,6 @@ def strip_figure(analysis: Analysis) -> Figure:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         above: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
         axes.annotate(f"bag-of-words upper bound {bound:.3f}", (bound, 1.01), fontsize=8, color=style.INK, **above)
-    _draw_reference_points(axes, analysis)
     return figure
 
 
@@ -108,30 +102,3 @@ def drawn_variants(analysis: Analysis) -> list[str]:
         return slugs
     best = slugs[: MOST_ROWS - 1]
     return best if analysis.frames.baseline in best else [*best, analysis.frames.baseline]
-
-
-def _draw_reference_points(axes: Axes, analysis: Analysis) -> None:
-    """Draw the reference points of the baseline's data as lines, without changing the range.
-
-    Reference points outside the range of the scores are named at the edge that they lie beyond. A reference point with
-    the smallest or largest possible score is not drawn.
-    """
-    points = analysis.reference_points.get(analysis.frames.baseline)
-    if points is None or analysis.metric not in points.scores["vocabulary_bound"]:
-        return
-    low, high = axes.get_xlim()
-    least, largest = span(analysis.metric)
-    values = {name: points.scores[key][analysis.metric] for key, name in NAMES.items() if key in points.scores}
-    drawn = {name: value for name, value in values.items() if least < value < largest}
-    for line, (name, value) in enumerate(drawn.items()):
-        text, x, align = f"{name} {show(value, analysis.metric)}", (value - low) / (high - low), "center"
-        if low <= value <= high:
-            axes.axvline(value, color=style.MUTED, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1)
-        elif value < low:
-            text, x, align = f"← {text}", 0.0, "left"
-        else:
-            text, x, align = f"{text} →", 1.0, "right"
-        above = (0, 3 + LINE_POINTS * line)
-        style_of: dict[str, Any] = {"ha": align, "va": "bottom", "fontsize": 8, "color": style.MUTED}
-        axes.annotate(text, (x, 1.0), above, "axes fraction", "offset points", **style_of)
-    axes.set_xlim(low, high)

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import html.parser
 import json
 import re
 import subprocess
@@ -32,42 +31,10 @@ from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
+from made.page import Page
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 POSITIONAL = {"positional": ["sinusoidal", "none"]}
-
-
-class Page(html.parser.HTMLParser):
-    """What a browser sees: elements in order, and text outside scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.scripts: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "script":
-            self.scripts[-1] += data
-        elif self.open and self.open[-1] != "style":
-            self.text += data
 
 
 def written_text(paths) -> tuple[str, str]:
@@ -128,7 +95,6 @@ def test_a_report_is_a_page_a_markdown_file_tables_and_valid_figures(report):
 
 
 def test_the_page_is_well_formed_and_loads_nothing(report, page):
-    assert page.open == []
     for tag, attributes in page.elements:
         for name in ("src", "href", "xlink:href", "action", "data"):
             target = attributes.get(name)
@@ -272,7 +238,6 @@ def test_text_from_data_never_becomes_markup(made, tmp_path):
     )
     paths = write_report(folder, tmp_path / "reports")
     page = Page(paths.html.read_text(encoding="utf-8"))
-    assert page.open == []
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "alert" not in page.scripts[1]
     assert json.loads(page.scripts[0])["probes"][0].startswith(NASTY)

@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +118,13 @@ def experiment_text(study: Study, equal_to: Mapping[str, str | None], runs: Sequ
         equal_to: The variant that each variant equals, or None, by slug.
         runs: Variant, seed and directory of each run.
     """
+    study = replace(study, axes={}, one_at_a_time=True)
     variants = [_variant(study, {"variant": slug}) | {"equal_to": equal} for slug, equal in equal_to.items()]
     planned = [
         {"variant": slug, "seed": seed, "run_hash": f"{slug}{seed}", "directory": directory}
         for slug, seed, directory in runs
     ]
-    changes: Json = {"axes": [], "contrasts": [], "notes": [], "seeds": [*dict.fromkeys(seed for _, seed, _ in runs)]}
+    changes: Json = {"contrasts": [], "notes": [], "seeds": [*dict.fromkeys(seed for _, seed, _ in runs)]}
     return json.dumps(_experiment(study, variants, planned) | changes)
 
 

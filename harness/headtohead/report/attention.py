@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headtohead.analysis.study import Analysis
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.storage import states
-from headtohead.storage.attention_maps import ProbeMaps, load_maps
+from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mean_distance
 
 MOST_BYTES = 1_500_000
 """Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
@@ -45,18 +45,19 @@ class Gallery:
     def roles(self) -> list[str]:
         """The roles with maps, in the order of the model."""
         probes = [variant.maps[0] for variant in self.variants]
-        return list(dict.fromkeys(role for probe in probes for role in probe.probe["heads"] if role in probe.weights))
+        known = dict.fromkeys(role for probe in probes for role in (*probe.probe["heads"], *probe.weights))
+        return [role for role in known if any(role in probe.weights for probe in probes)]
 
     @property
     def role(self) -> str:
         """The initially selected role."""
         shown = self.variants[0].maps[0].weights
-        return next(role for role in ("cross", *self.roles) if role in shown)
+        return next((role for role in ("cross", *self.roles) if role in shown), "cross")
 
     @property
     def layer(self) -> int:
         """The initially selected layer."""
-        return len(self.variants[0].maps[0].weights[self.role]) - 1
+        return max(len(self.variants[0].maps[0].weights.get(self.role, ())) - 1, 0)
 
     @property
     def signed(self) -> str:
@@ -131,14 +132,15 @@ def _probe(probe: ProbeMaps) -> dict[str, Any]:
     roles = {}
     for role, weights in probe.weights.items():
         scale, signed = float(np.abs(weights).max(initial=0.0)) or 1.0, bool((weights < 0).any())
-        heads: list[list[dict[str, float | None]]] = probe.probe["heads"][role]  # type: ignore[index, assignment]
-        numbers = {
-            name: [[round(head[name] or 0.0, 2) for head in layer] for layer in heads]
-            for name in ("entropy", "distance")
-        }
         content = base64.b64encode(_quantised(weights, scale, signed)).decode("ascii")
-        entry = {"shape": list(weights.shape), "scale": round(scale, 6), "signed": signed, "bytes": content}
-        roles[role] = entry | numbers
+        roles[role] = {
+            "shape": list(weights.shape),
+            "scale": round(scale, 6),
+            "signed": signed,
+            "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
+            "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
+            "bytes": content,
+        }
     tokens = {side: list(probe.probe[f"{side}_tokens"]) for side in ("source", "target")}  # type: ignore[literal-required]
     return tokens | {"cross": probe.tokens("cross")[1], "roles": roles}
 

@@ -60,7 +60,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take over leases of other hosts soon."""
-    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.4)
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.2)
 
 
 @contextmanager
@@ -169,6 +169,18 @@ def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) 
         assert list(run.iterdir()) == []
         lost.release()
         assert leases.holder_of(run) == taken._holder
+
+
+def test_a_process_that_lost_one_of_its_leases_writes_no_other_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
+    other = run.with_name("rotary-s2-01234567")
+    with Lease(run, other) as lease:
+        files.write_json(leases._lease_file(other), lease._holder | {"token": "0" * 32})
+        time.sleep(0.3)
+        with pytest.raises(LeaseLost, match=other.name), lease.held(run):
+            pass
+    assert not leases._lease_file(run).exists()
+    assert leases._lease_file(other).exists()
 
 
 def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:

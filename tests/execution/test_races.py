@@ -47,7 +47,6 @@ import json, sys, time
 from pathlib import Path
 from headtohead import files
 from headtohead.plugin import LocalLauncher
-from headtohead.execution.progress import LineWatcher
 from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
 from headtohead.planning.planner import make_plan
@@ -65,7 +64,7 @@ for line in sys.stdin:
     while go and not Path(go).exists():
         time.sleep(0.002)
     machine = scheduler.Machine(LocalLauncher(), "cpu", workers, 1)
-    outcome = scheduler.execute(plan, machine, Path(cache), LineWatcher(), "")
+    outcome = scheduler.execute(plan, machine, Path(cache), "")
     files.write_json(Path(reply), dict(outcome.states))
 """
 """The steps of ``h2h run`` for each line of the input, without report and tracking."""

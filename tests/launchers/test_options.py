@@ -27,8 +27,8 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
 @case_table(
     ("launcher", "option", "message"),
     [
-        ("local", "address=head", "launcher 'local' has no options"),
-        ("ray", "adress=x", "unknown option 'adress'; did you mean 'address'?"),
+        ("local", "address=head", "launcher 'local': unknown field 'address'"),
+        ("ray", "adress=x", "launcher 'ray': unknown field 'adress'; did you mean 'address'?"),
         ("slurm", "minutes=0", "minutes: must be at least 1, got 0"),
         ("slurm", "minutes", "expected NAME=VALUE"),
         ("slurm", "executor=lokal", "did you mean 'local'?"),
@@ -73,7 +73,7 @@ def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(study: ClusterSt
     assert "device 'cuda' is not available" in refused(study, "--launcher", "slurm", "--device", "cuda")
 
 
-@pytest.mark.parametrize(("device", "use"), [("gpu", "cuda"), ("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("", "auto")])
-def test_an_unknown_device_is_an_error_with_the_value_to_type(device: str, use: str) -> None:
-    with pytest.raises(HeadToHeadError, match=f"unknown device '{device}'; use --device .*{use}"):
+@pytest.mark.parametrize("device", ["cuda:1", ""])
+def test_an_unknown_device_is_an_error_with_the_values_to_type(device: str) -> None:
+    with pytest.raises(HeadToHeadError, match=f"unknown device '{device}'; use --device auto, cpu or cuda, with CUDA"):
         find_device(device, make_launcher("slurm", {}))

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
 
-from catalogue.pages import write_files
 from headtohead import files
 from headtohead.execution.cleaning import find_leftovers, remove
 from headtohead.ownership import claim, foreign, owned
@@ -233,15 +231,6 @@ def test_export_replaces_only_its_own_files(finished: Study) -> None:
     for _ in range(2):
         finished.h2h(*command, "--force")
     assert (model / "notes.md").read_text() == "mine"
-
-
-def test_the_catalogue_removes_only_its_own_pictures(tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
-    Image.new("RGB", (4, 4)).save(tmp_path / "pictures" / "mine.png")
-    write_files(tmp_path, {"index.md": "", "pictures.md": ""})
-    write_files(tmp_path, {"index.md": ""})
-    assert (tmp_path / "pictures" / "mine.png").exists()
-    assert not (tmp_path / "pictures.md").exists()
 
 
 def test_a_manifest_never_names_files_outside_its_folder_or_behind_links(tmp_path: Path) -> None:

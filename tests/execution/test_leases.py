@@ -24,7 +24,6 @@ from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
-from headtohead.storage.stack import StackFolder
 
 HOLDING = """
 import sys
@@ -236,28 +235,6 @@ def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypa
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
     with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError), leases.layout_lock(tmp_path):
         pass
-
-
-def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
-    try:
-        for step in range(300):
-            StackFolder(stack).write_progress(step=step, steps=300, seconds=1.0)
-    except OSError as error:
-        failures.put(repr(error))
-
-
-@pytest.mark.slow
-def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    failures: multiprocessing.Queue[str] = context.Queue()
-    processes = [context.Process(target=_write_progress, args=(tmp_path, failures)) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert failures.empty(), failures.get()
-    assert StackFolder(tmp_path).read_progress() == {"step": 299, "steps": 300, "seconds": 1.0}
-    assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
 
 def test_only_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) ->
         return model(**given)
     except ValidationError as error:
         path, message = format_validation_error(error, model, given)
-        raise HeadToHeadError(": ".join(filter(None, (subject, dotted(path), message)))) from error
+        field = "" if message.startswith("unknown field") else dotted(path)  # the message quotes an unknown field
+        raise HeadToHeadError(": ".join(filter(None, (subject, field, message)))) from error
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:

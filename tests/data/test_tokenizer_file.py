@@ -1,10 +1,11 @@
-"""A ``tokenizer.json`` that the library tokenizers has trained is the vocabulary of a dataset."""
+"""Subwords: learned on train only, or those of a ``tokenizer.json`` that the library tokenizers has trained."""
 
 from __future__ import annotations
 
 import json
 import lzma
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.identity import run_hash
 from headtohead.config.resolve import resolve
-from headtohead.data import prepare, preparing, read_corpus
+from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
 from headtohead.data.tokenizer_file import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
@@ -234,3 +235,39 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     assert headtohead.load(folder / "model").translate(sentences) == expected
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' does not exist"):
         headtohead.load(run)
+
+
+ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in range(40)]
+
+
+def learned(**fields: object) -> DataConfig:
+    return data_config(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
+
+
+def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"max_size": 60}))
+    assert max(data.record["vocabulary"].values()) <= 60
+    for text in ("unhappy reader 7 reads", "read happy unread"):
+        ids = data.tokenise(text, "source")
+        assert UNK not in ids
+        assert data.source_vocabulary.decode(ids) == text
+
+
+def test_merges_come_from_train_only(make_corpus: Callable) -> None:
+    rows = [*ROWS, ("zzzz zzzz zzzz", "qqqq qqqq qqqq", "zz", "test")]
+    corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
+    data = prepare_corpus(corpus, learned())
+    assert not any("z" in word for word in data.source_vocabulary.words)
+    assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
+
+
+def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"shared": True, "max_size": 80}))
+    assert data.source_vocabulary is data.target_vocabulary
+    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
+
+
+def test_without_the_library_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(HeadToHeadError, match=r"require the package tokenizers; pip install 'headtohead\[subwords\]'$"):
+        prepare_corpus(make_corpus(*ROWS), learned())

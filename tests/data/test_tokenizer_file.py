@@ -14,9 +14,9 @@ import yaml
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 from headtohead.config.loading import load_text
-from headtohead.config.resolve import resolve
 from headtohead.data import prepare, read_corpus
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.planning.planner import make_plan

@@ -29,7 +29,7 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
     [
         ("local", "address=head", "launcher 'local' has no options"),
         ("ray", "adress=x", "unknown option 'adress'; did you mean 'address'?"),
-        ("slurm", "minutes=0", "minutes: must be at least 1, got 0"),
+        ("slurm", "minutes=0", "minutes: must be greater than or equal to 1, got 0"),
         ("slurm", "minutes", "expected NAME=VALUE"),
         ("slurm", "executor=lokal", "did you mean 'local'?"),
         ("rai", "address=x", "unknown launcher 'rai'; did you mean 'ray'?"),

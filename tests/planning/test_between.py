@@ -167,6 +167,24 @@ def test_a_variant_changes_only_its_fields(design):
         assert variant.config.model_dump(exclude=rest) == start.config.model_dump(exclude=rest)
 
 
+@pytest.mark.parametrize(("ratio", "names"), [("4x", ["model.d_model"]), ("2x", ["model.d_model", "model.d_ff"])])
+def test_values_that_derive_from_others_follow_them(design, ratio, names):
+    base = "question: q\nbase: {data: {dataset: toy-grammar, size: 120}, train: {epochs: 1}}\n"
+    found = design(
+        f"""
+        design:
+          - between:
+              from: {{model: {{d_model: 8, d_ff: 4x, norm: pre}}}}
+              to: {{model: {{d_model: 16, d_ff: {ratio}, norm: post}}}}
+        """,
+        base=base,
+    )
+    assert list(changes(found)) == [*names, "model.norm"]
+    added = {variant.slug: variant.config.model for variant in found.variants}
+    assert (added["from-plus-model.d_model"].d_ff, added["to"].d_ff) == (64, 16 * int(ratio[0]))
+    assert not added["from-plus-model.norm"].final_norm
+
+
 # variants and contrasts
 
 

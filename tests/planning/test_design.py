@@ -89,6 +89,26 @@ def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design
     assert (rates["axis"], len(rates["pairs"])) == ("train.lr", 2)
 
 
+def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
+    found = design("""
+        baseline: {model.d_ff: 32}
+        design:
+          - product:
+              positional: [sinusoidal, rotary]
+              zip: {model.d_model: [8, 16], model.d_ff: [4x, 64]}
+    """)
+    effects = {contrast["name"]: contrast["pairs"] for contrast in factors(found)}
+    wide = ("rotary-d_model-16-d_ff-64", "sinusoidal-d_model-16-d_ff-64")
+    narrow = ("rotary-d_model-8-d_ff-4x", "sinusoidal-d_model-8-d_ff-4x")
+    assert effects == {
+        "positional: rotary − sinusoidal": [[*narrow], [*wide]],
+        "model.d_model and model.d_ff: 16 and 64 − 8 and 4x": [[wide[1], narrow[1]], [wide[0], narrow[0]]],
+    }
+    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
+    assert interaction.pairs == (wide, narrow[::-1])
+    assert interaction.name.endswith("by model.d_model and model.d_ff: 16 and 64 − 8 and 4x")
+
+
 def test_zip_combines_values_by_index(design):
     found = design("design: [{zip: {model.d_model: [4, 16], model.heads: [1, 4]}}]")
     sizes = [(variant.config.model.d_model, variant.config.model.heads) for variant in found.variants]
@@ -274,7 +294,7 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         (
             "design: [{product: {model.d_model: [8, x]}}]",
             "x.yaml:7: design[0].product.model.d_model[1]:",
-            "expected a whole number, got",
+            "expected a valid integer, got",
         ),
         ("design: [{product: {model: [{}]}}]", "x.yaml:7: design[0].product.model:", "'model' is a section, not"),
         (

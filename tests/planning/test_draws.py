@@ -80,8 +80,8 @@ def test_the_plan_states_the_draws(plan):
             "'toy-grammar' and split 'nothing-held-out'; use a number, or another split",
         ),
         ("", "data.seed=per_run", "expected 'per-run', got 'per_run'; did you mean 'per-run'?"),
-        ("", "data.seed=random", "expected a whole number, got 'random'"),
-        ("", "data.seed=0", "must be at least 1, got 0"),
+        ("", "data.seed=random", "expected a valid integer, got 'random'"),
+        ("", "data.seed=0", "must be greater than or equal to 1, got 0"),
     ],
 )
 def test_data_that_cannot_be_drawn_anew_is_an_error_of_one_line(plan, text, override, message):

@@ -3,8 +3,8 @@ import itertools
 import pytest
 import torch
 
+from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
-from headtohead.config.resolve import resolve
 from headtohead.planning.equality import LONGEST, equal_variants
 from headtohead.planning.variants import Variant
 from headtohead.plugins.hookspecs import hookimpl

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from headtohead.config.builder import resolve
 from headtohead.config.entries import recorded_config
 from headtohead.config.identity import identity_fields, run_hash, run_hashes, run_identity
-from headtohead.config.resolve import resolve
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
 

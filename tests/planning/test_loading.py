@@ -26,7 +26,7 @@ def failure(load, text, *overrides, seeds=None):
         ("design:\n  - product:\n      positional: rotary", "x.yaml:4: design[0].product.positional:", "a list"),
         ("seeds: many", "x.yaml:2: seeds:", "a list of seeds, or until and at_most"),
         ("seeds: {at_most: 9}", "x.yaml:2: seeds:", "{until: decided, at_most: 20}"),
-        ("seeds: {until: decided, at_most: 2}", "x.yaml:2: seeds.at_most:", "at least 3"),
+        ("seeds: {until: decided, at_most: 2}", "x.yaml:2: seeds.at_most:", "greater than or equal to 3"),
         ("seeds: [1, 2, 1]", "x.yaml:2: seeds[2]:", "duplicate seed 1"),
         ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "baseline"),
         ("base: {", "x.yaml:3:", "not valid YAML"),

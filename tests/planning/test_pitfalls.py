@@ -2,7 +2,7 @@
 
 import pytest
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import data, main, summaries
+from headtohead.config.builder import resolve
 from headtohead.config.loading import load_text
-from headtohead.config.resolve import resolve
 from headtohead.config.validation_errors import configuration_fields
 from headtohead.data.metrics import TRANSLATION
 from headtohead.errors import HeadToHeadError, similar, similar_file
@@ -60,8 +60,7 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ("data.dataset", "csv", "unknown dataset 'csv'; did you mean 'pairs'?"),
         ("model.activation", "swiglu", f"expected 'relu' or 'gelu', got 'swiglu'{GATED}"),
         ("train.optimizer", "AdamW", "expected 'adam' or 'adamw', got 'AdamW'; did you mean 'adamw'?"),
-        ("train.clip_norm", "none", "expected a number, got 'none'; type null"),
-        ("data", "copy", "expected a mapping, got 'copy'; type data: {dataset: copy}"),
+        ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
         ("train.precision", "bf16", "got 'bf16'; did you mean 'bfloat16'?"),
@@ -99,7 +98,7 @@ def test_fields_outside_base_lead_to_their_place(text, message):
         (
             "train.lr",
             [1e-2, 1e-3],
-            "expected a number, got [0.01, 0.001]; to compare values, type design: [{product: {train.lr: [...]}}]; "
+            "got [0.01, 0.001]; to compare values, type design: [{product: {train.lr: [...]}}]; "
             "to select the best, tune: {train.lr: [...]}",
         ),
         ("positional", ["rotary", "alibi"], "to compare values, type design: [{product: {positional: [...]}}]"),

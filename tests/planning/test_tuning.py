@@ -143,7 +143,7 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
-        ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]:", "expected a number, got 'fast'"),
+        ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]:", "expected a valid number, got 'fast'"),
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {train.lr: [1.0e-3, 0.01, 0.001]}", "tune.train.lr[2]:", "axis 'train.lr' lists this value"),

@@ -226,7 +226,9 @@ def _interactions(study: Study, variants: Sequence[Mapping[str, Any]]) -> list[d
         for variant in variants
     }
     labels = {variant["slug"]: variant["axes"] for variant in variants}
-    declared = interaction_contrasts([Factorial(tuple(study.axes), cells)], labels, variants[0]["slug"], labels)
+    declared = interaction_contrasts(
+        [Factorial(tuple((axis,) for axis in study.axes), cells)], labels, variants[0]["slug"], labels
+    )
     return [contrast.to_json() for contrast in declared]
 
 

@@ -16,8 +16,8 @@ from catalogue.pictures import Picture, PictureNote
 from catalogue.positional_pictures import positional_pictures
 from catalogue.properties import describe_properties
 from catalogue.small_model import IN_ROLE, ROLE_NAMES, build_positional, small_config
+from headtohead.config.builder import resolve
 from headtohead.config.reference import json_default, option_rows
-from headtohead.config.resolve import resolve
 from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component

@@ -203,20 +203,6 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
         assert right <= left
 
 
-def test_names_are_short_and_axes_have_the_values(design):
-    found = design(FOUR)
-    assert [variant.slug for variant in found.variants][:4] == [
-        "from",
-        "to",
-        "from-plus-model.norm",
-        "from-plus-model.activation",
-    ]
-    titles = {variant.slug: variant.title for variant in found.variants}
-    assert titles["from-plus-model.norm"] == "start + model.norm"
-    assert titles["to-minus-train.lr"] == "end − train.lr"
-    assert found.contrasts()[1].name == "model.norm in start"
-
-
 def test_two_changes_share_the_variants_between_the_configurations(design):
     found = design("""
         design: [{between: {from: {model.norm: pre, train.lr: 1.0e-3},
@@ -230,12 +216,6 @@ def test_two_changes_share_the_variants_between_the_configurations(design):
         ("to", lr),
         ("to", norm),
     ]
-
-
-def test_a_single_change_is_the_whole_difference(design):
-    found = design("design: [{between: {from: {model.norm: pre}, to: {model.norm: post}}}]")
-    assert [variant.slug for variant in found.variants] == ["from", "to"]
-    assert {contrast.pairs for contrast in found.contrasts()} == {(("to", "from"),)}
 
 
 # incompatible changes
@@ -252,12 +232,6 @@ def test_a_change_that_is_incompatible_by_itself_is_excluded_and_has_no_contrast
     assert ("added", "model.tie_embeddings") not in tested
     assert ("taken", "data.vocabulary.shared") not in tested
     assert len(tested) == 2 * 5 - 2
-
-
-def test_a_group_joins_changes_that_require_each_other(design):
-    found = design(TIED + "      groups: {tying: [model.tie_embeddings, data.vocabulary.shared]}\n")
-    assert not found.excluded
-    assert ("added", "tying") in {(contrast.kind, contrast.change) for contrast in found.contrasts()[1:]}
 
 
 def test_an_exclusion_of_the_file_excludes_a_variant(design):
@@ -368,13 +342,3 @@ def test_the_plan_lists_the_changes_and_every_variant(plan):
         "model.bias: true → false",
         "train.lr: 0.001 → 0.002",
     )
-
-
-def test_match_widens_the_variants(plan):
-    found = plan("""
-        match: parameters
-        design: [{between: {from: {attention: split-heads, train.lr: 1.0e-3},
-                         to: {attention: independent-heads, train.lr: 2.0e-3}}}]
-    """)
-    counts = [variant.record.counts.non_embedding for variant in found.variants]
-    assert max(counts) / min(counts) < 1.02

@@ -68,7 +68,7 @@ WRONG = [
     (changed("{positional: rotary}", "{positional: sinusoidal}"), "contrasts[0]", "the same variant"),
     (changed("direction: higher", "direction: more"), "contrasts[0].expect.direction", "'higher', 'lower' or 'equal'"),
     (changed("direction: higher", "direction: equal"), "contrasts[0].expect", "requires by"),
-    (changed("direction: higher", "direction: higher, by: -1"), "contrasts[0].expect.by", "at least 0"),
+    (changed("direction: higher", "direction: higher, by: -1"), "contrasts[0].expect.by", "equal to 0"),
     (changed(", source: A. Author 2018", ""), "contrasts[0].expect", "field 'source' is missing"),
     (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
     (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),

@@ -54,16 +54,6 @@ def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
     assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
 
 
-def test_a_pitfall_names_its_field():
-    config = resolve(
-        SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},
-        current(),
-    )
-    (pitfall,) = find_pitfalls(config, current())
-    assert pitfall.field == "positional.encoder, positional.decoder"
-    assert "cannot represent word order" in pitfall.consequence
-
-
 @pytest.mark.parametrize(("index", "expected"), [("row", ["positions by batch row"]), ("time", [])])
 def test_positions_by_batch_row_are_a_pitfall_whatever_the_options(index, expected, monkeypatch):
     monkeypatch.setattr(current().positional("learned"), "index", classmethod(lambda cls, options: index))

@@ -85,14 +85,6 @@ def test_a_new_name_resets_the_options(resolved):
     assert config.positional.decoder.options.theta == 10000.0
 
 
-def test_dataset_options_are_fields_of_data(resolved):
-    data = resolved(data={"dataset": "toy-grammar", "size": 100, "limit": 50}).data
-    assert data.options.size == 100
-    assert data.limit == 50
-    assert data.split == "iid"
-    assert data.normalise == "none"
-
-
 def test_options_apply_to_the_named_dataset_in_any_order(resolved):
     data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
     assert data.options.pair == "eng-fra"
@@ -109,16 +101,6 @@ def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):
     assert (model.dropout_ffn, model.dropout_residual) == (0.0, 0.2)
     assert model.final_norm is False
     assert resolved().model.final_norm is True
-
-
-def test_steps_override_epochs(resolved):
-    train = resolved(**{"train": {"epochs": 2}, "train.steps": 9}).train
-    assert (train.steps, train.epochs) == (9, None)
-
-
-def test_a_null_leaves_the_other_length_of_training(resolved):
-    assert resolved(train={"epochs": None, "steps": 100}).train.steps == 100
-    assert resolved(**{"train.epochs": 2, "train.steps": None}).train.epochs == 2
 
 
 def test_early_stopping_is_completed_and_can_be_switched_off(resolved):

@@ -132,22 +132,6 @@ def test_commands_of_other_tools_lead_to_ours(word, hint):
     assert CliRunner().invoke(main, [word]).output == f"h2h: unknown command '{word}'{hint}\n"
 
 
-def test_a_text_of_overrides_is_not_a_list():
-    with pytest.raises(
-        HeadToHeadError, match=r"^overrides takes a list of texts such as model\.d_model=64, got the text 'a'$"
-    ):
-        load_text("question: q\n", Path("x.yaml"), "a")
-
-
-@pytest.mark.parametrize(
-    ("name", "command"), [("slope.py", "h2h check --plugin slope.py"), ("e.yaml", "h2h plan e.yaml")]
-)
-def test_check_of_a_file_leads_to_the_command(name, command):
-    done = CliRunner().invoke(main, ["check", name])
-    line = f"h2h: unknown name '{name}'; it is a file: type {command}\n"
-    assert (done.exit_code, done.output) == (2, line)
-
-
 def test_names_of_runs_and_experiments_have_no_synonyms():
     assert similar("rope", ["rotary"]) == ""
     assert similar("Ropes", ["rope"]) == "; did you mean 'rope'?"

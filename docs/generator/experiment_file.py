@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import FAMILIES
-from headtohead.config.reference import type_words, without_titles
+from headtohead.config.reference import type_words
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.roles import ROLES
@@ -65,6 +65,15 @@ def _experiment_schema() -> Schema:
         **file,
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def without_titles(value: Any) -> Any:
+    """Return a schema without the titles that pydantic derives from field names."""
+    if isinstance(value, list):
+        return [without_titles(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:

@@ -130,21 +130,6 @@ def test_values_override_base_and_baseline(design):
 
 
 @pytest.mark.parametrize(
-    ("override", "hint"),
-    [
-        ("base.model.heads=4", "unknown field 'base'; did you mean 'model.heads'?"),
-        (
-            "seeds=3",
-            "unknown field 'seeds'; it is a field of the experiment file, outside base; type --seeds N instead of "
-            "--set",
-        ),
-    ],
-)
-def test_an_override_of_another_part_of_the_file_has_a_hint(design, override, hint):
-    assert failure(design, GRID, override) == f"--set {override}: {hint}"
-
-
-@pytest.mark.parametrize(
     ("axis", "values", "parts"),
     [
         ("positional", ["{name: rotary, theta: 100}"], ["rotary-theta-100"]),

@@ -44,9 +44,6 @@ DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "
 _EXCLUSIVE = {"epochs": "steps", "steps": "epochs", "batch_size": "batch_tokens", "batch_tokens": "batch_size"}
 """Fields of ``train`` that replace each other."""
 
-_FLAGS = {"seeds": "--seeds N", "name": "--name LABEL", "plugins": "--plugin FILE"}
-"""Fields of an experiment file for which commands have an option."""
-
 
 def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configuration") -> RunConfig:
     """Return the run configuration of a nested mapping with the fields of an experiment file's ``base``.
@@ -108,7 +105,8 @@ class ConfigBuilder:
                 raise location.error(f"expected a mapping, got {shown(value)}")
             self._assign_field(path, value, location)
         elif head != INIT_FROM:
-            raise location.error(f"unknown field '{head}'{_suggestion(path)}")
+            hint = suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
+            raise location.error(f"unknown field '{head}'{hint}")
         elif rest or not (value is None or (isinstance(value, str) and value)):
             raise location.error(f"expected the name or the directory of a run, got {shown(value)}")
         else:
@@ -342,13 +340,3 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
         hint = nearest(data.split, splits)
         return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"
     return None
-
-
-def _suggestion(path: tuple[str, ...]) -> str:
-    """Return what an unknown first field may stand for."""
-    head, rest = path[0], path[1:]
-    if head in ("base", "baseline") and rest:
-        return f"; did you mean '{'.'.join(rest)}'?"
-    if head in _FLAGS:
-        return f"; it is a field of the experiment file, outside base; type {_FLAGS[head]} instead of --set"
-    return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")

@@ -39,20 +39,13 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
             ``file`` outside base, and None for the options of an entry and for other mappings.
     """
     fields = [field for field in known if (section, field) != ("data", "options")]
-    if section == "file" and name.partition(".")[0] in (*RunConfig.model_fields, "recipe"):
-        return f"; '{name}' is a field of base"
-    if section in SECTIONS and name in RunConfig.model_fields:
-        return f"; '{name}' is a field of base, outside '{section}'"
-    if section == "base" and name in ExperimentFile.model_fields:
-        return f"; '{name}' is a field of the experiment file, outside base"
-    for wanted in _candidates(name, section) if section else ():
+    for wanted in [name, *_candidates(name, section)] if section else ():
         head, _, last = wanted.rpartition(".")
         if last in fields and head.partition(".")[0] in ("", section):
             return f"; did you mean '{last}'?"
-        if section == "file" and wanted in configuration_fields():
-            return f"; did you mean 'base.{wanted}'?"
         if wanted in configuration_fields():
-            return f"; did you mean '{wanted}'{'' if head else ', a field of base'}?"
+            of_base = "" if head else ", a field of base"
+            return f"; did you mean 'base.{wanted}'?" if section == "file" else f"; did you mean '{wanted}'{of_base}?"
         if wanted in ExperimentFile.model_fields:
             return f"; did you mean '{wanted}', a field of the experiment file outside base?"
     return nearest(name, fields)

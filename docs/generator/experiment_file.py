@@ -45,12 +45,7 @@ def _experiment_schema() -> Schema:
     definitions["Configuration"] = _configuration(axes)
     definitions["Axes"] = {
         "type": "object",
-        "properties": {
-            name: {"type": "array", "items": axis}
-            for name, axis in (
-                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}}
-            ).items()
-        },
+        "properties": {name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()},
         "additionalProperties": {"type": "array"},
     }
     for name in ("product", "one_at_a_time", "zip"):
@@ -102,7 +97,7 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
 
 def _configuration(axes: dict[str, Schema]) -> Schema:
     """Return the schema of ``base`` and ``baseline``: sections, families and dotted fields."""
-    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()}
+    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()} | {"data": DATA}
     fields = {name: axis for name, axis in axes.items() if name != "match"}
     return {
         "type": "object",
@@ -138,6 +133,8 @@ def _name(family: str, registry: Registry) -> Schema:
 def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
+
+DATA = {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}
 
 TABLES: dict[str, type[BaseModel]] = {
     "file": experiment_file.ExperimentFile,

@@ -43,6 +43,7 @@ def test_the_default_configuration_is_the_standard_transformer(resolved):
         ({"positional": {"encoder": "none"}}, ["none", "sinusoidal", "none"]),
         ({"positional": {"cross": "rotary"}}, ["sinusoidal", "sinusoidal", "rotary"]),
         ({"positional.decoder": "rotary"}, ["sinusoidal", "rotary", "none"]),
+        ({"positional": {"encoder": "none"}, "data": {}, "model": {}}, ["none", "sinusoidal", "none"]),
         ({"positional.decoder": {"name": "rotary", "theta": 5}}, ["sinusoidal", "rotary", "none"]),
         ({"positional": {"decoder": {"name": "alibi"}}}, ["sinusoidal", "alibi", "none"]),
     ],

@@ -188,7 +188,7 @@ class ConfigBuilder:
 
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
-        if isinstance(value, Mapping) and (value or self.nested(*path)):
+        if isinstance(value, Mapping) and (value or len(path) == 1 or self.nested(*path)):
             refuse_both(value, "" if path == ("train",) else "train.", location)
             for key in sorted(value, key=assignment_order):
                 self._assign_field((*path, *key.split(".")), value[key], location.child(key))

@@ -203,21 +203,6 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
         assert right <= left
 
 
-def test_two_changes_share_the_variants_between_the_configurations(design):
-    found = design("""
-        design: [{between: {from: {model.norm: pre, train.lr: 1.0e-3},
-                         to: {model.norm: post, train.lr: 2.0e-3}}}]
-    """)
-    norm, lr = "from-plus-model.norm", "from-plus-train.lr"
-    assert [variant.slug for variant in found.variants] == ["from", "to", norm, lr]
-    assert [contrast.pairs[0] for contrast in found.contrasts()[1:]] == [
-        (norm, "from"),
-        (lr, "from"),
-        ("to", lr),
-        ("to", norm),
-    ]
-
-
 # incompatible changes
 
 

@@ -49,12 +49,6 @@ def test_the_default_of_against_is_the_baseline(design):
     assert found.declared[0].against == found.baseline
 
 
-def test_an_empty_mapping_means_the_baseline(design):
-    text = changed("{positional: rotary}", "{}") + "    against_metric: test/bleu\n    metric: test/chrf\n"
-    found = design(text)
-    assert found.declared[0].variant == found.declared[0].against == found.baseline
-
-
 def test_contrasts_do_not_change_the_run_hash(plan):
     with_contrasts, without = plan(declared()), plan(DESIGN)
     assert [run.run_hash for run in with_contrasts.runs] == [run.run_hash for run in without.runs]

@@ -51,14 +51,6 @@ def test_a_file_without_a_question_is_refused(load, text, word):
     assert word in failure(load, text)
 
 
-@pytest.mark.parametrize("typed", ["order", "order.yml"])
-def test_a_missing_file_suggests_a_file_with_another_ending(tmp_path, typed):
-    (tmp_path / "order.yaml").write_text("question: q")
-    with pytest.raises(HeadToHeadError) as error:
-        load_file(tmp_path / typed)
-    assert str(error.value).endswith(f"does not exist; did you mean '{tmp_path / 'order.yaml'}'?")
-
-
 def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
     path = tmp_path / "latin.yaml"
     path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 _OTHER_NAMES = {
     # Sections and fields of an experiment file
     "design": "ablation ablations axes compare grid search_space sweep variants",
+    "product": "cartesian combinations factorial full_factorial grid",
     "one_at_a_time": "ablate ofat one_factor_at_a_time single",
     "seeds": "n_seeds num_seeds random_seed repeats replicates seed",
     "tune": "hparams hyperparameters tuning",

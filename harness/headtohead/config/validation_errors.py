@@ -95,7 +95,9 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
 
     def rank(detail: ErrorDetails) -> tuple[int, bool]:
         is_misspelt = detail["type"] == "literal_error" and bool(_close(detail["input"], detail["ctx"]))
-        return len(_inside(detail["loc"], value)), detail["type"].startswith(("less", "greater")) or is_misspelt
+        return len(_inside(detail["loc"], value)), detail["type"].startswith(
+            ("less", "greater", "missing")
+        ) or is_misspelt
 
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)

@@ -1,7 +1,6 @@
 """Check the zoo of faults and write docs/internals/zoo.md: `python tests/contract/zoo/page.py`."""
 
 import importlib.util
-import re
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -170,8 +169,7 @@ def _entries(family):
 
 def _core():
     for fault in _module("core").FAULTS:
-        name = re.sub("(?<!^)(?=[A-Z])", "-", fault.__name__).lower()
-        yield Fault("core", name, fault.__doc__, fault.found_in, fault.caught_by, fault.config, fault.planted)
+        yield Fault("core", fault.name, fault.description, fault.found_in, fault.caught_by, fault.config, fault.planted)
 
 
 def _load(family):

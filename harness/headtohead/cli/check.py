@@ -12,7 +12,7 @@ from headtohead.cli.options import cache_option, format_option, load_plugins, pl
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
-    from headtohead.plugins.registry import Registered, Registry
+    from headtohead.plugins.registry import Registry
     from headtohead.testing.checks.examination import Examination
 
 
@@ -37,33 +37,18 @@ def command(
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
     """
+    from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
+    from headtohead.testing.checks.entries import entries_of_files, entry_label, find_entries
+    from headtohead.testing.checks.examination import Verdicts, examine
 
     registry = load_plugins()
     if everything:
         if names or overrides:
             raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
-    from headtohead.testing.checks.entries import entries_of_files, find_entries
-
     files = click.get_current_context().meta["plugin_files"]
     chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
-    sys.exit(_check(chosen, registry, names, overrides, cache, form))
-
-
-def _check(
-    chosen: list[Registered],
-    registry: Registry,
-    names: tuple[str, ...],
-    overrides: tuple[str, ...],
-    cache: Path | None,
-    form: str,
-) -> int:
-    from headtohead.data import cache_root
-    from headtohead.errors import HeadToHeadError
-    from headtohead.testing.checks.entries import entry_label
-    from headtohead.testing.checks.examination import Verdicts, examine
-
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     examinations: list[Examination] = []
@@ -86,7 +71,7 @@ def _check(
         echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) > 1:
         _print_totals(examinations, unchecked)
-    return 0 if not unchecked and all(examination.is_sound for examination in examinations) else 1
+    sys.exit(0 if not unchecked and all(examination.is_sound for examination in examinations) else 1)
 
 
 def _print_examination(examination: Examination) -> None:
@@ -113,21 +98,20 @@ def _print_examination(examination: Examination) -> None:
 
 
 def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
+    def listed(names: list[str]) -> str:
+        return f": {', '.join(names)}" if names else ""
+
     violated = [examination.name for examination in examinations if not examination.is_sound]
     known = [
         examination.name
         for examination in examinations
         if examination.is_sound and any(verdict.outcome == "known violation" for _, verdict in examination.results)
     ]
-    echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
+    echo("", f"{len(examinations)} checked, {len(violated)} with violations{listed(violated)}")
     if known:
-        echo(f"known violations{_listed(known)}")
+        echo(f"known violations{listed(known)}")
     if unchecked:
-        echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
-
-
-def _listed(names: list[str]) -> str:
-    return f": {', '.join(names)}" if names else ""
+        echo(f"{len(unchecked)} not checked{listed(unchecked)}")
 
 
 def _survey(registry: Registry, form: str) -> int:

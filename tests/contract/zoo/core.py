@@ -1,7 +1,6 @@
 """Faults of the core: while a check runs, one of its functions is replaced by a wrong function."""
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from unittest.mock import patch
 
 import torch
@@ -17,38 +16,24 @@ from headtohead.testing.invariants import arithmetic, decoding
 from headtohead.training.loop import StackTraining
 
 FAULTS = []
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A wrong function in place of a function of the core."""
-
-    name: str
-    description: str
-    places: tuple
-    attribute: str
-    caught_by: tuple[str, ...]
-    found_in: str
-    config: dict
-    wrong: object
-
-    @contextmanager
-    def planted(self):
-        with ExitStack() as stack:
-            for place in self.places:
-                original = vars(place)[self.attribute]
-                replacement = self.wrong(getattr(original, "__func__", original))
-                stack.enter_context(patch.object(place, self.attribute, replacement))
-            yield
+"""The fields of each fault, as of ``Fault`` in page.py."""
 
 
 def fault(description, *places, name, caught_by, found_in="", **config):
-    """Return a decorator for a function that maps the original function of the core to a wrong one."""
+    """Return a decorator for a function that maps the function ``name`` of some classes or modules to a wrong one."""
 
     def add(wrong):
-        FAULTS.append(
-            Fault(wrong.__name__.replace("_", "-"), description, places, name, caught_by, found_in, config, wrong)
-        )
+        @contextmanager
+        def planted():
+            with ExitStack() as stack:
+                for place in places:
+                    original = vars(place)[name]
+                    replacement = wrong(getattr(original, "__func__", original))
+                    stack.enter_context(patch.object(place, name, replacement))
+                yield
+
+        label = wrong.__name__.replace("_", "-")
+        FAULTS.append(("core", label, description, found_in, caught_by, config, planted))
         return wrong
 
     return add

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from itertools import product
@@ -18,7 +17,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import TwoWayResult, variance_shares
 from headtohead.report.answer import answer, two_way_answer
 from headtohead.report.content import Report
-from headtohead.report.two_way import two_way_section
+from headtohead.report.contrasts import two_way_section
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 from made import case_table
@@ -50,16 +49,15 @@ def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed: Path) -> None:
-    grid = Analysis(load_frames(crossed)).two_way.table
+    grid = Analysis(load_frames(crossed)).two_way
     assert grid.axes == ("positional", "attention")
     assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
     assert grid.columns == ("uniform", "linear", "split-heads")
     for row, column in product(POSITIONAL, ATTENTION):
         axes = {"positional": row, "attention": column}
-        found = grid.summary(row, column)
+        found = grid.cells.get((row, column))
         if axes == EXCLUDED:
             assert found is None
-            assert grid.reasons == {(row, column): "uniform attention has no queries"}
             continue
         assert found is not None
         mean = sum(score(axes, seed) for seed in range(1, 7)) / 6
@@ -128,10 +126,7 @@ def result_of(made: ModuleType, folder: Path, margin: float | None = None) -> tu
     made_study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=broken)
     written = made.write_study(folder, made_study)
     if margin:
-        path = written / "experiment.json"
-        record = json.loads(path.read_text("utf-8"))
-        record["margins"] = {"test/exact_match": {"value": margin, "since": "2026-01-01T00:00:00Z"}}
-        path.write_text(json.dumps(record), encoding="utf-8")
+        made.edit(written, margins={"test/exact_match": {"value": margin, "since": "2026-01-01T00:00:00Z"}})
     analysis = Analysis(load_frames(written))
     result = analysis.two_way
     assert result is not None
@@ -148,7 +143,7 @@ def test_combinations_above_half_way_between_chance_and_the_best_work(made: Modu
     assert result.shares["all"].rows > 0.5
     assert result.shares["values"].interaction > 0.5
     assert result.shares["working"].interaction < 0.1
-    assert answer(analysis) == two_way_answer(analysis)
+    assert answer(analysis) == two_way_answer(analysis, result)
     assert answer(analysis).startswith("Of 12 ranked combinations of positional and attention, alibi with uniform has")
     assert two_way_section(Report(analysis)).lines[0].startswith("8 of 12 combinations work")
 

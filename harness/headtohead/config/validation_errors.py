@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, SourceLocation, shown, shown_limit
-from headtohead.errors import nearest, suggestion
+from headtohead.config.source_location import FieldPath, SourceLocation, dotted, shown, shown_limit
+from headtohead.errors import HeadToHeadError, nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.synonyms import synonyms
@@ -126,6 +126,20 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
     first = _inside(details[0]["loc"], value)
     detail = max((other for other in details if _inside(other["loc"], value)[: len(first)] == first), key=rank)
     return _inside(detail["loc"], value), _message(detail, model)
+
+
+def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) -> Model:
+    """Return the options of an entry.
+
+    Raises:
+        HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
+    """
+    try:
+        return model(**given)
+    except ValidationError as error:
+        path, message = format_validation_error(error, model, given)
+        field = "" if message.startswith("unknown field") else dotted(path)  # the message quotes an unknown field
+        raise HeadToHeadError(": ".join(filter(None, (subject, field, message)))) from error
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:

@@ -9,7 +9,6 @@ from typing import Any
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
-from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry, plugin_files
@@ -91,10 +90,10 @@ def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ())
 
 def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Sequence[str]) -> RunConfig:
     builder = ConfigBuilder(registry, SourceLocation(Source(source)))
-    merge_base(builder, base, builder.root)
+    builder.merge(base, builder.root)
     for override in map(read_override, overrides):
         builder.assign(override.path, override.value, override.location)
-    return build_consistent_config(builder)
+    return builder.build_consistent()
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:

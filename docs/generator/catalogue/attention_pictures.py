@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 
 from catalogue.pictures import HeadBoxes, HeatMaps, covering
-<<<<<<< HEAD
 from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config, small_roles
-from headtohead.config.resolve import resolve
-=======
-from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config
 from headtohead.config.builder import resolve
->>>>>>> main
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry

@@ -79,7 +79,7 @@ def names_of_plugins() -> set[str]:
         ),
         (
             ('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
-            "plugin 'cell' (python): hook 'on_run_start' takes 'run'; got 'folder'",
+            "plugin 'cell' (python): hook 'on_run_start' takes run; got 'folder'",
         ),
     ],
     ids=["misspelt", "taken", "no mapping", "no class", "no entry", "wrong argument"],

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headtohead.errors import nearest
-from headtohead.schema.roles import ROLES
 from headtohead.schema.sections import Options as Options
 
 if TYPE_CHECKING:
@@ -74,26 +72,9 @@ class Entry:
     For example ``{"cross": "none"}``: the name applies to encoder and decoder only.
     """
 
+    # Methods by which entries of the family act, and names that the attribute properties of an entry can contain.
     hooks: ClassVar[tuple[str, ...]] = ()
-    """Names of the methods by which entries of the family act; an entry that overrides none equals its base class."""
-
     known_properties: ClassVar[frozenset[str]] = frozenset()
-    """Names that ``properties`` of an entry of the family can contain."""
-
-    @classmethod
-    def check_class(cls) -> None:
-        """Raise TypeError if a class attribute has a wrong type. Called when an external plugin is loaded."""
-        if not (isinstance(cls.Options, type) and issubclass(cls.Options, BaseOptions)):
-            raise TypeError(f"Options is {cls.Options!r}; expected a subclass of headtohead.plugin.Options")
-        cls.Options().model_dump_json()
-        if not all(role in ROLES and isinstance(name, str) for role, name in cls.role_defaults.items()):
-            raise TypeError(f"role_defaults is {cls.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
-        properties = getattr(cls, "properties", None) or frozenset()
-        if not isinstance(properties, Set):
-            raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
-        for name in sorted(map(str, properties)):
-            if name not in cls.known_properties:
-                raise TypeError(f"properties has the unknown name '{name}'{nearest(name, cls.known_properties)}")
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:

@@ -17,7 +17,7 @@ import logging
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ import pluggy
 from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.torch_functions import unchanged_torch
+from headtohead.schema.roles import ROLES
 
 if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
@@ -334,9 +335,26 @@ def _entries_of(
                 )
             if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
-                    cast("type[Entry]", entry).check_class()
+                    _check_class(cast("type[Entry]", entry))
                 _check_methods(family, entry, base, f"{where}: {family} '{name}'")
             yield Registered(family, name, entry, label, distribution, version, source_hash(entry))
+
+
+def _check_class(entry: type[Entry]) -> None:
+    """Raise if a class attribute of an entry has a wrong type: a wrong property would switch an invariant off."""
+    from headtohead.plugins.entry import Options
+
+    if not (isinstance(entry.Options, type) and issubclass(entry.Options, Options)):
+        raise TypeError(f"Options is {entry.Options!r}; expected a subclass of headtohead.plugin.Options")
+    entry.Options().model_dump_json()
+    if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
+        raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
+    properties = getattr(entry, "properties", None) or frozenset()
+    if not isinstance(properties, Set):
+        raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
+    for name in sorted(map(str, properties)):
+        if name not in entry.known_properties:
+            raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
 
 
 def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: str) -> None:

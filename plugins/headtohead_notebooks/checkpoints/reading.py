@@ -115,22 +115,18 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry:
     recipe = registry.recipe(name)
     if not recipe.checkpoints:
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {recipe.no_checkpoint}")
-    best = _nearest_form(state, recipe)
+
+    def nearest_form(recipe: type[Recipe]) -> CheckpointMapping:
+        mappings = (map_names(state, form) for form in recipe.checkpoints)
+        return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
+
+    best = nearest_form(recipe)
     if not best.problems:
         return best
-    others = (entry.name for entry in registry.all() if entry.family == "recipe" and entry.name != name)
-    fitting = next((other for other in others if _fits(state, registry.recipe(other))), None)
+    others = [other for other in registry.entries["recipe"] if registry.recipe(other).checkpoints]
+    fitting = next((other for other in others if not nearest_form(registry.recipe(other)).problems), None)
     hint = f"type --recipe {fitting}, which fits" if fitting else "no other recipe fits it either"
     raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
-
-
-def _nearest_form(state: Mapping[str, Tensor], recipe: type[Recipe]) -> CheckpointMapping:
-    mappings = (map_names(state, form) for form in recipe.checkpoints)
-    return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
-
-
-def _fits(state: Mapping[str, Tensor], recipe: type[Recipe]) -> bool:
-    return bool(recipe.checkpoints) and not _nearest_form(state, recipe).problems
 
 
 @contextmanager
@@ -175,29 +171,21 @@ def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, rec
     name = mapping.form.positions
     assert name is not None
     stored = mapping.state[name].flatten(0, -2).double()
-    differences = [_difference(_positional_table(config, len(stored)), stored) for config in configs]
-    smallest = min(differences)
-    if not smallest <= TABLE_TOLERANCE:
+    differences = []
+    for config in configs:
+        positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
+        assert isinstance(positional, Positional)
+        table = positional.embed(torch.arange(len(stored)).unsqueeze(0), "encoder")
+        if table is None:  # --set removes the added positions
+            return config
+        computed = table.flatten(0, -2).double()
+        differences.append(float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf)
+    if not min(differences) <= TABLE_TOLERANCE:
         raise HeadToHeadError(
             f"'{name}' of the checkpoint is not the table that recipe '{recipe}' computes: "
-            f"they differ by {smallest:.3g}"
+            f"they differ by {min(differences):.3g}"
         )
-    return configs[differences.index(smallest)]
-
-
-def _difference(computed: Tensor | None, stored: Tensor) -> float:
-    """Return the largest difference of two tables; 0 where --set removes the added positions."""
-    if computed is None:
-        return 0.0
-    return float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf
-
-
-def _positional_table(config: RunConfig, positions: int) -> Tensor | None:
-    """Return the table ``[positions, d_model]`` that is added to source embeddings, if any."""
-    positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
-    assert isinstance(positional, Positional)
-    table = positional.embed(torch.arange(positions).unsqueeze(0), "encoder")
-    return None if table is None else table.flatten(0, -2).double()
+    return configs[differences.index(min(differences))]
 
 
 def _vocabulary(

@@ -31,7 +31,8 @@ def nothing_held_out(case: Case) -> Numbers:
         rest = set(shuffled[tenth:])
         shares.append(sum(text in rest for text in shuffled[:tenth]) / tenth)
     trained_on = sum(text in train_texts for text in test.source_text)
-    return {"test": len(test), "trained_on": trained_on, "leak_of_row_split": math.fsum(shares) / RESAMPLES}
+    numbers: Numbers = {"test": len(test), "trained_on": trained_on}
+    return numbers | {"leak_of_row_split": math.fsum(shares) / RESAMPLES} if any(shares) else numbers
 
 
 def split_by_rows(case: Case) -> Numbers:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headtohead.data import PreparedData, prepare
+from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.errors import HeadToHeadError, nearest, suggestion
 from headtohead.execution.loaded import load
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.trace.collect import collect
@@ -58,15 +58,14 @@ class TracedModel:
 
 
 def find_model(
-    name: str, registry: Registry, runs: Path, cache: Path, seed: int, overrides: Sequence[str]
+    name: str, *, runs: Path = Path("runs"), cache: Path | None = None, seed: int = 1, overrides: Sequence[str] = ()
 ) -> TracedModel:
     """Return the model of a recipe at initialisation, with or without the prefix ``recipe/``, or of a run.
 
     Args:
         name: Name of a recipe, name of a run, or path of a run directory.
-        registry: The registry that defines the recipes.
         runs: Folder of run directories.
-        cache: Folder of prepared data.
+        cache: Folder of prepared data; default: that of the user.
         seed: Seed of a recipe's weights.
         overrides: Fields of a recipe to override, such as ``"model.d_model=8"``.
 
@@ -74,11 +73,12 @@ def find_model(
         HeadToHeadError: If there is no such recipe or run, the recipe is incompatible or its data is missing, or the
             run has no vocabularies.
     """
+    registry = current()
     recipes = registry.entries["recipe"]
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
         config = recipe_config(recipe, registry, overrides)
-        data = prepare(config.data, cache)
+        data = prepare(config.data, cache or cache_root())
         if reason := find_incompatibility(config, data.record["longest"], registry):
             raise HeadToHeadError(f"recipe '{recipe}' is incompatible with these settings: {reason}")
         model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()

@@ -6,9 +6,10 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe
+from headtohead.plugin import HeadToHeadError
 from headtohead.plugins.registry import current
 from headtohead_notebooks import import_checkpoint
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe
 
 SAVE = "save the weights only, with torch.save(model.state_dict(), 'weights.pt')"
 
@@ -163,7 +164,7 @@ def test_data_with_other_vocabulary_sizes_is_refused(text, message, refused, sav
     assert error == message.format(file)
 
 
-class Outside(Recipe):
+class Outside(NotebookRecipe):
     """A recipe of a plugin that maps only the target embedding."""
 
     config = current().recipe("scratch-en-fr").config

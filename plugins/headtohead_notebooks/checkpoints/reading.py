@@ -25,11 +25,11 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.sizes import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead_notebooks.checkpoints.mapping import CheckpointMapping, MismatchError, convert, map_names
 from headtohead_notebooks.checkpoints.state_dicts import read_state_dict
+from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe
 
 TABLE_TOLERANCE = 1e-3
 """Largest difference between a stored positional table and the computed one that rounding explains."""
@@ -104,27 +104,33 @@ def read_checkpoint(
     for name, values in mapping.form.positions_computed.items():
         configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
         config = _nearest_table(configs, mapping, recipe)
-    vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
+    vocabulary = _vocabulary(_notebook_recipes(registry)[recipe], recipe, config, sizes, data)
     sha256 = file_sha256(path)
     vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
     return Imported(recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions)
 
 
+def _notebook_recipes(registry: Registry) -> dict[str, type[NotebookRecipe]]:
+    classes = {name: registered.entry for name, registered in registry.entries["recipe"].items()}
+    return {name: entry for name, entry in classes.items() if issubclass(entry, NotebookRecipe)}
+
+
 def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry: Registry) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
-    recipe = registry.recipe(name)
+    recipes = _notebook_recipes(registry)
+    recipe = recipes.get(registry.find("recipe", name).name, NotebookRecipe)
     if not recipe.checkpoints:
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {recipe.no_checkpoint}")
 
-    def nearest_form(recipe: type[Recipe]) -> CheckpointMapping:
+    def nearest_form(recipe: type[NotebookRecipe]) -> CheckpointMapping:
         mappings = (map_names(state, form) for form in recipe.checkpoints)
         return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
 
     best = nearest_form(recipe)
     if not best.problems:
         return best
-    others = [other for other in registry.entries["recipe"] if registry.recipe(other).checkpoints]
-    fitting = next((other for other in others if not nearest_form(registry.recipe(other)).problems), None)
+    others = {name: other for name, other in recipes.items() if other.checkpoints}
+    fitting = next((name for name, other in others.items() if not nearest_form(other).problems), None)
     hint = f"type --recipe {fitting}, which fits" if fitting else "no other recipe fits it either"
     raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
 
@@ -189,7 +195,7 @@ def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, rec
 
 
 def _vocabulary(
-    recipe: type[Recipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
+    recipe: type[NotebookRecipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
 ) -> ImportedVocabulary:
     """Return the vocabularies of the recipe's dataset or of the file of sentence pairs."""
     if not recipe.needs_file:
@@ -219,7 +225,7 @@ def _dataset_vocabulary(config: RunConfig, sizes: Mapping[Side, int]) -> Importe
 
 
 def _file_vocabulary(
-    recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, int], data: Path
+    recipe: type[NotebookRecipe], config: RunConfig, sizes: Mapping[Side, int], data: Path
 ) -> ImportedVocabulary:
     """Rebuild the vocabularies from a file of sentence pairs, as the notebook does."""
     lines = read_lines(data)

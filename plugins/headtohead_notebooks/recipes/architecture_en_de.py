@@ -8,8 +8,8 @@ no end. Its two positional encodings are two forms of checkpoint.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
-from headtohead_notebooks.recipes.modules import layer_modules
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
@@ -29,7 +29,7 @@ LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABL
 """The notebook's one table becomes the table of each stack."""
 
 
-class ArchitectureEnDe(Recipe):
+class ArchitectureEnDe(NotebookRecipe):
     """Notebook 2: 50 English-German pairs, no boundary tokens, padded to 100, base size."""
 
     config: ClassVar[Mapping[str, Any]] = {

@@ -8,11 +8,11 @@ split heads of the source code, and the independent heads that the text describe
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
-from headtohead_notebooks.recipes.modules import layer_modules
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
 
-class ScratchEnFr(Recipe):
+class ScratchEnFr(NotebookRecipe):
     """Notebook 1: 20 English-French pairs, one layer of one head, one epoch."""
 
     config: ClassVar[Mapping[str, Any]] = {

@@ -8,8 +8,8 @@ translation is a single forward pass on a target of zeros.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
-from headtohead_notebooks.recipes.modules import layer_modules
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
 MODULES = layer_modules(
     "encoder_layers.{layer}",
@@ -21,7 +21,7 @@ MODULES = layer_modules(
 ) | {"lm_head": "fc_out"}
 
 
-class SlidesEnFr(Recipe):
+class SlidesEnFr(NotebookRecipe):
     """Notebook 4: one English-French pair, a decoder that attends to itself only, no training."""
 
     config: ClassVar[Mapping[str, Any]] = {

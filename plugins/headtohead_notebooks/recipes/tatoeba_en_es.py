@@ -8,8 +8,8 @@ token of sentence b gets P[b], and a batch of more than 128 sentences is an erro
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe, hookimpl
-from headtohead_notebooks.recipes.modules import layer_modules
+from headtohead.plugin import HeadToHeadError, Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
 MODULES = layer_modules(
     "encoder.layers.{layer}",
@@ -25,7 +25,7 @@ EMBEDDINGS = {
 }
 
 
-class TatoebaEnEs(Recipe):
+class TatoebaEnEs(NotebookRecipe):
     """Notebook 3: Tatoeba English-Spanish at the base size, positions by row of the batch."""
 
     config: ClassVar[Mapping[str, Any]] = {

@@ -204,15 +204,6 @@ class Registry:
     def logger(self, name: str) -> type[Logger]:
         return cast("type[Logger]", self.find("logger", name).entry)
 
-    def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
-        """Register a module or object that implements hooks, and its entries.
-
-        Raises:
-            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
-                taken. The registry is then unchanged.
-        """
-        self._add(plugin, label, label, distribution, version)
-
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries, unless it is an installed plugin."""
         if path.resolve() in self.installed:
@@ -246,10 +237,17 @@ class Registry:
         label = getattr(plugin, "__name__", type(plugin).__qualname__)
         name = f"{_module_of(plugin)}:{label}"
         replaced = self.manager.get_plugin(name)
-        self._add(plugin, name, label, "python", "-")
+        self.add(plugin, label, "python", "-", name)
         self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
 
-    def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
+    def add(self, plugin: object, label: str, distribution: str, version: str, name: str = "") -> None:
+        """Register a module or object that implements hooks, and its entries.
+
+        Raises:
+            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
+                taken. The registry is then unchanged.
+        """
+        name = name or label
         where = f"plugin '{label}' ({distribution})"
         with nullcontext() if distribution == OWN else unchanged_torch(where):
             hooks = _checked_hooks(plugin, where)

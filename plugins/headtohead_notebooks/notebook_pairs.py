@@ -147,7 +147,7 @@ class NotebookEnDe(NotebookPairs):
 
 
 class NotebookSlides(NotebookPairs):
-    """The only English-French pair of the slides-en-fr notebook; ids of words start at 1."""
+    """The only English-French pair of the slides-en-fr notebook."""
 
     texts = (SLIDES,)
     title = "Neural Machine Translation Using Transformer"
@@ -155,7 +155,7 @@ class NotebookSlides(NotebookPairs):
 
 
 class NotebookByHand(NotebookPairs):
-    """The only English-French pair of the by-hand-en-fr notebook; the ids of its words are their positions."""
+    """The only English-French pair of the by-hand-en-fr notebook."""
 
     texts = (BY_HAND,)
     title = "by-hand-en-fr"

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead_notebooks.page import Edition, editions, is_complete, write_page
+from headtohead.testing.checks.entries import recipe_config
+from headtohead_notebooks.page import Edition, content, editions, is_complete, write_page
 from headtohead_notebooks.page import page as page_module
-from headtohead_notebooks.page.content import measure_notebook
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
 OWN = "notebooks-as-printed-quick"
 SAME = "notebooks-same-data-quick"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SMALL = ["model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32"]
 RECIPES = [notebook.recipe for notebook in NOTEBOOKS]
 
 
@@ -55,8 +56,18 @@ Write = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def measured(cache: Path) -> Callable[..., Any]:
-    """Return the function that measures a notebook without the file of notebook 3, once: it takes a second."""
-    measure = functools.cache(lambda recipe: measure_notebook(recipe, current(), cache, None))
+    """Return a function that measures a notebook once, at a small size and without the file of notebook 3."""
+
+    def small_config(recipe: str, registry: Any) -> Any:
+        is_large = recipe in ("architecture-en-de", "tatoeba-en-es")
+        return recipe_config(recipe, registry, SMALL if is_large else [])
+
+    @functools.cache
+    def measure(recipe: str) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(content, "recipe_config", small_config)
+            return content.measure_notebook(recipe, current(), cache, None)
+
     return lambda recipe, *_: measure(recipe)
 
 
@@ -155,8 +166,8 @@ def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(made: Module
     def edition(folder: Path) -> Edition:
         (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
         record = folder / OWN / "experiment.json"
-        content = json.loads(record.read_text(encoding="utf-8"))
-        record.write_text(json.dumps(content | {"text": own.text}), encoding="utf-8")
+        fields = json.loads(record.read_text(encoding="utf-8"))
+        record.write_text(json.dumps(fields | {"text": own.text}), encoding="utf-8")
         return own
 
     studies(made, tmp_path / "whole")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headtohead.data import PreparedData, prepare
-from headtohead.data.corpus import dataset_options, loaded_split
+from headtohead.data.preparing import dataset_options, loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import find_pitfalls

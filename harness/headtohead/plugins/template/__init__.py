@@ -11,16 +11,12 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registry
 
 FAMILIES = {
-    "positional": ("contracts", "PositionalContract", "Does {} translate better than sinusoids?"),
-    "attention": ("contracts", "AttentionContract", "Does {} translate better than split heads?"),
-    "masking": ("contracts", "MaskingContract", "Does {} translate better than a causal mask?"),
-    "dataset": (
-        "datasets",
-        "DatasetContract",
-        "Which positional encoding generalises to longer sentences of {} than those in training?",
-    ),
+    "positional": "Does {} translate better than sinusoids?",
+    "attention": "Does {} translate better than split heads?",
+    "masking": "Does {} translate better than a causal mask?",
+    "dataset": "Which positional encoding generalises to longer sentences of {} than those in training?",
 }
-"""Module in ``headtohead.testing`` and class of the contract suite of each family; question of the experiment."""
+"""The families of templates, each with the question of its experiment."""
 
 
 def write_package(family: str, name: str, folder: Path, registry: Registry) -> list[Path]:
@@ -73,7 +69,6 @@ def suggest_name(name: str) -> str:
 def _package_files(family: str, name: str) -> dict[str, str]:
     """Return the text of every file by its name."""
     is_dataset = family == "dataset"
-    contract_module, contract, question = FAMILIES[family]
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
     class_name = "".join(part.capitalize() for part in (*name.split("-"), family))
@@ -83,9 +78,8 @@ def _package_files(family: str, name: str) -> dict[str, str]:
         "module": module,
         "distribution": f"h2h-{name}",
         "class_name": class_name,
-        "contract_module": contract_module,
-        "contract": contract,
-        "question": question.format(name),
+        "contract": f"{family.capitalize()}Contract",
+        "question": FAMILIES[family].format(name),
         "data": f"dataset: {name}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{name}]",
         "check_command": f"h2h data stats {name}" if is_dataset else f"h2h check {family}/{name}",

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from headtohead.config.builder import FAMILIES
-from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import format_validation_error
+from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 from headtohead.schema.sections import Options
 
 
@@ -49,26 +46,20 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
                 f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
                 "plugin that defines it with --plugin FILE, or install its package"
             )
-        model, content = registry.find(family, name).entry.Options, options.model_dump()
+        subject = f"the record of run '{run}' is damaged: {family} '{name}'"
         try:
-            return model.model_validate(content)
-        except ValidationError as error:
-            field, message = format_validation_error(error, model, content)
-            raise HeadToHeadError(
-                f"the record of run '{run}' is damaged: {family} '{name}': {dotted(field)}: {message}; restore "
-                "it, or move its folder away"
-            ) from error
+            return parse_options(registry.find(family, name).entry.Options, options.model_dump(), subject)
+        except HeadToHeadError as error:
+            raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 
     config = RunConfig.model_validate(recorded)
-    update: dict[str, Any] = {
-        "data": config.data.model_copy(update={"options": parsed("dataset", config.data.dataset, config.data.options)})
-    }
+    dataset = parsed("dataset", config.data.dataset, config.data.options)
+    update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
     for family in FAMILIES:
-        roles = getattr(config, family).by_role()
-        update[family] = getattr(config, family).model_copy(
-            update={
+        update[family] = PerRole(
+            **{
                 role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))
-                for role, chosen in roles.items()
+                for role, chosen in getattr(config, family).by_role().items()
             }
         )
     return config.model_copy(update=update)

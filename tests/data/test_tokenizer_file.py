@@ -16,8 +16,8 @@ import yaml
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.config.resolve import resolve
 from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
 from headtohead.data.tokenizer_file import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS

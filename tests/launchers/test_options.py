@@ -32,7 +32,7 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
     [
         ("local", "address=head", "launcher 'local': unknown field 'address'"),
         ("ray", "adress=x", "launcher 'ray': unknown field 'adress'; did you mean 'address'?"),
-        ("slurm", "minutes=0", "minutes: must be at least 1, got 0"),
+        ("slurm", "minutes=0", "minutes: must be greater than or equal to 1, got 0"),
         ("slurm", "minutes", "expected NAME=VALUE"),
         ("slurm", "executor=lokal", "did you mean 'local'?"),
         ("rai", "address=x", "unknown launcher 'rai'; did you mean 'ray'?"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from catalogue.pictures import HeadBoxes, HeatMaps, covering
 from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_geometry
 from headtohead.planning.compatibility import find_incompatibility

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import cycle, islice
 from typing import Any
 
-from headtohead.config.resolve import complete_data, resolve
+from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
@@ -74,7 +74,8 @@ def tiny_config(
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
-    return complete_data(DataConfig(**fields), registry or current())
+    dataset = (registry or current()).dataset(fields.get("dataset", DataConfig().dataset))
+    return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
 
 
 @cache

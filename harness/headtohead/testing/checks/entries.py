@@ -8,7 +8,6 @@ from pathlib import Path
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
-from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry, plugin_files
@@ -75,10 +74,10 @@ def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) 
         HeadToHeadError: For an unknown field or an invalid value.
     """
     builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{name}'")))
-    merge_base(builder, {"recipe": name}, builder.root)
+    builder.merge({"recipe": name}, builder.root)
     for override in map(read_override, overrides):
         builder.assign(override.path, override.value, override.location)
-    return build_consistent_config(builder)
+    return builder.build_consistent()
 
 
 def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> DataConfig:
@@ -88,11 +87,11 @@ def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ())
         HeadToHeadError: For an unknown field or an invalid value.
     """
     builder = ConfigBuilder(registry, SourceLocation(Source(f"dataset '{name}'")))
-    merge_base(builder, {"data": {"dataset": name}, "train": {"epochs": 1}}, builder.root)
+    builder.merge({"data": {"dataset": name}, "train": {"epochs": 1}}, builder.root)
     for override in map(read_override, overrides):
         path = override.path if override.path[0] == "data" else ("data", *override.path)
         builder.assign(path, override.value, override.location)
-    return build_consistent_config(builder).data
+    return builder.build_consistent().data
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:

@@ -22,12 +22,12 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training import results
-from headtohead.training.evaluate import translate_teacher_forced
+from headtohead.training import evaluate
+from headtohead.training.evaluate import score, translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import SplitResults, _unpadded, score_test_split, translations_table
+from headtohead.training.results import SplitResults, score_test_split, translations_table
 from made import case_table
 
 CPU = torch.device("cpu")
@@ -63,40 +63,23 @@ def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, m
             torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
 
 
-def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
-    config = tiny_config(train={"batch_size": 48, "steps": 1})
+@pytest.mark.parametrize("shift", [True, False])
+def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
+    """Without a shift, a target token predicts itself."""
+    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": shift})
     seen: list[Evaluation] = []
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
-    total, words = 0.0, 0
+    losses = []
     for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1])]
+        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1] if shift else target)]
         lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
         with torch.no_grad():
-            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
-        for place, word in enumerate(target[1:].tolist()):
-            total -= float(torch.log(logits[place].softmax(-1)[word]))
-            words += 1
+            chances = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0].softmax(-1)
+        labels = target[1:] if shift else target
+        losses += [-math.log(float(chances[position, word])) for position, word in enumerate(labels.tolist())]
     stack.run()
-    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
-
-
-def test_an_unshifted_target_predicts_itself() -> None:
-    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": False})
-    seen: list[Evaluation] = []
-    stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
-    train = tiny_data().splits["train"]
-    total, words = 0.0, 0
-    for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target)]
-        lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
-        with torch.no_grad():
-            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
-        for place, word in enumerate(target.tolist()):
-            total -= float(torch.log(logits[place].softmax(-1)[word]))
-            words += 1
-    stack.run()
-    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
+    assert seen[0].metrics["train/loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-9)
 
 
 def pairs_of(*texts: tuple[str, str]) -> PreparedData:
@@ -294,7 +277,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         for parameter in stack.model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
     rows = list(range(len(test)))
-    found = _unpadded(stack, rows, translate_teacher_forced).translations
+    found = score(stack.model, stack.splits["test"], rows, translate_teacher_forced, padded=False).translations
     assert found is not None
     for row in rows:
         ids = [torch.tensor(item).view(1, 1, -1) for item in (test.source[row], test.target[row])]
@@ -430,8 +413,8 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
     masking: Any, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    own = results.translate_rows
-    monkeypatch.setattr(results, "translate_rows", lambda *given: calls.append(1) or own(*given))
+    own = evaluate.translate_rows
+    monkeypatch.setattr(evaluate, "translate_rows", lambda *given: calls.append(1) or own(*given))
     stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
     metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1).metrics
     assert len(calls) == evaluations

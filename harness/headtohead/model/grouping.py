@@ -8,7 +8,8 @@ from itertools import groupby
 import torch
 
 from headtohead.model.beam import translate
-from headtohead.model.transformer import BatchRows, Transformer
+from headtohead.model.decoding import Ends
+from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
 
 TOGETHER = 128
@@ -20,8 +21,7 @@ def translate_each(
     sources: Sequence[Sequence[int]],
     max_length: int,
     beam: BeamConfig | None,
-    sos: int,
-    eos: int,
+    ends: Ends,
     size: int = TOGETHER,
 ) -> list[list[int]]:
     """Return the translation of each source in a batch of its own, as token ids.
@@ -31,8 +31,7 @@ def translate_each(
         sources: Token ids, boundary tokens included.
         max_length: Maximum length of a translation, <eos> not counted.
         beam: Settings of a beam search; None decodes greedily.
-        sos: Id of the first decoder input.
-        eos: Id that ends a translation.
+        ends: Ids of the vocabulary.
         size: Maximum sentences of a batch.
 
     Raises:
@@ -41,15 +40,16 @@ def translate_each(
     translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
+    if model.position_is_row:
+        size = 1
     for indices in groups(lengths, size, padded=hides_padding(model)):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
         source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)
         for row, index in enumerate(indices):
             source[0, row, : lengths[index]] = torch.tensor(sources[index], device=device)
-        rows = BatchRows(1, torch.zeros_like(own_lengths))  # as if each were the first of its batch
-        ids = translate(model, source, own_lengths, max_length, beam, sos=sos, eos=eos, fill=eos, rows=rows)
+        ids = translate(model, source, own_lengths, max_length, beam, ends._replace(fill=ends.eos))
         for index, tokens in zip(indices, ids[0].tolist(), strict=True):
-            translations[index] = tokens[: tokens.index(eos)] if eos in tokens else tokens
+            translations[index] = tokens[: tokens.index(ends.eos)] if ends.eos in tokens else tokens
     return translations
 
 

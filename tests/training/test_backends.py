@@ -55,7 +55,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 def tiny(raw: dict[str, Any], **train: Any) -> RunConfig:
     model = {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, **raw.get("model", {})}
-    train = {"steps": STEPS, "batch_tokens": 60, **train, **raw.get("train", {})}
+    train = {"steps": STEPS, "batch_tokens": 400, **train, **raw.get("train", {})}
     data = {"dataset": "toy-grammar", "size": 70}
     return resolve({**raw, "data": data, "model": model, "train": train}, current())
 
@@ -568,7 +568,7 @@ def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind_and_asks_the_hos
     if stack.model.obstacle:
         assert stack.model.obstacle == "its encoding samples positions"
         return
-    meta = torch.device("meta")
+    meta, stack = torch.device("meta"), training(kind)
     stack.model.to(meta).train()
     split = stack.splits["train"]
     for name in ("source", "source_lengths", "target", "target_lengths"):

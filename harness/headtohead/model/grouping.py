@@ -40,9 +40,11 @@ def translate_each(
     translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
-    if model.position_is_row:
-        size = 1
-    for indices in groups(lengths, size, padded=hides_padding(model)):
+    order = sorted(range(len(sources)), key=lengths.__getitem__)
+    # Sentences of different lengths share a batch only if padding is hidden.
+    parts = [order] if hides_padding(model) else [list(same) for _, same in groupby(order, lengths.__getitem__)]
+    size = 1 if model.position_is_row else size
+    for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
         source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)
         for row, index in enumerate(indices):
@@ -57,16 +59,3 @@ def hides_padding(model: Transformer) -> bool:
     """Return whether every mask of the source declares that it hides padding."""
     roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
     return all("hides-padding" in (model.maskings[role].role_properties(role) or ()) for role in roles)
-
-
-def groups(lengths: Sequence[int], size: int, padded: bool = True) -> list[list[int]]:
-    """Return batches of sentence indices, the shortest sentences first.
-
-    Args:
-        lengths: Tokens of each sentence.
-        size: Maximum sentences of a batch.
-        padded: Whether a batch may contain sentences of different lengths.
-    """
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    parts = [order] if padded else [list(same) for _, same in groupby(order, key=lambda index: lengths[index])]
-    return [part[start : start + size] for part in parts for start in range(0, len(part), size)]

@@ -352,7 +352,12 @@ class Transformer(nn.Module):
                 record("scaled", x.flatten(1, 2))
         table = self._position_embeddings(ids, role, start, sampled, beam_size)
         if table is not None:
-            added = table.view(x.shape).to(x) if sampled is not None else table.to(x.dtype)
+            if sampled is not None:
+                added = table.view(x.shape).to(x)
+            elif table.requires_grad or table.dtype == x.dtype:
+                added = table.to(x.dtype)
+            else:  # a table that the encoding caches is converted once
+                added = self.positional(role).cached(Tensor.to, table, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))

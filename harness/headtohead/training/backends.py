@@ -125,14 +125,6 @@ def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = 
     return BackendChoice("cuda-graphs" if often else "eager", why)
 
 
-class Eager:
-    """Launches every operation of a step separately."""
-
-    def __call__(self, training: Trainable, spec: BatchSpec) -> None:
-        """Execute a step."""
-        training.update(spec.rows, spec.shape)
-
-
 @dataclass
 class Graph:
     """A captured step, ``verified`` once it has changed the state as an eager step did.

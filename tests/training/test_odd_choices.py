@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -333,54 +334,30 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
     return find_incompatibility(config, longest or {"source": 9, "target": 11}, current())
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (
-            {"data": {"target_boundaries": "none"}},
-            "greedy decoding requires start and end tokens, but data.target_boundaries is none; set "
-            "evaluate.decode: none, non-autoregressive or teacher-forced",
-        ),
-        (
-            {"train": {"epochs": 1, "batch_size": 8}, "quirks": {"pad_to": 10}},
-            "pad_to 10 is less than the 11 tokens of the longest target; set data.truncate_tokens: 10",
-        ),
-        ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
-        (
-            {"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
-            "length_buckets exact requires batches with a number of tokens; remove batch_size",
-        ),
-        ({"quirks": {"trainable": []}}, "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"),
-        (
-            {
-                "train": {"epochs": 1, "batch_size": 8},
-                "quirks": {"pad_to": 100},
-                "positional": {"name": "learned", "max_length": 64},
-            },
-            "a source of 100 tokens is longer than the 64 positions of learned; set "
-            "positional.encoder.max_length to at least 100",
-        ),
-        (
-            {
-                "evaluate": {"decode": "non-autoregressive"},
-                "positional": {
-                    "encoder": "sinusoidal",
-                    "decoder": {"name": "learned", "max_length": 12},
-                    "cross": "none",
-                },
-                "longest": {"source": 13, "target": 11},
-            },
-            "a target of 13 tokens is longer than the 12 positions of learned; set "
-            "positional.decoder.max_length to at least 13",
-        ),
-        (
-            {"longest": {"source": 3, "target": 1}},
-            "no target has a second token, so there is no label; set quirks.shift_targets: false",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], message: str) -> None:
-    assert reason(**raw) == message
+ONE_EPOCH = {"epochs": 1, "batch_size": 8}
+LEARNED = {"encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12}, "cross": "none"}
+LONG_SOURCES = {"source": 13, "target": 11}
+REASONS: list[tuple[dict[str, Any], str]] = [
+    ({"data": {"target_boundaries": "none"}}, "but data.target_boundaries is none; set evaluate.decode: none"),
+    ({"train": ONE_EPOCH, "quirks": {"pad_to": 10}}, "less than the 11 tokens .*; set data.truncate_tokens: 10"),
+    ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
+    ({"train": ONE_EPOCH | {"length_buckets": "exact"}}, "requires batches with a number of tokens; remove batch_size"),
+    ({"quirks": {"trainable": []}}, "quirks.trainable is empty.*; set train.epochs: 0"),
+    (
+        {"train": ONE_EPOCH, "quirks": {"pad_to": 100}, "positional": {"name": "learned", "max_length": 64}},
+        "a source of 100 tokens is longer than the 64 .*; set positional.encoder.max_length to at least 100",
+    ),
+    (
+        {"evaluate": {"decode": "non-autoregressive"}, "positional": LEARNED, "longest": LONG_SOURCES},
+        "a target of 13 tokens is longer than the 12 .*; set positional.decoder.max_length to at least 13",
+    ),
+    ({"longest": {"source": 3, "target": 1}}, "no target has a second token.*; set quirks.shift_targets: false"),
+]
+
+
+@pytest.mark.parametrize(("raw", "expected"), REASONS)
+def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], expected: str) -> None:
+    assert re.search(expected, reason(**raw) or "")
 
 
 def test_what_is_reached_counts_padding_and_empty_targets() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from itertools import cycle, islice
 from typing import Any
@@ -66,10 +67,14 @@ def tiny_config(
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
-    if only_length(config) is not None:
-        teacher_forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
-        return config.model_copy(update={"evaluate": teacher_forced})
-    return config
+    return config if only_length(config) is None else changed(config, evaluate={"decode": "teacher-forced"})
+
+
+def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration with other values of some fields, by section; nothing is validated."""
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=dict(fields)) for name, fields in sections.items()}
+    )
 
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:

@@ -64,7 +64,7 @@ def test_a_run_that_does_not_train_has_no_remaining_time(study):
 def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
     from pathlib import Path
 
-    folder = study({})
+    folder = study({1: (None, [])})
     root = tmp_path / "runs"
     for named in (Path("experiments/study.yaml"), Path("study"), folder):
         assert find_experiment(named, root) == folder
@@ -73,7 +73,7 @@ def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
 def test_a_folder_is_found_beside_an_experiment_of_the_same_name_in_the_runs_folder(study, tmp_path):
     import shutil
 
-    folder = study({})
+    folder = study({1: (None, [])})
     copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)
     assert find_experiment(copied, tmp_path / "runs") == copied
 

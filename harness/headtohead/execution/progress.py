@@ -27,16 +27,16 @@ def describe_end(folder: StackFolder, code: int) -> str:
     done = sum(status.state == states.DONE for status in statuses)
     runs = "; ".join([f"{done} of {len(statuses)} runs done", *record.notes])
     if code == exits.OK and done == len(statuses):
-        return f"{record.variant}: {runs}{losses([folder])}"
+        return f"{record.title}: {runs}{losses([folder])}"
     if code == exits.BUSY:
-        return f"{record.variant}: waiting for another process that trains it"
+        return f"{record.title}: waiting for another process that trains it"
     left = len(folder.open_runs())
     if code == exits.OOM and left > 1:
-        return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
+        return f"{record.title}: out of memory; its {left} runs continue in two stacks"
     if code == exits.OOM and left == 1:
-        return f"{record.variant}: out of memory; retrying with {record.num_microbatches} micro-batches"
+        return f"{record.title}: out of memory; retrying with {record.num_microbatches} micro-batches"
     others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
-    return f"{record.variant}: {runs}; {'; '.join(others)}"
+    return f"{record.title}: {runs}; {'; '.join(others)}"
 
 
 def losses(folders: Sequence[StackFolder]) -> str:
@@ -75,7 +75,7 @@ class LineWatcher(Watcher):
             progress = folder.read_progress() if folder.exists else None
             if progress and progress["step"] < progress["steps"]:
                 steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                self.print(f"{folder.record.variant}: {steps}{losses([folder])} ({now - self.started:.0f} s)")
+                self.print(f"{folder.record.title}: {steps}{losses([folder])} ({now - self.started:.0f} s)")
 
     def ended(self, folder: StackFolder, code: int) -> None:
         if folder not in self.folders:  # a part of a split stack

@@ -18,7 +18,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.variants import Variant
 from headtohead.schema.run_config import INIT_FROM, InitFrom, RunConfig
 from headtohead.storage.results import VocabularyRecord
-from headtohead.storage.run import CHECKPOINT, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, VOCABULARY, read_status
 from headtohead.storage.run_directory import RunDirectory, find_run
 
 Shape = tuple[int, ...]
@@ -104,20 +104,20 @@ class WarmStarts:
         path = find_run(name, self.runs)
         if path.resolve().parent == (self.runs / experiment).resolve():
             raise HeadToHeadError(f"'{name}' is a run of this experiment; copy the file under another name")
-        run = RunDirectory(path)
+        run = RunDirectory(path, known=read_status(path))
         run.require_done()
-        status, checkpoint = run.status, run.verified(CHECKPOINT)
+        checkpoint, sha256 = run.verified(CHECKPOINT), run.status.files[CHECKPOINT]
         for other, known in self.found.items():
-            if known.sha256 == status.files[CHECKPOINT]:
+            if known.sha256 == sha256:
                 raise HeadToHeadError(f"'{name}' and '{other}' are the same run; keep one of these names")
         shapes, types = _read_weights(checkpoint, name)
         return InitialRun(
             reference=f"{path.resolve().parent.name}/{path.resolve().name}",
             checkpoint=checkpoint,
-            sha256=status.files[CHECKPOINT],
+            sha256=sha256,
             shapes=shapes,
             types=types,
-            vocabulary=run.verified_record(VocabularyRecord, VOCABULARY, status),
+            vocabulary=run.verified_record(VocabularyRecord, VOCABULARY),
             data_hash=run.record.data["data_hash"],
         )
 

@@ -95,7 +95,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             "high."
         )
     hashes: dict[tuple[str, str], set[str]] = {}
-    for run in frames.details.values():
+    for run in frames.records.values():
         for plugin in run.plugins:
             hashes.setdefault((plugin.family, plugin.name), set()).add(plugin.source_sha256)
     for (family, name), sources in sorted(hashes.items()):
@@ -225,14 +225,15 @@ def _provenance(frames: Frames) -> Iterator[str]:
     """Return differences between runs in versions, devices or backends, and the notes of runs."""
     values: dict[str, set[str]] = {}
     notes: Counter[str] = Counter()
-    for run in frames.details.values():
+    for run in frames.records.values():
         for name, value in sorted(run.versions.items()):
             values.setdefault(name.replace("_", " "), set()).add(str(value))
         if run.execution:
             values.setdefault("device or precision", set()).add(f"{run.execution.device} {run.execution.dtype}")
-        if run.backend:
-            values.setdefault("backend", set()).add(run.backend.name)
-        notes.update(run.notes)
+    for results in frames.results.values():
+        if results.backend:
+            values.setdefault("backend", set()).add(results.backend.name)
+        notes.update(results.notes)
     for name, found in values.items():
         if len(found) > 1:
             yield f"Runs differ in {name}: {', '.join(sorted(found))}."
@@ -258,7 +259,8 @@ def _bound(analysis: Analysis) -> str:
 
 def _mean_leak(frames: Frames, slug: str) -> float:
     """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    leaks = [leak for name in frames.rows(slug).index if (leak := frames.details[name].leak) is not None]
+    data = [frames.records[name].data for name in frames.rows(slug).index if name in frames.records]
+    leaks = [data_set["leak"] for data_set in data if data_set.get("leak") is not None]
     return fmean(leaks or [0.0])
 
 

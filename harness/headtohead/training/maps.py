@@ -22,7 +22,7 @@ from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.schema.run_config import STEPWISE
-from headtohead.storage.attention_maps import head_statistics
+from headtohead.storage.attention_maps import entropy, mean_distance
 
 
 @dataclass(frozen=True)
@@ -182,13 +182,9 @@ def _styles(model: Transformer) -> dict[str, Attention]:
 
 
 def _describe(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
-    statistics = head_statistics(maps)
     return [
-        [
-            {"entropy": _number(entropy), "distance": _number(distance)}
-            for entropy, distance in zip(entropies, distances, strict=True)
-        ]
-        for entropies, distances in zip(statistics.entropy, statistics.distance, strict=True)
+        [{"entropy": _number(nats), "distance": _number(tokens)} for nats, tokens in zip(*layer, strict=True)]
+        for layer in zip(entropy(maps), mean_distance(maps), strict=True)
     ]
 
 

@@ -145,7 +145,7 @@ def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, re
     first = plan(seeds=2)
     record(first, first.runs[0])
     record(first, first.runs[1], changes={"data": dict(first.data.record) | {"data_hash": "0" * 64}})
-    with pytest.raises(HeadToHeadError, match=r"s2-.*a different data.data_hash"):
+    with pytest.raises(HeadToHeadError, match=r"s2-.*a different data_hash"):
         plan(seeds=2)
 
 

@@ -176,8 +176,8 @@ def _plan(
             if found is not None:
                 refuse_difference(found, identity)
                 run = _with_state(run, found, loaded.name, plugins)
-                trained = RunDirectory(found.path, known=found.status)
-                if run.state == states.DONE and (results := trained.results):
+                run_directory = RunDirectory(found.path, known=found.status)
+                if run.state == states.DONE and (results := run_directory.results):
                     finished.append((run, found.record.execution, results.metrics))
             runs.append(run)
     contrasts = tuple(design.contrasts())

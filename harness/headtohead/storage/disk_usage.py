@@ -20,11 +20,9 @@ def disk_usage(path: Path) -> DiskUsage:
 
     Files that disappear or cannot be read during the count are ignored.
     """
-    found = (
-        [path] if not path.is_dir() else [Path(parent, name) for parent, _, names in os.walk(path) for name in names]
-    )
+    below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     size, changed = 0, 0.0
-    for file in found:
+    for file in below if path.is_dir() else [path]:
         with suppress(OSError):
             state = file.lstat()
             size, changed = size + state.st_blocks * 512, max(changed, state.st_mtime)

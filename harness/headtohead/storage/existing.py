@@ -95,8 +95,9 @@ def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> Non
     stored = dict(leaves({"config": existing.record.config, "data_hash": existing.record.data["data_hash"]}))
     field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
     if field is not None:
+        field = field.removeprefix("config.")
         raise HeadToHeadError(
-            f"{existing.path / RUN} has the run hash of the planned run but a different {field.removeprefix('config.')}; "
+            f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
             "the file is damaged or was edited, move its directory away"
         )
 

@@ -177,6 +177,7 @@ def load_frames(experiment_dir: Path) -> Frames:
         # Axes and title come from this experiment, since the record of a reused run has those of another experiment.
         rows.append(
             {
+                "run": name,
                 "variant": planned.variant,
                 "title": variant.title,
                 "seed": planned.seed,
@@ -202,7 +203,7 @@ def load_frames(experiment_dir: Path) -> Frames:
     return Frames(
         directory=experiment_dir,
         record=experiment.record,
-        runs=pd.DataFrame(rows, index=pd.Index(folders, name="run")),
+        runs=pd.DataFrame(rows).set_index("run"),
         histories=histories.table(),
         buckets=pd.DataFrame(buckets, columns=None if buckets else ["run", "bucket"]),
         records=records,

@@ -53,9 +53,8 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
     except HeadToHeadError:
         yield "the experiment file is invalid"
         return
-    changed = [
-        name for name in dict.fromkeys([*before, *now]) if name not in PROSE and before.get(name) != now.get(name)
-    ]
+    names = [name for name in dict.fromkeys([*before, *now]) if name not in PROSE]
+    changed = [name for name in names if before.get(name) != now.get(name)]
     for name in changed[:MOST_FIELDS]:
         old, new = before.get(name), now.get(name)
         is_long = any(isinstance(value, list) or len(shown(value)) > 40 for value in (old, new))

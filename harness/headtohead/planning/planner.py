@@ -37,7 +37,7 @@ from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
-from headtohead.planning.power import Power, power_of, typical_sd
+from headtohead.planning.power import Power, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
@@ -137,7 +137,11 @@ def _plan(
     prepared = prepared.for_seeds(design.seeds)
     _check_draws(loaded, design, prepared)
     configured_d_ff = {variant.slug: variant.config.model.d_ff for variant in design.variants}
-    _refuse_matched_width(design, loaded)
+    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
+    if match and "model.d_ff" in design.axes:
+        raise loaded.location("match").error(
+            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
+        )
     refuse_oversized(loaded, design.variants, least_parameters)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=warm.apply(loaded, matched.variants))
@@ -314,14 +318,6 @@ def _check_draws(loaded: LoadedExperiment, design: Design, prepared: _Data) -> N
             seeds[draw.data_hash] = seed
 
 
-def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
-    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
-    if match and "model.d_ff" in design.axes:
-        raise loaded.location("match").error(
-            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
-        )
-
-
 def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | None = None) -> PlannedVariant:
     config, registry, data = variant.config, prepared.registry, prepared.of(variant.config)
     steps_per_epoch = prepared.steps_per_epoch(config)
@@ -411,7 +407,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             means.append(
                 (interaction_differences(differences) if family == "interaction" else differences).mean(axis=0)
             )
-        powers.append(power_of(family, len(means), len(plan.design.seeds), metric, typical_sd(means), plan.looks))
+        seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
+        powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
     return tuple(powers)
 
 

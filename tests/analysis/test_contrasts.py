@@ -130,7 +130,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
             total -= score({"positional": positional, "masking": "padding-causal"}, seed)
         differences.append(total / 2)
     assert found.paired.mean == pytest.approx(sum(differences) / 6)
-    assert found.paired.sd == pytest.approx(statistics.stdev(differences))
+    assert found.paired.error == pytest.approx(statistics.stdev(differences) / math.sqrt(6))
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.pairs) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"

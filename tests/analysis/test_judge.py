@@ -126,13 +126,6 @@ def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 
 
-def test_intervals_are_not_clipped_to_the_range_of_a_metric_in_another_unit() -> None:
-    percent = wide(base=BASE, better=BETTER).rename(columns={"accuracy": "exact_match"})
-    percent["exact_match"] *= 100
-    summary = judge(percent, baseline="base").summary
-    assert summary.low < summary.mean < summary.high
-
-
 def test_equal_scores_under_two_seeds_are_a_warning() -> None:
     judged = judge(wide(base=BASE, better=BETTER), baseline="base")
     assert judged.warnings == (

@@ -31,13 +31,13 @@ def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: 
 def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
     looks = Looks((6, 12, 18))
     fixed, sequential = Analysis(load_frames(quickstart), METRIC), Analysis(with_looks(quickstart, 6, 12, 18), METRIC)
-    for plain, family in zip(fixed.families, sequential.families, strict=True):
+    for plain, family in zip(fixed.families.values(), sequential.families.values(), strict=True):
         expected = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
         found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
         assert found == pytest.approx(expected)
     pairs = [
         (a, b)
-        for f, s in zip(fixed.families, sequential.families, strict=True)
+        for f, s in zip(fixed.families.values(), sequential.families.values(), strict=True)
         for a, b in zip(f.contrasts, s.contrasts, strict=True)
     ]
     assert any(b.judgement.holm_p > 1.5 * a.judgement.holm_p for a, b in pairs)

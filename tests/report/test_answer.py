@@ -168,7 +168,7 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     text = answer(analysis)
     for heads, effect in effects.items():
         found = separate.effects[str(heads)]
-        assert (found.mean, found.sd) == pytest.approx((effect.mean(), effect.std(ddof=1)))
+        assert (found.mean, found.error) == pytest.approx((effect.mean(), stats.sem(effect)))
         assert f"{effect.mean():+.3f}".replace("-", "−") in text
 
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.tracking import serving, store
+from headtohead.tracking import loggers, serving, shipping, store
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -64,6 +64,19 @@ def test_sync_names_a_run_that_it_cannot_ship_and_fails(
     result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
     assert "status.json': not valid JSON" in result.output
+
+
+def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        make_experiment(name=name, seeds=1, axes=AXES)
+    monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
+    with loggers.locked(tmp_path / "runs/one", shipping.MLFLOW):
+        result = _call("sync", "--runs", str(tmp_path / "runs"))
+    assert result.exit_code == 1
+    assert "another process logs 'one' to mlflow" in result.output
+    assert "two: 1 shipped" in result.output
 
 
 @pytest.mark.parametrize(

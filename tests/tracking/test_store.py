@@ -74,6 +74,16 @@ def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, s
     assert location == (tmp_path / "mlruns-artifacts/a study").as_uri()
 
 
+def test_an_experiment_that_another_process_creates_at_the_same_time_is_used(
+    store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(store_uri, create=False)
+    identifier, find = store.client.create_experiment("shared"), store.client.get_experiment_by_name
+    answers = [None, find("shared")]
+    monkeypatch.setattr(store.client, "get_experiment_by_name", lambda name: answers.pop(0))
+    assert store.experiment("shared") == identifier
+
+
 @pytest.mark.parametrize("revision", ["ffffffffffff", "451aebb31d03"])
 def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(store_uri: str, revision: str) -> None:
     path = _path(store_uri)

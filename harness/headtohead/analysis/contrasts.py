@@ -20,18 +20,18 @@ import numpy as np
 from headtohead.analysis.scores import Scores, pooled_scores, score_mismatch, unranked
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
-from headtohead.statistics.differences import interaction_differences, pair_differences
-from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, Paired
+from headtohead.statistics.differences import pair_differences
+from headtohead.statistics.paired_tests import ALPHA, Difference, Interval
 from headtohead.statistics.verdicts import (
     BETTER,
     EQUIVALENT,
+    INCONCLUSIVE,
     NO_VERDICT,
     SAME,
     UNTESTED,
     WORSE,
     Judgement,
     Verdict,
-    is_undecided,
     judge,
 )
 from headtohead.storage.contrasts import (
@@ -43,6 +43,16 @@ from headtohead.storage.contrasts import (
 )
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
+
+KINDS = {
+    "variant": "variants",
+    "factor": "factors",
+    "interaction": "interactions",
+    "declared": "declared",
+    "added": "added",
+    "taken": "taken",
+}
+"""The families by kind of their contrasts."""
 
 AgreementVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
 
@@ -85,7 +95,7 @@ class Contrast:
     axis: str | None = None
     within: str = ""
     by_seed: Mapping[int, float] = field(default_factory=dict)
-    paired: Paired | None = None
+    paired: Difference | None = None
     verdict: Verdict = NO_VERDICT
     judgement: Judgement = UNTESTED
     reason: str | None = None
@@ -123,11 +133,6 @@ class Contrast:
         return tuple(self.by_seed)
 
     @property
-    def difference(self) -> Difference | None:
-        """The difference that the verdict rests on."""
-        return self.paired
-
-    @property
     def detected(self) -> bool:
         """Whether the verdict is better or worse."""
         return self.verdict in (BETTER, WORSE)
@@ -135,7 +140,8 @@ class Contrast:
     @property
     def is_undecided(self) -> bool:
         """Whether more seeds can give a verdict."""
-        return is_undecided(self.verdict, self.difference)
+        is_constant = self.paired is not None and self.paired.kind == "constant"
+        return self.verdict == INCONCLUSIVE or (self.verdict == NO_VERDICT and is_constant)
 
     @property
     def verdict_name(self) -> str:
@@ -171,40 +177,16 @@ class Family:
         return paired_tests.seeds_needed(self.tested)
 
 
-class Families(NamedTuple):
-    """The contrasts by family.
-
-    ``variants`` compares every variant with the baseline. ``factors`` compares two values of an axis, averaged
-    over the other axes within each seed. ``interactions`` compares the effect of an axis between two values of
-    another axis. ``declared`` has the contrasts that the experiment file declares. Between two configurations,
-    ``added`` compares the first with and without every single change, ``taken`` the second.
-    """
-
-    variants: Family
-    factors: Family
-    interactions: Family
-    declared: Family
-    added: Family
-    taken: Family
-
-
-def families(scores: Scores) -> Families:
+def families(scores: Scores) -> dict[str, Family]:
     """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""
     frames = scores.frames
-    by_kind: dict[str, list[Contrast]] = {
-        kind: [] for kind in ("variant", "factor", "interaction", "declared", "added", "taken")
-    }
     expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
-    for record in frames.record.contrasts:
-        contrast = _planned(frames, record, scores.metric)
-        is_tested = contrast.verdict != SAME and not contrast.reason
-        if contrast.verdict == SAME and contrast.expect:
-            agrees = contrast.expect.direction == "equal"
-            contrast = replace(contrast, agreement=Agreement("agrees" if agrees else "disagrees"))
-        by_kind[record.kind].append(_tested(frames, contrast, scores.allow_partial, level) if is_tested else contrast)
-    return Families(*(_family(frames, family) for family in by_kind.values()))
+    tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
+    return {
+        family: _family(frames, [found for found in tested if found.kind == kind]) for kind, family in KINDS.items()
+    }
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
@@ -221,7 +203,12 @@ def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
         axis = record.change if isinstance(record, ChangeContrast) else None
         left, right = record.pairs[0]
     declared = record if isinstance(record, DeclaredContrast) else None
-    kept = [setting for setting in settings if not _is_zero(frames, setting) or (declared and not declared.same_score)]
+
+    def is_zero(setting: tuple[tuple[str, str], ...]) -> bool:
+        left, right = (sorted(frames.trained(pair[side]) for pair in setting) for side in (0, 1))
+        return left == right and (declared is None or declared.same_score)
+
+    kept = [setting for setting in settings if not is_zero(setting)]
     return Contrast(
         record.kind,
         record.name,
@@ -236,12 +223,6 @@ def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
         num_excluded=len(settings) - len(kept) if kept else 0,
         declared=declared,
     )
-
-
-def _is_zero(frames: Frames, setting: tuple[tuple[str, str], ...]) -> bool:
-    """Return whether the sum of the differences of these pairs is 0 by construction."""
-    left, right = (sorted(frames.trained(pair[side]) for pair in setting) for side in (0, 1))
-    return left == right
 
 
 class Side(NamedTuple):
@@ -275,26 +256,33 @@ def sides(contrast: Contrast) -> list[tuple[Side, Side]]:
     return [(Side(declared.variant, metric, declared.lengths), Side(declared.against, other, lengths))]
 
 
-def _tested(frames: Frames, contrast: Contrast, allow_partial: bool, level: float) -> Contrast:
+def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     """Return the contrast with its paired test, or with the reason why there is none.
 
     ``level`` is the level of the test of a declared contrast's expected result.
     """
+    frames, expect = scores.frames, contrast.expect
+    if contrast.verdict == SAME:
+        agrees = Agreement("agrees" if expect and expect.direction == "equal" else "disagrees")
+        return replace(contrast, agreement=agrees if expect else None)
     pairs = sides(contrast)
-    for left, right in pairs:
-        mismatch = score_mismatch(frames, left.slug, right.slug, contrast.metric)
-        if mismatch:
-            return _not_tested(contrast, mismatch)
-    scores = {side: side.scores(frames) for pair in pairs for side in pair}
-    problems = {side.slug: reason for side in scores if (reason := side.problem(frames, scores[side]))}
-    scored = [(left, right) for left, right in pairs if scores[left] and scores[right]]
-    seeds, differences = pair_differences(scores, scored)
+    by_side = {side: side.scores(frames) for pair in pairs for side in pair}
+    problems = {side.slug: reason for side, own in by_side.items() if (reason := side.problem(frames, own))}
+    texts = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
+    more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
+    problem = "; ".join(texts[:2]) + more
+    scored = [(left, right) for left, right in pairs if by_side[left] and by_side[right]]
+    seeds, differences = pair_differences(by_side, scored)
     is_interaction = contrast.kind == "interaction"
-    if (problems and not allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
-        return _not_tested(contrast, f"not ranked: {_problem_text(frames, problems)}")
-    scale = max(abs(value) for by_seed in scores.values() for value in by_seed.values())
-    if is_interaction:
-        differences = interaction_differences(differences)
+    mismatches = (score_mismatch(frames, left.slug, right.slug, contrast.metric) for left, right in pairs)
+    reason = contrast.reason or next(filter(None, mismatches), None)
+    if (problems and not scores.allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
+        reason = reason or f"not ranked: {problem}"
+    if reason:
+        return replace(contrast, reason=reason, agreement=Agreement("inconclusive") if expect else None)
+    scale = max(abs(value) for by_seed in by_side.values() for value in by_seed.values())
+    if is_interaction:  # the second pair of each setting has its sides swapped
+        differences = differences[::2] + differences[1::2]
     mean = differences.mean(axis=0)
     spread, settings_p = None, math.nan
     if len(differences) > 1:
@@ -307,24 +295,20 @@ def _tested(frames: Frames, contrast: Contrast, allow_partial: bool, level: floa
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
         pairs=tuple((left.slug, right.slug) for left, right in scored),
         paired=paired_tests.paired_differences(mean, scale=scale),
-        reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
+        reason=f"partial: {problem}" if problems else None,
         spread=spread,
         settings_p=settings_p,
-        agreement=agreement(contrast.expect, differences[0], scale, level) if contrast.expect else None,
+        agreement=agreement(expect, differences[0], scale, level) if expect else None,
     )
-
-
-def _not_tested(contrast: Contrast, reason: str) -> Contrast:
-    return replace(contrast, reason=reason, agreement=Agreement("inconclusive") if contrast.expect else None)
 
 
 def agreement(expect: Expectation, differences: np.ndarray, scale: float, level: float) -> Agreement:
     """Test differences ``[seed]`` of scores of size ``scale`` against the expected result at ``level``."""
 
-    def tested(values: np.ndarray) -> Paired:
+    def tested(values: np.ndarray) -> Difference:
         return paired_tests.paired_differences(values, scale=scale, confidence=1 - level)
 
-    def is_beyond(found: Paired, sign: float = 1.0) -> bool:
+    def is_beyond(found: Difference, sign: float = 1.0) -> bool:
         """Return whether an interval is above 0; an interval that is a point requires a small sign-flip p."""
         is_decided = found.n > 1 and (found.kind == "varied" or found.sign_flip_p <= level)
         return is_decided and min(sign * found.low, sign * found.high) > 0
@@ -349,12 +333,6 @@ def agreement(expect: Expectation, differences: np.ndarray, scale: float, level:
     return Agreement(verdict, Interval(1 - level, difference.low, difference.high))
 
 
-def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
-    texts = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
-    more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
-    return "; ".join(texts[:2]) + more
-
-
 def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
     """Judge contrasts as a family; contrasts of the same scores are a single test with a single verdict."""
 
@@ -368,7 +346,7 @@ def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
         first.setdefault(tested_scores(contrast), contrast)
     unique, margins = list(first.values()), frames.record.margins
     judgements = judge(
-        [contrast.difference for contrast in unique],
+        [contrast.paired for contrast in unique],
         margin=[margins[found.metric].value if found.metric in margins else None for found in unique],
         higher_is_better=[higher_is_better(contrast.metric) for contrast in unique],
         looks=frames.looks,
@@ -377,15 +355,16 @@ def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
     judged = []
     for contrast in contrasts:
         scores = tested_scores(contrast)
-        if contrast.verdict != SAME and contrast.difference is not None:
+        if contrast.paired is not None:
             judgement, total = judgement_of[scores], contrast.num_excluded + len(contrast.pairs)
             notes = [
                 contrast.reason,
                 f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
-                _note(contrast.difference, judgement),
+                _note(contrast.paired, judgement),
+                f"the same runs as {first[scores].name}, counted once in the correction"
+                if first[scores] is not contrast
+                else None,
             ]
-            if first[scores] is not contrast:
-                notes.append(f"the same runs as {first[scores].name}, counted once in the correction")
             contrast = replace(
                 contrast,
                 verdict=judgement.verdict,
@@ -394,24 +373,18 @@ def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
                 late_margin=contrast.metric in margins and margins[contrast.metric].late,
             )
         judged.append(contrast)
-    tested = [len(found.seeds) for found in unique if found.paired is not None and not math.isnan(found.paired.p)]
+    tested = [found.paired.n for found in unique if found.paired is not None and not math.isnan(found.paired.p)]
     return Family(tuple(judged), len(tested), min(tested, default=0))
 
 
 def _note(result: Difference, judgement: Judgement) -> str | None:
     """Return a note on a verdict that its numbers do not explain."""
-    if result.kind == "single":
-        return "one seed: no test"
-    if result.kind == "identical":
-        return "both sides have the same score in every seed"
     if judgement.verdict == EQUIVALENT and judgement.significant:
         return f"the difference is significant (Holm p {show_p(judgement.holm_p)}) and smaller than the margin"
-    if result.kind == "constant":
-        return f"{_CONSTANT}; there are too few seeds for a verdict" * (judgement.verdict == NO_VERDICT) or _CONSTANT
-    return None
-
-
-_CONSTANT = (
-    "the difference is the same in every seed: the interval is a point, the t-test is undefined "
-    "and the sign-flip p replaces it"
-)
+    few = "; there are too few seeds for a verdict" * (judgement.verdict == NO_VERDICT)
+    return {
+        "single": "one seed: no test",
+        "identical": "both sides have the same score in every seed",
+        "constant": "the difference is the same in every seed: the interval is a point, the t-test is undefined and "
+        f"the sign-flip p replaces it{few}",
+    }.get(result.kind)

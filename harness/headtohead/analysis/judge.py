@@ -15,18 +15,9 @@ import pandas as pd
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import (
-    EVERYWHERE,
-    SIGN_FLIP_SEEDS,
-    Difference,
-    Summary,
-    few_seeds,
-    paired,
-    summarise,
-)
+from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
 from headtohead.statistics.unpaired import unpaired
 from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
-from headtohead.storage.metrics import span
 
 HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f1", "auc", "auroc",
           "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
@@ -95,34 +86,29 @@ class Judged:
 
     def frame(self) -> pd.DataFrame:
         """Return a row per variant: seeds, mean, difference, both intervals, p-values and verdict."""
-        rows = []
-        for found in self.variants:
-            step = found.judgement.interval
-            rows.append(
-                {
-                    "variant": found.variant,
-                    "seeds": found.summary.n,
-                    "mean": found.summary.mean,
-                    "difference": found.difference.mean,
-                    "low": found.difference.low,
-                    "high": found.difference.high,
-                    "step_low": step.low if step else math.nan,
-                    "step_high": step.high if step else math.nan,
-                    "p": found.difference.p,
-                    "holm_p": found.judgement.holm_p,
-                    "sign_flip_p": found.difference.sign_flip_p,
-                    "verdict": found.judgement.verdict,
-                }
-            )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            {
+                "variant": found.variant,
+                "seeds": found.summary.n,
+                "mean": found.summary.mean,
+                "difference": found.difference.mean,
+                "low": found.difference.low,
+                "high": found.difference.high,
+                "step_low": found.judgement.interval.low if found.judgement.interval else math.nan,
+                "step_high": found.judgement.interval.high if found.judgement.interval else math.nan,
+                "p": found.difference.p,
+                "holm_p": found.judgement.holm_p,
+                "sign_flip_p": found.difference.sign_flip_p,
+                "verdict": found.judgement.verdict,
+            }
+            for found in self.variants
+        )
 
     def __str__(self) -> str:
         """Return a line on metric and baseline, and the table."""
-        better, paired = (
-            "higher" if self.higher_is_better else "lower",
-            "paired by seed" if self.is_paired else "unpaired",
-        )
-        line = f"{self.metric}, {better} is better; {paired}; baseline {self.baseline}: {self.summary.mean:.4g}"
+        better = "higher" if self.higher_is_better else "lower"
+        pairing = "paired by seed" if self.is_paired else "unpaired"
+        line = f"{self.metric}, {better} is better; {pairing}; baseline {self.baseline}: {self.summary.mean:.4g}"
         return f"{line}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
 
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
@@ -176,53 +162,49 @@ def judge(
         raise HeadToHeadError(f"only the baseline '{baseline}' has scores; a comparison needs another variant")
     if higher_is_better is None:
         higher_is_better = direction(metric)
-    _refuse_seeds(scores, baseline, is_paired, looks, warnings)
-    warnings += _equal_scores(scores, metric)
-    against = scores[baseline]
-    others = [variant for variant in scores if variant != baseline]
-    differences: list[Difference] = []
-    for variant in others:
-        values = scores[variant]
-        if is_paired:
-            differences.append(paired([values[seed] for seed in against], list(against.values())))
-        else:
-            differences.append(unpaired(list(values.values()), list(against.values())))
+    against = scores.pop(baseline)
+    for variant, by_seed in [(baseline, against), *scores.items()]:
+        if problem := _incomparable(variant, by_seed, baseline, against, is_paired, looks):
+            remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
+            raise HeadToHeadError(problem + remark)
+    warnings += _equal_scores({baseline: against} | scores, metric)
+    compare = paired if is_paired else unpaired
+    differences = [
+        compare([by_seed[seed] for seed in (against if is_paired else by_seed)], [*against.values()])
+        for by_seed in scores.values()
+    ]
     if looks and len(against) not in looks.seeds:
         judgements = [UNTESTED] * len(differences)
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
     warnings += [few_seeds(len(against))] if is_paired and len(against) < SIGN_FLIP_SEEDS else []
-    same = [name for name, found in zip(others, differences, strict=True) if found.kind == "constant"]
+    same = [name for name, found in zip(scores, differences, strict=True) if found.kind == "constant"]
     if is_paired and same:
         warnings.append(
             f"the difference is the same in every seed for {_listed(same)}; the sign-flip p replaces the t-test"
         )
-    limits, every = span(metric), [score for by_seed in scores.values() for score in by_seed.values()]
-    if min(every) < limits[0] or max(every) > limits[1]:
-        limits = EVERYWHERE  # a metric of the same name with another unit, such as percent
     judged = [
         JudgedVariant(
             variant,
-            summarise(list(scores[variant].values()), span=limits),
+            summarise([*by_seed.values()]),
             difference,
             judgement,
-            {seed: scores[variant][seed] - against[seed] for seed in against} if is_paired else {},
+            {seed: by_seed[seed] - against[seed] for seed in against} if is_paired else {},
         )
-        for variant, difference, judgement in zip(others, differences, judgements, strict=True)
+        for (variant, by_seed), difference, judgement in zip(scores.items(), differences, judgements, strict=True)
     ]
     judged.sort(key=lambda found: -abs(found.difference.mean))
-    summary = summarise(list(against.values()), span=limits)
-    planned = looks.next(summary.n) if looks else None
+    planned = looks.next(len(against)) if looks else None
     return Judged(
         metric=metric,
         higher_is_better=higher_is_better,
         baseline=baseline,
-        summary=summary,
+        summary=summarise([*against.values()]),
         variants=tuple(judged),
         is_paired=is_paired,
         margin=margin,
         looks=looks,
-        more_seeds=planned - summary.n if planned else None,
+        more_seeds=planned - len(against) if planned else None,
         warnings=tuple(warnings),
     )
 
@@ -295,48 +277,30 @@ def _scores(
         name = f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}"
         value = _finite(score, name, "; give every run a score, or remove the variant")
         if value and not LEAST <= abs(value) <= LARGEST:
-            raise HeadToHeadError(
-                f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size: rescale the "
-                "metric"
-            )
+            size = f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size"
+            raise HeadToHeadError(f"{size}: rescale the metric")
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
-
-    def curve_of(variant: str, seed: str, history: list[tuple[int, str, float]]) -> dict[float, float]:
-        if len(history) == 1:  # its step is not read
-            return {0.0: history[0][2]}
-        curve = {
-            _finite(step, f"row {row}: '{step_column}'") if step_column else 0.0: value for row, step, value in history
-        }
-        if len(curve) < len(history):
-            raise HeadToHeadError(
-                f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in history])}); "
-                "a run counts once: remove the others, or name further columns of the variant with --variant"
-            )
-        return curve
-
-    curves = {
-        variant: {seed: curve_of(variant, seed, history) for seed, history in by_seed.items()}
-        for variant, by_seed in histories.items()
-    }
-    for variant, by_seed in curves.items():
-        _refuse_copies(variant, by_seed)
-    return {
-        variant: {seed: curve[max(curve)] for seed, curve in by_seed.items()} for variant, by_seed in curves.items()
-    }, metric
-
-
-def _refuse_copies(variant: str, curves: Mapping[str, Mapping[float, float]]) -> None:
-    """Refuse a run that was copied under another seed: equal histories of several steps."""
-    first: dict[frozenset[tuple[float, float]], str] = {}
-    for seed, curve in curves.items():
-        if len(set(curve.values())) < 2:
-            continue
-        same = first.setdefault(frozenset(curve.items()), seed)
-        if same != seed:
-            raise HeadToHeadError(
-                f"variant '{variant}': seeds {same} and {seed} have the same values at all {len(curve)} steps; a "
-                "copied run is no further seed"
-            )
+    scores: dict[str, dict[str, float]] = {}
+    for variant, by_seed in histories.items():
+        copies: dict[frozenset[tuple[float, float]], str] = {}
+        for seed, rows in by_seed.items():
+            is_curve = step_column and len(rows) > 1  # the step of a single row is not read
+            curve = {
+                _finite(step, f"row {row}: '{step_column}'") if is_curve else 0.0: value for row, step, value in rows
+            }
+            if len(curve) < len(rows):
+                raise HeadToHeadError(
+                    f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in rows])}); a "
+                    "run counts once: remove the others, or name further columns of the variant with --variant"
+                )
+            same = copies.setdefault(frozenset(curve.items()), seed) if len(set(curve.values())) > 1 else seed
+            if same != seed:
+                raise HeadToHeadError(
+                    f"variant '{variant}': seeds {same} and {seed} have the same values at all {len(curve)} steps; a "
+                    "copied run is no further seed"
+                )
+            scores.setdefault(variant, {})[seed] = curve[max(curve)]
+    return scores, metric
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:
@@ -370,33 +334,25 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
     raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
 
 
-def _refuse_seeds(
-    scores: Mapping[str, Mapping[str, float]],
+def _incomparable(
+    variant: str,
+    scores: Mapping[str, float],
     baseline: str,
+    against: Mapping[str, float],
     is_paired: bool,
     looks: Looks | None,
-    warnings: Sequence[str],
-) -> None:
-    """Refuse single seeds, seeds without a partner, and looks at different numbers of seeds."""
-    against = scores[baseline]
-    remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
-    for variant, by_seed in scores.items():
-        if len(by_seed) < 2:
-            raise HeadToHeadError(
-                f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}"
-            )
-        if is_paired and by_seed.keys() != against.keys():
-            only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
-            only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
-            raise HeadToHeadError(
-                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}{remark}; add the missing runs, or "
-                "compare with --unpaired"
-            )
-        if looks and len(by_seed) != len(against):
-            raise HeadToHeadError(
-                f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
-                f"{remark}"
-            )
+) -> str | None:
+    """Return why a variant cannot be compared: seeds are missing or their numbers differ."""
+    if len(scores) < 2:
+        return f"variant '{variant}' has a single seed; a test needs at least two per variant"
+    if is_paired and scores.keys() != against.keys():
+        only = [f"{seed} only in '{variant}'" for seed in scores if seed not in against]
+        only += [f"{seed} only in '{baseline}'" for seed in against if seed not in scores]
+        differ = f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}"
+        return f"{differ}; add the missing runs, or compare with --unpaired"
+    if looks and len(scores) != len(against):
+        return f"'{variant}' has {len(scores)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
+    return None
 
 
 def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headtohead.analysis.scores import Scores
 from headtohead.storage.frames import Frames
 
 NAMES = {
@@ -59,34 +57,9 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     return ReferencePoints(sum(entry.sentences for entry in entries), scores)
 
 
-def reference_comparisons(scores: Scores, name: str) -> list[ReferenceComparison]:
-    """Compare every ranked variant with a reference point on its data, in the metric of the comparison."""
-    frames, metric = scores.frames, reference_metric(scores)
-    if metric is None:
-        return []
-    found = []
-    for slug in scores.ranked:
-        points, summary = reference_points(frames, slug), frames.summary(slug, metric)
-        if points and name in points.scores and not math.isnan(summary.mean) and frames.trained(slug) == slug:
-            found.append(ReferenceComparison(slug, metric, summary.mean, points.scores[name][metric]))
-    return found
-
-
 def scoring_metrics(points: ReferencePoints) -> list[str]:
     """Return the metrics in which the vocabulary upper bound is above 0: in others, no model can score."""
     return [metric for metric, bound in points.scores["vocabulary_bound"].items() if bound > 0]
-
-
-def reference_metric(scores: Scores) -> str | None:
-    """Return the metric in which models and reference points are compared.
-
-    It is the primary metric, else a metric of the dataset in which a model can score, the default primary metric last.
-    None if there is no such metric, or no reference point.
-    """
-    points = reference_points(scores.frames, scores.frames.baseline)
-    usable = scoring_metrics(points) if points else []
-    default, *others = points.scores["vocabulary_bound"] if points else [""]
-    return next((metric for metric in (scores.metric, *others, default) if metric in usable), None)
 
 
 def decodes(frames: Frames) -> bool:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 from headtohead.analysis.best import BestVariants, best_variants
-from headtohead.analysis.contrasts import Contrast, Families, Family, families
+from headtohead.analysis.contrasts import Contrast, Family, families
 from headtohead.analysis.convergence import Convergence, convergence
-from headtohead.analysis.reference_points import (
-    ReferenceComparison,
-    ReferencePoints,
-    reference_comparisons,
-    reference_metric,
-    reference_points,
-)
+from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points, scoring_metrics
 from headtohead.analysis.scores import Scores
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
+from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differences
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
@@ -70,7 +65,7 @@ class SeparateEffects:
 
     other_axis: str
     holm_p: float
-    effects: Mapping[str, Paired]
+    effects: Mapping[str, Difference]
 
 
 class Analysis(Scores):
@@ -84,43 +79,39 @@ class Analysis(Scores):
     """
 
     @cached_property
-    def families(self) -> Families:
-        """The tested contrasts by family; ``families._asdict()`` has them by name."""
+    def families(self) -> Mapping[str, Family]:
+        """The tested contrasts by name of the family."""
         return families(self)
 
     @property
     def variants(self) -> Family:
         """Every variant against the baseline."""
-        return self.families.variants
+        return self.families["variants"]
 
     @property
     def factors(self) -> Family:
         """Two values of an axis, averaged over the other axes within each seed."""
-        return self.families.factors
+        return self.families["factors"]
 
     @property
     def interactions(self) -> Family:
         """The effect of an axis, compared between two values of another axis."""
-        return self.families.interactions
+        return self.families["interactions"]
 
     @property
     def declared(self) -> Family:
-        """The contrasts that the experiment file declares.
-
-        Each can have a metric of its own, and an expected result: ``expect`` is as written, ``expected`` the text of
-        the column, ``agreement`` the verdict with its reason and interval.
-        """
-        return self.families.declared
+        """The contrasts of the experiment file; each can have a metric of its own, and an expected result."""
+        return self.families["declared"]
 
     @property
     def added(self) -> Family:
         """The first of two configurations with and without every single change."""
-        return self.families.added
+        return self.families["added"]
 
     @property
     def taken(self) -> Family:
         """The second of two configurations with and without every single change."""
-        return self.families.taken
+        return self.families["taken"]
 
     @cached_property
     def main_contrasts(self) -> tuple[Contrast, ...]:
@@ -188,12 +179,28 @@ class Analysis(Scores):
 
     @cached_property
     def reference_metric(self) -> str | None:
-        """The metric in which models and reference points are compared, or None."""
-        return reference_metric(self)
+        """The metric in which models and reference points are compared, or None.
+
+        It is the primary metric, else a metric of the dataset in which a model can score, the default primary metric
+        last.
+        """
+        points = self.reference_points.get(self.frames.baseline)
+        if points is None:
+            return None
+        default, *others = points.scores["vocabulary_bound"]
+        usable = scoring_metrics(points)
+        return next((metric for metric in (self.metric, *others, default) if metric in usable), None)
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
-        return reference_comparisons(self, name)
+        metric, found = self.reference_metric, list[ReferenceComparison]()
+        if metric is None:
+            return found
+        for slug in self.ranked:
+            points, mean = self.reference_points.get(slug), self.frames.summary(slug, metric).mean
+            if points and name in points.scores and not math.isnan(mean) and self.frames.trained(slug) == slug:
+                found.append(ReferenceComparison(slug, metric, mean, points.scores[name][metric]))
+        return found
 
     @cached_property
     def other_test_sentences(self) -> list[str]:
@@ -214,11 +221,9 @@ class Analysis(Scores):
     def late_looks(self) -> bool:
         """Whether the number of seeds, or the looks, were set or changed after a result of the experiment existed."""
         record, runs = self.frames.record.looks, self.frames.runs
-        if record is None:
-            return False
-        since = datetime.fromisoformat(record.since)
         ended = runs[runs["state"].isin(states.RESULTS)]["ended"].dropna()
-        return any(datetime.fromisoformat(str(time)) < since for time in ended)
+        times = (datetime.fromisoformat(str(time)) for time in ended)
+        return record is not None and any(time < datetime.fromisoformat(record.since) for time in times)
 
     @cached_property
     def looks(self) -> LooksStatus | None:
@@ -227,14 +232,13 @@ class Analysis(Scores):
         if record is None or looks is None:
             return None
         contrasts, complete = self.main_contrasts, not self.incomplete
-        untested = [found for found in contrasts if found.difference is None and found.verdict == NO_VERDICT]
         return LooksStatus(
             looks=looks,
             taken=record.taken if complete else record.taken[:-1],
             seeds=len(self.frames.seeds),
             complete=complete,
-            undecided=tuple(contrast.name for contrast in contrasts if contrast.is_undecided),
-            unranked=tuple(contrast.name for contrast in untested),
+            undecided=tuple(found.name for found in contrasts if found.is_undecided),
+            unranked=tuple(found.name for found in contrasts if not found.paired and found.verdict == NO_VERDICT),
             late=self.late_looks,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -16,7 +16,6 @@ from headtohead.analysis.scores import Scores
 from headtohead.planning.axes import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
-from headtohead.storage.experiment import ExcludedRecord, VariantRecord
 from headtohead.storage.metrics import higher_is_better, label, span
 
 Cell = tuple[str, str]
@@ -26,26 +25,6 @@ Scope = Literal["all", "values", "working"]
 
 MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
-
-
-@dataclass(frozen=True)
-class TwoWayTable:
-    """The scores of all pairs of values of two axes.
-
-    ``rows`` and ``columns`` are labels of values, best first by the median of their cells. ``cells`` holds the
-    slug of a pair's variant, ``reasons`` the reason why a pair is excluded.
-    """
-
-    axes: tuple[str, str]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    cells: Mapping[tuple[str, str], str]
-    reasons: Mapping[tuple[str, str], str]
-    summaries: Mapping[str, Summary]
-
-    def summary(self, row: str, column: str) -> Summary | None:
-        """Return the summary over seeds of a pair, or None if it is not ranked."""
-        return self.summaries.get(self.cells.get((row, column), ""))
 
 
 @dataclass(frozen=True)
@@ -83,7 +62,10 @@ class TwoWayResult:
     """The answer to the question of a two-way table.
 
     Attributes:
-        table: The cells and the excluded pairs.
+        axes: The axes of rows and columns.
+        rows: Labels of the row values, best first by the median of their cells.
+        columns: Labels of the column values, in the same order.
+        cells: The mean and interval over seeds of the ranked pairs.
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
         late_margin: Whether the margin was set or changed after results existed.
@@ -94,7 +76,10 @@ class TwoWayResult:
             the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
     """
 
-    table: TwoWayTable
+    axes: tuple[str, str]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[Cell, Summary]
     ranking: tuple[Combination, ...]
     margin: float | None
     late_margin: bool
@@ -104,13 +89,13 @@ class TwoWayResult:
     shares: Mapping[Scope, VarianceShares]
 
 
-def _table(scores: Scores) -> TwoWayTable | None:
-    """Return the table of an experiment in which exactly two axes vary, or None.
+def two_way(scores: Scores) -> TwoWayResult | None:
+    """Return the result of an experiment in which exactly two axes vary; None for others, or without scores.
 
     Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
     not compared.
     """
-    record = scores.frames.record
+    frames, metric, sign, record = scores.frames, scores.metric, scores.sign, scores.frames.record
     values: dict[str, dict[str, None]] = {}
     for axes in [*(variant.axes for variant in record.variants), *(excluded.axes for excluded in record.excluded)]:
         for axis, value in axes.items():
@@ -119,50 +104,33 @@ def _table(scores: Scores) -> TwoWayTable | None:
     if len(varied) != 2 or DATA_AXIS in varied or min(len(values[axis]) for axis in varied) < MIN_VALUES:
         return None
     row, column = varied
-
-    def pair(variant: VariantRecord | ExcludedRecord) -> tuple[str, str]:
-        return label(variant.axes.get(row)), label(variant.axes.get(column))
-
-    cells = {pair(variant): variant.slug for variant in record.variants}
-    if len(cells) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product
+    slugs = {(label(found.axes.get(row)), label(found.axes.get(column))): found.slug for found in record.variants}
+    scored = {cell: slug for cell, slug in slugs.items() if slug in scores.ranked}
+    if not scored or len(slugs) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product
         return None
-    reasons = {pair(excluded): excluded.reason for excluded in record.excluded}
-    summaries = {slug: scores.summaries[slug] for slug in scores.ranked}
+    cells = {cell: scores.summaries[slug] for cell, slug in scored.items()}
 
-    def ordered(names: Sequence[str], side: int) -> tuple[str, ...]:
+    def ordered(axis: str, side: int) -> tuple[str, ...]:
         def sort_key(name: str) -> float:
-            means = [summaries[slug].mean for key, slug in cells.items() if key[side] == name and slug in summaries]
-            return -scores.sign * median(means) if means else math.inf
+            means = [summary.mean for cell, summary in cells.items() if cell[side] == name]
+            return -sign * median(means) if means else math.inf
 
-        return tuple(sorted(names, key=sort_key))
+        return tuple(sorted(values[axis], key=sort_key))
 
-    return TwoWayTable(
-        (row, column), ordered(list(values[row]), 0), ordered(list(values[column]), 1), cells, reasons, summaries
-    )
-
-
-def two_way(scores: Scores) -> TwoWayResult | None:
-    """Return the result of a two-way table; None for an experiment without such a table, or without scores."""
-    table = _table(scores)
-    if table is None:
-        return None
-    scored = {cell: slug for cell, slug in table.cells.items() if slug in table.summaries}
-    if not scored:
-        return None
-    metric, frames = scores.metric, scores.frames
     compared = compare_variants(scores, scored.values())
-    ranking = [
-        Combination(*cell, table.summaries[slug], compared.get(frames.trained(slug))) for cell, slug in scored.items()
-    ]
-    ranking.sort(key=lambda combination: -scores.sign * combination.summary.mean)
+    ranking = [Combination(*cell, cells[cell], compared.get(frames.trained(slug))) for cell, slug in scored.items()]
+    ranking.sort(key=lambda combination: -sign * combination.summary.mean)
     best = ranking[0].summary.mean
     chance = (scores.upper_bound or 0.0) if higher_is_better(metric) and span(metric)[0] == 0 else None
     threshold = math.nan if chance is None else (chance + best) / 2
     # A threshold that the best combination does not exceed separates nothing.
-    working = {cell for cell, slug in scored.items() if best > threshold < table.summaries[slug].mean}
-    margin = frames.record.margins.get(metric)
+    working = {cell for cell, summary in cells.items() if best > threshold < summary.mean}
+    margin = record.margins.get(metric)
     return TwoWayResult(
-        table=table,
+        axes=(row, column),
+        rows=ordered(row, 0),
+        columns=ordered(column, 1),
+        cells=cells,
         ranking=tuple(ranking),
         margin=margin.value if margin else None,
         late_margin=margin.late if margin else False,

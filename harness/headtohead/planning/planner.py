@@ -45,7 +45,7 @@ from headtohead.planning.variants import Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
-from headtohead.statistics.differences import interaction_differences, pair_differences
+from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
@@ -404,9 +404,9 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             # Pairs of equal variants enter an interaction as zeros.
             averaged = sides if family == "interaction" else [(left, right) for left, right in sides if left != right]
             differences = pair_differences(scores, averaged)[1]
-            means.append(
-                (interaction_differences(differences) if family == "interaction" else differences).mean(axis=0)
-            )
+            if family == "interaction":  # the second pair of each setting has its sides swapped
+                differences = differences[::2] + differences[1::2]
+            means.append(differences.mean(axis=0))
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
         powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
     return tuple(powers)

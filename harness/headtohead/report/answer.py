@@ -100,7 +100,7 @@ def two_way_answer(analysis: Analysis) -> str:
     metric, (best, *others) = analysis.metric, result.ranking
     level = "highest" if higher_is_better(metric) else "lowest"
     first = (
-        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.table.axes)}, {best.name} has the "
+        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, {best.name} has the "
         f"{level} {readable(metric)}, {with_ends(best.summary, metric)}."
     )
     if best.comparison is None or not others:

@@ -47,14 +47,14 @@ def answer_file(report: Report) -> str:
                 "family": name,
                 "name": contrast.name,
                 "metric": contrast.metric,
-                **_tests(contrast.difference, contrast.judgement),
+                **_tests(contrast.paired, contrast.judgement),
                 "verdict": contrast.verdict_name,
                 "reason": contrast.reason,
                 "seeds": list(contrast.seeds),
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and contrast.agreement.verdict,
             }
-            for name, family in analysis.families._asdict().items()
+            for name, family in analysis.families.items()
             for contrast in family.contrasts
         ],
         "targets": [

@@ -13,7 +13,7 @@ import pandas as pd
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
-from headtohead.statistics.paired_tests import Interval, Paired, Summary
+from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.storage.metrics import show, show_p
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
@@ -108,7 +108,7 @@ def score(summary: Summary, metric: str) -> str:
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
-def difference(paired: Paired | None, metric: str) -> str:
+def difference(paired: Difference | None, metric: str) -> str:
     """Return a difference with its 95 % interval."""
     return "–" if paired is None else with_interval(paired.mean, paired.low, paired.high, metric, signed=True)
 

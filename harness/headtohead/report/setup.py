@@ -173,7 +173,7 @@ def statistics_section(report: Report) -> Section:
     floors = [
         f"Family {name}: with {counted(family.tested, 'contrast')} and {family.seeds} seeds the smallest Holm-adjusted "
         f"sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for 0.05."
-        for name, family in analysis.families._asdict().items()
+        for name, family in analysis.families.items()
         if family.tested
     ]
     few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import Combination, Scope, TwoWayResult, TwoWayTable
+from headtohead.analysis.two_way import Combination, Scope, TwoWayResult
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import Section, score, table
@@ -26,13 +26,12 @@ def two_way_section(report: Report) -> Section | None:
     result = analysis.two_way
     if result is None:
         return None
-    found = result.table
-    metric, (rows, columns) = analysis.metric, found.axes
-    means = [summary.mean for summary in found.summaries.values()]
+    metric, (rows, columns) = analysis.metric, result.axes
+    means = [summary.mean for summary in result.cells.values()]
     low, high = min(means), max(means)
 
     def shade(row: str, column: str) -> int:
-        summary = found.summary(row, column)
+        summary = result.cells.get((row, column))
         if summary is None or high == low:
             return 0
         fraction = (summary.mean - low) / (high - low)
@@ -61,10 +60,10 @@ def two_way_section(report: Report) -> Section | None:
         f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "
         "and columns by the median of their cells. Darker is better.",
         frame=table(
-            {f"{rows} \\ {columns}": row, **{column: _cell(analysis, found, row, column) for column in found.columns}}
-            for row in found.rows
+            {f"{rows} \\ {columns}": row, **{column: _cell(analysis, result, row, column) for column in result.columns}}
+            for row in result.rows
         ),
-        shade=[[0, *(shade(row, column) for column in found.columns)] for row in found.rows],
+        shade=[[0, *(shade(row, column) for column in result.columns)] for row in result.rows],
         lines=lines,
         parts=[
             Section(
@@ -91,8 +90,8 @@ def _ranked(analysis: Analysis, result: TwoWayResult, combination: Combination) 
     return row
 
 
-def _cell(analysis: Analysis, found: TwoWayTable, row: str, column: str) -> str:
-    summary = found.summary(row, column)
+def _cell(analysis: Analysis, result: TwoWayResult, row: str, column: str) -> str:
+    summary = result.cells.get((row, column))
     if summary is None:
         return "–"
     half = f"\n± {show((summary.high - summary.low) / 2, analysis.metric)}" if summary.n > 1 else ""

@@ -22,12 +22,3 @@ def pair_differences(
     seeds = sorted(shared or ())
     rows = [[scores[left][seed] - scores[right][seed] for seed in seeds] for left, right in pairs]
     return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
-
-
-def interaction_differences(differences: np.ndarray) -> np.ndarray:
-    """Return differences of differences ``[setting, seed]`` of the pairs of an interaction, ``[pair, seed]``.
-
-    The second pair of each setting has its sides swapped, so the difference is a sum.
-    """
-    summed: np.ndarray = differences[::2] + differences[1::2]
-    return summed

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,97 +68,58 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Paired:
-    """Paired difference between two sides of a contrast.
+class Difference:
+    """The difference of two sides with its tests, paired by seed or of separate seeds.
 
     Attributes:
         kind: ``varied``: the differences vary. ``constant``: every seed has exactly the same
             non-zero difference, so that the interval is a point, the t-test is undefined and ``p``
-            is the sign-flip p. ``identical``: every difference is zero. ``single``: there is a
+            is ``sign_flip_p``. ``identical``: every difference is zero. ``single``: there is a
             single seed and no p-value. ``none``: there is no seed.
-        n: Number of seeds.
+        n: Number of seeds; of separate seeds, the smaller number.
         mean: Mean difference.
-        sd: Sample standard deviation of the differences.
+        error: Standard error of the mean difference.
+        degrees: Degrees of freedom of the t-test.
         low: Lower end of the t-interval.
         high: Upper end of the t-interval.
-        effect: Cohen's d_z with Hedges' small-sample correction.
-        p: Two-sided p of the paired t-test.
-        sign_flip_p: Two-sided p of the sign-flip test.
+        effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction.
+        p: Two-sided p of the t-test.
+        sign_flip_p: Two-sided p of the sign-flip test; of separate seeds, of the permutation test.
+        smallest_p: The smallest one-sided p of that test.
     """
 
     kind: Kind
     n: int
     mean: float
-    sd: float
+    error: float
+    degrees: float
     low: float
     high: float
     effect: float
     p: float
     sign_flip_p: float
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean difference."""
-        return self.sd / math.sqrt(self.n) if self.n else math.nan
-
-    @property
-    def degrees(self) -> float:
-        """Degrees of freedom of the t-test."""
-        return self.n - 1
-
-    @property
-    def smallest_p(self) -> float:
-        """The smallest one-sided p of the sign-flip test."""
-        return 0.5**self.n
+    smallest_p: float
 
 
-class Difference(Protocol):
-    """A difference with a t-test.
-
-    `Paired` or `headtohead.statistics.unpaired.Unpaired`.
-    """
-
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def mean(self) -> float: ...
-    @property
-    def error(self) -> float: ...
-    @property
-    def degrees(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def p(self) -> float: ...
-    @property
-    def sign_flip_p(self) -> float: ...
-    @property
-    def smallest_p(self) -> float: ...
-
-
-def summarise(values: ArrayLike, confidence: float = CONFIDENCE, span: tuple[float, float] = EVERYWHERE) -> Summary:
+def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:
     """Return count, mean, sample sd and t-interval of the scores; NaN where undefined.
 
     Args:
         values: Scores ``[seed]``; non-finite scores are dropped.
-        confidence: Level of the interval.
         span: Smallest and largest possible score. The interval is clipped to it, which loses no
             coverage, since the true mean lies within the span.
     """
-    scores = _finite(values)
+    scores = np.asarray(values, dtype=np.float64)
+    scores = scores[np.isfinite(scores)]
     n = len(scores)
     mean = float(scores.mean()) if n else math.nan
     sd = float(scores.std(ddof=1)) if n > 1 else math.nan
-    half = _half_width(sd, n, confidence)
+    half = _half_width(sd, n, CONFIDENCE)
     low, high = (float(np.clip(end, *span)) for end in (mean - half, mean + half))
     return Summary(n, mean, sd, low, high)
 
 
-def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Paired:
+def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Difference:
     """Compare two sides with the same seeds, ``values`` minus ``against``.
 
     Args:
@@ -173,7 +134,9 @@ def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDE
     return paired_differences(left - right, scale=scale, confidence=confidence)
 
 
-def paired_differences(differences: ArrayLike, *, scale: float | None = None, confidence: float = CONFIDENCE) -> Paired:
+def paired_differences(
+    differences: ArrayLike, *, scale: float | None = None, confidence: float = CONFIDENCE
+) -> Difference:
     """Test paired differences against zero.
 
     Args:
@@ -193,17 +156,20 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None, co
     mean = float(rounded(d.mean(), size)) if n else math.nan
     sd = (0.0 if kind in ("constant", "identical") else float(d.std(ddof=1))) if n > 1 else math.nan
     half = _half_width(sd, n, confidence)
+    error = sd / math.sqrt(n) if n else math.nan
     flips = sign_flip_p(d) if n > 1 else math.nan
-    return Paired(
+    return Difference(
         kind=kind,
         n=n,
         mean=mean,
-        sd=sd,
+        error=error,
+        degrees=n - 1,
         low=mean - half,
         high=mean + half,
         effect=_hedges(mean, sd, n),
-        p=t_test_p(mean, sd / math.sqrt(n), n - 1) if kind == "varied" else flips,
+        p=t_test_p(mean, error, n - 1) if kind == "varied" else flips,
         sign_flip_p=flips,
+        smallest_p=0.5**n,
     )
 
 
@@ -371,11 +337,6 @@ def rounded(differences: ArrayLike, scale: float) -> Floats:
     """Return the differences, with rounding errors of scores of size ``scale`` set to 0."""
     d = np.asarray(differences, dtype=np.float64)
     return np.where(np.abs(d) <= ROUNDING * scale, 0.0, d)
-
-
-def _finite(values: ArrayLike) -> Floats:
-    scores = np.asarray(values, dtype=np.float64)
-    return scores[np.isfinite(scores)]
 
 
 def _half_width(sd: float, n: int, confidence: float) -> float:

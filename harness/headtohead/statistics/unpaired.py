@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headtohead.statistics.paired_tests import CONFIDENCE, DRAWS, MAX_SIGNS, ROUNDING, Kind, t_quantile, t_test_p
+from headtohead.statistics.paired_tests import DRAWS, MAX_SIGNS, ROUNDING, Difference, Kind, t_quantile, t_test_p
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
 """Largest number of permutations that are all counted."""
 
 
-@dataclass(frozen=True)
-class Unpaired:
-    """Difference of two means, with fields as in `headtohead.statistics.paired_tests.Paired`.
-
-    ``n`` is the smaller number of seeds, ``degrees`` are Welch's. ``sign_flip_p`` is the two-sided p of the test that
-    permutes the sides. ``effect`` is Cohen's d without Hedges' correction. ``constant``: the scores of neither side
-    vary, so that only the permutation test is defined.
-    """
-
-    kind: Kind
-    n: int
-    mean: float
-    error: float
-    degrees: float
-    low: float
-    high: float
-    effect: float
-    p: float
-    sign_flip_p: float
-    smallest_p: float
-
-
-def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Unpaired:
+def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
     """Compare two sides with separate seeds, ``values`` minus ``against``, by Welch's t-test (1947).
 
     Args:
         values: Scores ``[seed]``, finite.
         against: Scores of the other side; the numbers may differ.
-        confidence: Level of the interval.
     """
     left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
     numbers = len(left), len(right)
@@ -54,18 +30,20 @@ def unpaired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFI
     nan = math.nan
     if min(numbers) < 2:
         kind: Kind = "single" if min(numbers) else "none"
-        return Unpaired(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan, nan, nan)
+        return Difference(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan, nan, nan)
     permuted = permutation_p(left, right)
     smallest = 1 / math.comb(sum(numbers), numbers[0])
     spreads = [float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0 for side in (left, right)]
     parts = [spread / number for spread, number in zip(spreads, numbers, strict=True)]
     if not any(parts):
         kind = "constant" if mean else "identical"
-        return Unpaired(kind, min(numbers), mean, 0.0, sum(numbers) - 2, mean, mean, nan, permuted, permuted, smallest)
+        return Difference(
+            kind, min(numbers), mean, 0.0, sum(numbers) - 2, mean, mean, nan, permuted, permuted, smallest
+        )
     error = math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / sum(part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True))
-    half = t_quantile(degrees, confidence) * error
-    return Unpaired(
+    half = t_quantile(degrees) * error
+    return Difference(
         kind="varied",
         n=min(numbers),
         mean=mean,

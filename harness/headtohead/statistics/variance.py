@@ -51,24 +51,6 @@ class CrossedEstimate:
         half = math.sqrt(variance)
         return Interval(confidence, self.mean - half, self.mean + half)
 
-    @property
-    def error(self) -> float:
-        """Standard error of the mean."""
-        return math.sqrt(self.seed_variance / self.seeds + max(0.0, self.sentence_variance))
-
-    @property
-    def degrees(self) -> float:
-        """Degrees of freedom with which the t-interval of `error` equals the 95 % interval; NaN without variance."""
-        if not self.error > 0:
-            return math.nan
-        quantile = (self.interval().high - self.mean) / self.error
-        low, high = 0.0, math.log(1e9)  # the quantile decreases with the degrees of freedom, at least 1
-        for _ in range(60):
-            middle = (low + high) / 2
-            too_few = t_quantile(math.exp(middle)) > quantile
-            low, high = (middle, high) if too_few else (low, middle)
-        return math.exp((low + high) / 2)
-
 
 def crossed(values: ArrayLike) -> CrossedEstimate:
     """Return the mean of ``[seed, sentence]`` with the variances of both, from two-way random effects.

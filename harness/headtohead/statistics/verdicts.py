@@ -113,12 +113,6 @@ def judge(
     return judgements
 
 
-def is_undecided(verdict: Verdict, difference: Difference | None) -> bool:
-    """Return whether more seeds can give a verdict: inconclusive, or too few seeds with equal differences."""
-    is_constant = difference is not None and difference.kind == "constant"
-    return verdict == INCONCLUSIVE or (verdict == NO_VERDICT and is_constant)
-
-
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     """Return the level at which Holm's procedure tests each p-value; NaN for NaN.
 

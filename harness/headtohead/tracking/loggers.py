@@ -85,12 +85,16 @@ class StudyLogger:
         return inside(self.study.path, FOLDER, f"{self.name}.json")
 
 
+class InUseError(HeadToHeadError):
+    """Another process logs this study to this tracker."""
+
+
 @contextmanager
 def locked(folder: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
     """Hold the right to log a study to a tracker, for which this process waits some seconds.
 
     Raises:
-        HeadToHeadError: If another process holds it.
+        InUseError: If another process holds it.
     """
     path = inside(folder, FOLDER, f"{name}.lock")
     path.parent.mkdir(exist_ok=True)
@@ -98,4 +102,4 @@ def locked(folder: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
         with FileLock(path, timeout=seconds):
             yield
     except Timeout:
-        raise HeadToHeadError(f"another process logs '{folder.name}' to {name}; wait until it ends") from None
+        raise InUseError(f"another process logs '{folder.name}' to {name}; wait until it ends") from None

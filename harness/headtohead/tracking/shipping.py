@@ -17,7 +17,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.tracking.loggers import StudyLogger, locked
+from headtohead.tracking.loggers import InUseError, StudyLogger, locked
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
 MLFLOW = "mlflow"
@@ -253,7 +253,8 @@ def ship(
 ) -> ShipReport:
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
-    The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged.
+    The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged. If
+    another process logs the experiment and does not end within `LOCK_SECONDS`, the report lists this as a failure.
 
     Args:
         experiment_dir: The experiment's folder.
@@ -262,11 +263,13 @@ def ship(
         reports: The folder of all reports; default: beside the runs folder.
 
     Raises:
-        HeadToHeadError: If the logger lacks a package, its tracker cannot be used, or another process uses it for this
-            experiment.
+        HeadToHeadError: If the logger lacks a package, or its tracker cannot be used.
     """
     require(logger)
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
-    with locked(experiment_dir, logger, LOCK_SECONDS):
-        return Shipper(experiment_dir, logger, uri, reports).ship()
+    try:
+        with locked(experiment_dir, logger, LOCK_SECONDS):
+            return Shipper(experiment_dir, logger, uri, reports).ship()
+    except InUseError as error:
+        return ShipReport(experiment_dir.name, failures=[str(error)])

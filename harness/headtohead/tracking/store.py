@@ -83,12 +83,20 @@ class Store:
         Raises:
             HeadToHeadError: If the experiment was deleted in MLflow.
         """
+        from mlflow.exceptions import MlflowException
+
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
             location = None
             if self.database is not None:
                 location = (self.database.parent / ARTIFACTS / name.replace("/", "-")).as_uri()
-            return str(self.client.create_experiment(name, artifact_location=location))
+            try:
+                return str(self.client.create_experiment(name, artifact_location=location))
+            except MlflowException as error:
+                # Another process may have created it in the meantime.
+                experiment = self.client.get_experiment_by_name(name)
+                if experiment is None:
+                    raise error
         if experiment.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; restore it with: "

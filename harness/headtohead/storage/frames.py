@@ -118,21 +118,17 @@ class Frames:
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""
-        return self._scores(metric).get(self.trained(slug), {})
-
-    def summary(self, slug: str, metric: str) -> Summary:
-        """Return mean and confidence interval of a variant's final metric over seeds."""
-        return summarise(list(self.scores(slug, metric).values()), span=span(metric))
-
-    def _scores(self, metric: str) -> dict[str, dict[int, float]]:
         if metric not in self._cache:
-            table: dict[str, dict[int, float]] = {}
+            table = self._cache[metric] = {}
             if metric in self.runs:
                 rows = self.runs[["variant", "seed", metric]].dropna()
                 for variant, seed, value in rows.itertuples(index=False, name=None):
                     table.setdefault(variant, {})[int(seed)] = float(value)
-            self._cache[metric] = table
-        return self._cache[metric]
+        return self._cache[metric].get(self.trained(slug), {})
+
+    def summary(self, slug: str, metric: str) -> Summary:
+        """Return mean and confidence interval of a variant's final metric over seeds."""
+        return summarise(list(self.scores(slug, metric).values()), span=span(metric))
 
     @cached_property
     def _cache(self) -> dict[str, dict[str, dict[int, float]]]:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -151,79 +152,34 @@ def without_figures(no_figures: Callable[[], AbstractContextManager[None]]) -> I
         yield
 
 
+@pytest.fixture(scope="session")
+def made() -> ModuleType:
+    """The module that writes studies without training."""
+    from made import fake_study
+
+    return fake_study
+
+
+@pytest.fixture(scope="session")
+def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the quickstart."""
+    return made.write_study(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study with every irregularity that a report must handle."""
+    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
+
+
 @pytest.fixture
-def bare_experiment() -> Callable[..., str]:
+def bare_experiment(made: ModuleType) -> Callable[..., str]:
     """Return the text of an ``experiment.json`` with the given variants and runs, and nothing else of interest.
 
     ``equal_to`` maps the slug of each variant to the variant that it equals, or to None.
     """
 
     def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-        from headtohead.storage.experiment import (
-            ExperimentRecord,
-            ModelCounts,
-            PlannedRunRecord,
-            ReportedMetrics,
-            VariantRecord,
-        )
-        from headtohead.testing.tiny import tiny_config
-
-        config = tiny_config().model_dump(mode="json")
-        data = {
-            "dataset": "toy-grammar",
-            "data_hash": "",
-            "licence": None,
-            "citation": None,
-            "languages": [],
-            "split": "iid",
-            "normalise": "none",
-            "tokens": "word",
-            "counts": {},
-            "vocabulary": {"source": 1, "target": 1},
-            "notes": [],
-        }
-        counts = ModelCounts(total=1, non_embedding=1, attention=1, flops_per_token=1.0, inner_width=1, path={})
-        variants = [
-            VariantRecord(
-                slug=slug,
-                title=slug,
-                axes={},
-                equal_to=equal,
-                equal_reason=None,
-                counts=counts,
-                d_ff=1,
-                d_ff_asked=1,
-                match="none",
-                steps=1,
-                evaluate_every=1,
-                decoding_limit=1,
-                order_invariant=False,
-                pitfalls=(),
-                config=config,
-            )
-            for slug, equal in equal_to.items()
-        ]
-        record = ExperimentRecord(
-            name=name,
-            question=question,
-            command="h2h run x.yaml",
-            created="2026-01-05T10:00:00Z",
-            axes=(),
-            baseline=next(iter(equal_to)),
-            seeds=tuple(dict.fromkeys(seed for _, seed, _ in runs)),
-            variants=tuple(variants),
-            contrasts=(),
-            match="none",
-            metrics=ReportedMetrics(primary="test/exact_match", report=()),
-            probes=(),
-            notes=(),
-            data=data,
-            runs=tuple(
-                PlannedRunRecord(variant=slug, seed=seed, run_hash=f"{slug}{seed}", directory=directory)
-                for slug, seed, directory in runs
-            ),
-            versions={},
-        )
-        return json.dumps(record.to_json())
+        return made.experiment_text(made.Study(name=name, question=question), equal_to, runs)
 
     return text

@@ -29,7 +29,6 @@ from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, refuse_replacing
-from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -52,7 +51,17 @@ __all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results",
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
 
-register(Plan, LoadedRun, SentenceMaps)
+
+def _html(value: object) -> str:
+    """Return the notebook output of a plan, a table of runs, a loaded run or attention maps."""
+    from headtohead.report.notebook import html  # loads matplotlib
+
+    return html(value)
+
+
+# Lower packages do not import the package `report`.
+for _shown in (Plan, LoadedRun, SentenceMaps):
+    type.__setattr__(_shown, "_repr_html_", _html)
 
 
 @dataclass(frozen=True)
@@ -470,7 +479,7 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
     from headtohead.analysis.results import RunsTable
     from headtohead.storage.frames import load_frames
 
-    register(RunsTable)
+    type.__setattr__(RunsTable, "_repr_html_", _html)
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
     return RunsTable.from_frames(load_frames(folder))
 

@@ -134,7 +134,7 @@ def test_a_large_vocabulary_leaves_memory_for_several_members_on_a_cpu(plan):
 
 
 def test_members_fit_by_the_scores_that_a_step_stores(plan):
-    size = ("model.d_model=16", "model.heads=8", "train.batch_tokens=4096", "quirks.pad_to=64")
+    size = ("model.d_model=16", "model.heads=8", "train.batch_size=64", "quirks.pad_to=64")
     fused = fitting(plan("", *size))
     with_weights, in_parts = (
         fitting(plan("", *size, *more))

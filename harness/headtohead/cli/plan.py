@@ -71,7 +71,7 @@ def _print_json(plan: Plan) -> None:
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
     names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "difference")
     content["power"] = [
-        {name: value for name in names if (value := getattr(family, name)) == value}  # JSON has no NaN
+        {name: value if (value := getattr(family, name)) == value else None for name in names}  # JSON has no NaN
         for family in plan.power
     ]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]

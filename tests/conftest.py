@@ -16,6 +16,7 @@ from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from headtohead.cli import main
@@ -121,14 +122,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One empty store, created the slow way once and copied for every test that needs one."""
+    """One empty store, created the slow way once for all workers and copied for every test that needs one."""
     from headtohead.tracking.store import open_store
 
-    folder = tmp_path_factory.mktemp("template")
-    with warnings.catch_warnings():
+    folder = tmp_path_factory.getbasetemp()
+    store = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "template" / "mlflow.db"
+    store.parent.mkdir(exist_ok=True)
+    with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
-        open_store(f"sqlite:///{folder}/mlflow.db", create=True)
-    return folder / "mlflow.db"
+        if not (store.parent / "complete").exists():
+            open_store(f"sqlite:///{store}", create=True)
+            (store.parent / "complete").touch()
+    return store
 
 
 @pytest.fixture(scope="session")

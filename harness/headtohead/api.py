@@ -19,12 +19,11 @@ from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
-from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.progress import make_watcher
+from headtohead.execution.progress import failure_lines, next_step
 from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
+from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -157,7 +156,6 @@ def run(
     report: bool = True,
     loggers: Sequence[str] = (),
     allow_partial: bool = False,
-    watcher: Watcher | None = None,
     command: str | None = None,
     log: Callable[[str], object] = print,
 ) -> Result:
@@ -186,7 +184,6 @@ def run(
         tracking: Log to MLflow while training.
         loggers: Names of registered loggers that log too, for example ``tensorboard``.
         allow_partial: Write the report even if runs are missing.
-        watcher: Receives progress events; default: a progress bar on a terminal, else lines.
         command: Command line that is recorded in the experiment's record.
         log: Receives lines of text for the user.
 
@@ -238,7 +235,6 @@ def run(
         target=planned.name if name or isinstance(experiment, Mapping) else experiment,
         reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
-        watcher=watcher or make_watcher(),
         command=command or "",
         loggers=loggers,
         seconds_to_ship=seconds_to_ship,
@@ -306,7 +302,6 @@ class _Session:
     target: Path | str
     reports: Path
     machine: Machine
-    watcher: Watcher
     command: str
     loggers: Sequence[str]
     seconds_to_ship: float
@@ -315,7 +310,7 @@ class _Session:
     shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
 
     def train(self, plan: Plan) -> Outcome:
-        return execute(plan, self.machine, cache_root(), self.watcher, self.command)
+        return execute(plan, self.machine, cache_root(), self.command)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:

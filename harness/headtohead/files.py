@@ -202,12 +202,7 @@ def _decoded(content: bytes, path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If the file cannot be read or is not JSON.
-    """
+    """Return the content of a JSON file; raises as `read_text`, and if the text is not JSON."""
     return parse_json(read_bytes(path), path)
 
 

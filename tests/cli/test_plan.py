@@ -120,7 +120,7 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
             ("d_model: 8", "d_modl: 8"),
             "h2h: {file}:5: base.model.d_modl: unknown field 'd_modl'; did you mean 'd_model'?",
         ),
-        (("d_model: 8", "d_model: wide"), "h2h: {file}:5: base.model.d_model: expected a whole number, got 'wide'"),
+        (("d_model: 8", "d_model: wide"), "h2h: {file}:5: base.model.d_model: expected a valid integer, got 'wide'"),
         (
             ("heads: 2", "heads: 3"),
             "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, got 8 and 3",

@@ -89,7 +89,12 @@ FIELDS = (
     text("tag", "key", "base: {? !!str [a] : b}\n", f":2: base: {KEYS} [*"),
     base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
     base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
-    text("seeds", "2**32", "seeds: [1, 4294967296]\n", ":2: seeds[1]: must be at most 1,000,000, got 4294967296"),
+    text(
+        "seeds",
+        "2**32",
+        "seeds: [1, 4294967296]\n",
+        ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
+    ),
     override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
     Case("encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: a character that is not allowed"),
     Case("encoding", "utf-16", QUESTION.encode("utf-16"), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
@@ -102,7 +107,7 @@ FIELDS = (
     text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: a tab; indent with spaces"),
     text("encoding", "escape in key", 'base: {"a\\e[31m": 1}\n', f":2: base: {KEYS} 'a\\x1b[31m'"),
     text("encoding", "duplicate", "base: {a: 1, a: 2}\n", ":2: base: duplicate key 'a', first on line 2"),
-    base("field", "model.d_model", "1000000000", ": must be at most 65,536, got 1000000000"),
+    base("field", "model.d_model", "1000000000", ": must be less than or equal to 65536, got 1000000000"),
     base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
     text(
         "field",
@@ -110,8 +115,8 @@ FIELDS = (
         "base: {train: {steps: 1}}\ntune: {train.lr: [1e-3, 0]}\n",
         ":3: tune.train.lr[1]: must be greater than 0, got 0",
     ),
-    override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),
-    base("memory", "data", "{size: 1000000000}", ".size: must be at most 100,000, got 1000000000"),
+    override("model.layers=1000000", "--set model.layers=1000000: must be less than or equal to 256, got 1000000"),
+    base("memory", "data", "{size: 1000000000}", ".size: must be less than or equal to 100000, got 1000000000"),
     text(
         "field",
         "memory",

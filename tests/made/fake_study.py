@@ -238,7 +238,9 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
         cells = {
             tuple(values.index(axes[axis]) for axis, values in study.axes.items()): slug for slug, axes in slugs.items()
         }
-        declared = interaction_contrasts([Factorial(tuple(study.axes), cells)], slugs, baseline, slugs)
+        declared = interaction_contrasts(
+            [Factorial(tuple((axis,) for axis in study.axes), cells)], slugs, baseline, slugs
+        )
         found += [contrast.to_json() for contrast in declared]
     return found
 

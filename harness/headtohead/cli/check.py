@@ -12,9 +12,8 @@ from headtohead.cli.options import cache_option, format_option, load_plugins, pl
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
-    from headtohead.plugins.registry import Registered, Registry
+    from headtohead.plugins.registry import Registry
     from headtohead.testing.checks.examination import Examination
-    from headtohead.testing.checks.survey import Survey
 
 
 @click.command()
@@ -38,32 +37,18 @@ def command(
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
     """
+    from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
+    from headtohead.testing.checks.entries import entries_of_files, entry_label, find_entries
+    from headtohead.testing.checks.examination import Verdicts, examine
 
     registry = load_plugins()
     if everything:
         if names or overrides:
             raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
-    from headtohead.testing.checks.entries import entries_of_files, find_entries
-
     files = click.get_current_context().meta["plugin_files"]
     chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
-    sys.exit(_check(chosen, registry, names, overrides, cache, form))
-
-
-def _check(
-    chosen: list[Registered],
-    registry: Registry,
-    names: tuple[str, ...],
-    overrides: tuple[str, ...],
-    cache: Path | None,
-    form: str,
-) -> int:
-    from headtohead.data import cache_root
-    from headtohead.errors import HeadToHeadError
-    from headtohead.testing.checks.examination import Verdicts, examine
-
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     examinations: list[Examination] = []
@@ -75,7 +60,7 @@ def _check(
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
-            unchecked.append(f"{entry.family}/{entry.name}")
+            unchecked.append(entry_label(entry))
             echo(f"not checked: {unchecked[-1]}: {error}", err=True)
             continue
         if form == "text":
@@ -83,81 +68,70 @@ def _check(
                 echo()
             _print_examination(examinations[-1])
     if form == "json":
-        records = [examination.to_json() for examination in examinations]
-        echo_json(records)
+        echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) > 1:
         _print_totals(examinations, unchecked)
-    return 0 if not unchecked and all(examination.is_sound for examination in examinations) else 1
+    sys.exit(0 if not unchecked and all(examination.is_sound for examination in examinations) else 1)
 
 
 def _print_examination(examination: Examination) -> None:
     echo(examination.name)
     errors: dict[str, list[str]] = {}
-    for result in examination.results:
-        if result.error is not None:
-            errors.setdefault(result.error, []).append(result.invariant)
-    rows = [
-        [
-            result.invariant,
-            result.outcome,
-            "-" if result.number is None else f"{result.number:.3g}",
-            f"{result.reason}; by {result.cause}" if result.cause else result.reason,
-        ]
-        for result in examination.results
-        if result.error is None
-    ]
+    rows: list[list[str]] = []
+    for invariant, verdict in examination.results:
+        if verdict.error is not None:
+            errors.setdefault(verdict.error, []).append(invariant.name)
+            continue
+        number = "-" if verdict.number is None else f"{verdict.number:.3g}"
+        reason = f"{verdict.reason}; by {verdict.cause}" if verdict.cause else verdict.reason
+        rows.append([invariant.name, verdict.outcome, number, reason])
     if rows:
         print_table(["invariant", "outcome", "number", "measurement"], rows, right={2})
     for error, invariants in errors.items():
         echo("", f"violated: {error}", f"  raised by {', '.join(invariants)}")
-    for result in examination.results:
-        if result.outcome == "violated" and result.example and result.error is None:
-            echo("", f"smallest example of {result.invariant}:")
-            echo_text(f"  {result.example}")
+    for invariant, verdict in examination.results:
+        if verdict.outcome == "violated" and verdict.counterexample:
+            echo("", f"smallest example of {invariant.name}:")
+            echo_text(f"  {verdict.counterexample}")
     for pitfall in examination.pitfalls:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
 def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
+    def listed(names: list[str]) -> str:
+        return f": {', '.join(names)}" if names else ""
+
     violated = [examination.name for examination in examinations if not examination.is_sound]
-    named = [
+    known = [
         examination.name
         for examination in examinations
-        if examination.is_sound and any(result.outcome == "known violation" for result in examination.results)
+        if examination.is_sound and any(verdict.outcome == "known violation" for _, verdict in examination.results)
     ]
-    echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
-    if named:
-        echo(f"known violations{_listed(named)}")
+    echo("", f"{len(examinations)} checked, {len(violated)} with violations{listed(violated)}")
+    if known:
+        echo(f"known violations{listed(known)}")
     if unchecked:
-        echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
-
-
-def _listed(names: list[str]) -> str:
-    return f": {', '.join(names)}" if names else ""
+        echo(f"{len(unchecked)} not checked{listed(unchecked)}")
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.testing.checks.survey import survey
+    from headtohead.testing.checks.survey import OUTCOMES, survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r{count} combinations", nl=False, err=True)
 
     result = survey(registry, progress)
+    violations = result.violations
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
     if form == "json":
         echo_json(result.to_json())
-    else:
-        _print_survey(result)
-    return 0 if result.is_sound else 1
-
-
-def _print_survey(result: Survey) -> None:
-    outcomes = ("holds", "does not apply", "known violation", "violated")
-    rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
-    print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
-    for variant, violation in result.violations:
-        echo("", f"violated: {violation.invariant} by {variant}")
-        echo_text(f"  {violation.example or violation.reason}")
-    echo("", f"{result.combinations} combinations checked, {len(result.violations)} invariants violated")
+        return 1 if violations else 0
+    rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
+    print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
+    for variant, (invariant, verdict) in violations:
+        echo("", f"violated: {invariant.name} by {variant}")
+        echo_text(f"  {verdict.counterexample or verdict.reason}")
+    echo("", f"{len(result.rows)} combinations checked, {len(violations)} invariants violated")
+    return 1 if violations else 0

@@ -131,7 +131,7 @@ def lengths(texts: Sequence[str]) -> str:
 
 def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
     """Resolve a dataset's name and the fields of ``--set``."""
-    from headtohead.config.resolve import resolve
+    from headtohead.config.builder import resolve
     from headtohead.config.yaml_text import parse
     from headtohead.errors import HeadToHeadError
 

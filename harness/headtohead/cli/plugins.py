@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -52,7 +53,7 @@ def _find(registry: Registry, name: str) -> list[Registered]:
 
 
 def _print_entry(entry: Registered) -> None:
-    from headtohead.config.reference import option_rows, recipe_rows
+    from headtohead.config.reference import option_rows
     from headtohead.plugins.registry import current
 
     echo(f"{entry.name} ({entry.family})")
@@ -62,7 +63,8 @@ def _print_entry(entry: Registered) -> None:
     echo(f"source sha256: {entry.source_sha256}")
     for role, default in entry.entry.role_defaults.items():
         echo(f"default in {role}: '{default}'")
-    values = list(recipe_rows(current().recipe(entry.name).values())) if entry.family == "recipe" else []
+    recipe = current().recipe(entry.name).values() if entry.family == "recipe" else {}
+    values = [(name, json.dumps(value, ensure_ascii=False)) for name, value in recipe.items()]
     rows = list(option_rows(entry.entry.Options))
     if values:
         echo()

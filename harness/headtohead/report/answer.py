@@ -10,7 +10,7 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME, WORSE, Verdict

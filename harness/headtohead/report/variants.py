@@ -6,7 +6,7 @@ import math
 
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import shortened
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import drawn_variants
 from headtohead.report.section import Section, contrast_table, difference, score, table

@@ -422,9 +422,9 @@ def _maps(folder: Path, study: Study, slug: str, seed: int) -> None:
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             tensors[f"{index}/{role}"] = weights.astype(np.float32)
+            statistics = np.stack([entropy(weights), mean_distance(weights)], axis=-1).tolist()
             heads[role] = [
-                [dict(zip(("entropy", "distance"), head, strict=True)) for head in zip(*layer, strict=True)]
-                for layer in zip(entropy(weights).tolist(), mean_distance(weights).tolist(), strict=True)
+                [dict(zip(("entropy", "distance"), head, strict=True)) for head in layer] for layer in statistics
             ]
         probe = {"source": source, "target": target, "target_from": "reference", "heads": heads, "signed": False}
         lists = {f"{side}_tokens": names for side, names in tokens.items()}

@@ -63,10 +63,10 @@ def configuration_fields() -> frozenset[str]:
 
     def inside(model: type[BaseModel], above: str) -> Iterator[str]:
         for name, info in model.model_fields.items():
-            yield f"{above}.{name}"
-            inner = section_of(info.annotation)
-            if inner and name != "options":
-                yield from inside(inner, f"{above}.{name}")
+            if name != "options":  # a file writes the options of a dataset beside its name
+                yield f"{above}.{name}"
+                inner = section_of(info.annotation)
+                yield from inside(inner, f"{above}.{name}") if inner else ()
 
     return frozenset(
         [*RunConfig.model_fields, *(path for name, model in SECTIONS.items() for path in inside(model, name))]

@@ -250,7 +250,9 @@ CASES = [
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
         "run.json' does not fit into the memory",
     ),
-    damaged("stack", "config", field("config", "model", "d_ff", value="x"), "model.d_ff: expected a whole"),
+    damaged(
+        "stack", "config", field("config", "model", "d_ff", value="x"), "model.d_ff: expected a valid integer, got"
+    ),
     damaged("stack", "outside", field("members", 0, "directory", value="/etc"), "not a path inside"),
     damaged("lease", "fifo", new_fifo, NO_FILE),
 ]

@@ -155,7 +155,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         remedy = "; begin each item with a hyphen"
     elif given in ("none", "None") and detail["msg"].endswith("number"):
         remedy = "; type null"
-    words = re.sub("an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"])
+    words = re.sub(
+        "an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"].partition(", unable")[0]
+    )
     words = re.sub("a valid (array|list|tuple)", "a list", words)
     words = re.sub("Input should be (?=greater|less)", "must be ", words).replace("Input should be", "expected")
     return f"{words}, got {shown(given)}{remedy}"

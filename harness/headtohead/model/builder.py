@@ -67,10 +67,8 @@ class Builder:
         self.config = configs[0]
         models = [config.model for config in configs]
         self._rates: dict[str, Rate] = {
-            "embedding": same_or_each([model.dropout_embedding for model in models]),
-            "attention": same_or_each([model.dropout_attention for model in models]),
-            "ffn": same_or_each([model.dropout_ffn for model in models]),
-            "residual": same_or_each([model.dropout_residual for model in models]),
+            kind: same_or_each([getattr(model, f"dropout_{kind}") for model in models])
+            for kind in ("embedding", "attention", "ffn", "residual")
         }
         inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits

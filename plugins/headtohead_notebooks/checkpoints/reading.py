@@ -21,7 +21,7 @@ from headtohead.data.reading import read_lines
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
-from headtohead.model.sizes import VocabSizes, vocab_sizes
+from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry

@@ -133,6 +133,7 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
         result = api.run(
             file,
             overrides=edition.overrides,
+            seeds=edition.seeds,
             runs=runs,
             reports=out,
             workers=workers,

@@ -37,6 +37,8 @@ class Edition:
         changes: Descriptions of the changes to the original file.
         overrides: Overrides of the base that are passed beside the text.
         omitted: Recipes that are not run, with the reason.
+        seeds: Number of seeds that replaces the file's, or None; passed beside the text, like overrides, so that fewer
+            seeds never drop finished runs.
     """
 
     experiment: Experiment
@@ -45,6 +47,7 @@ class Edition:
     changes: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     omitted: Mapping[str, str] = field(default_factory=dict)
+    seeds: int | None = None
 
     def write(self, folder: Path) -> Path:
         """Write the experiment file into a folder and return its path."""
@@ -93,7 +96,7 @@ def editions(
             text = original
         name = labelled(f"{experiment.name}-quick" if quick else experiment.name, label)
         load_text(text, folder / f"{name}.yaml", overrides)
-        result.append(Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted))
+        result.append(Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds))
     return tuple(result)
 
 

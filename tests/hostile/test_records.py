@@ -256,7 +256,9 @@ CASES = [
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
         "run.json' does not fit into the memory",
     ),
-    damaged("stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "configs.sinusoidal: model.d_ff"),
+    damaged(
+        "stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "d_ff: expected a valid integer"
+    ),
     damaged("stack", "outside", field("members", 0, "directory", value="/etc"), "not a path inside"),
     damaged("lease", "fifo", new_fifo, NO_FILE),
 ]

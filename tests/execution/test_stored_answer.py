@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from headtohead.data import call_in_child
+
 COMMANDS = {"run": ("run", "tiny.yaml", "--no-tracking"), "plan": ("plan", "tiny.yaml")}
 
 
@@ -72,6 +74,16 @@ def test_an_unfinished_study_has_no_stored_answer(study, monkeypatch):
     study.write()
     for _ in range(2):
         assert computed(study, "plan", monkeypatch)[1]
+
+
+def test_data_that_a_child_process_reads_have_no_stored_answer(finished, monkeypatch):
+    from headtohead.planning import planner
+
+    prepare = planner.prepare
+    monkeypatch.setattr(planner, "prepare", lambda *a, **k: call_in_child("data", "os:getcwd") and prepare(*a, **k))
+    first = finished.h2h(*COMMANDS["plan"]).stdout
+    monkeypatch.undo()
+    assert computed(finished, "plan", monkeypatch) == (first, True)
 
 
 def test_runs_behind_a_link_are_noticed(finished, monkeypatch):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, recipe_set_option
+from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
-    from headtohead.plugins.registry import Registered, Registry
+    from headtohead.plugins.registry import Registry
     from headtohead.testing.checks.examination import Examination
-    from headtohead.testing.checks.survey import Survey
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "everything", is_flag=True, help="Check every compatible combination of registered entries.")
-@recipe_set_option("data.file=spa.txt")
+@set_option("the recipe", "data.file=spa.txt")
 @cache_option
 @format_option("json: one record per name.", "json")
 @plugin_option
@@ -38,32 +38,18 @@ def command(
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
     """
+    from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
+    from headtohead.testing.checks.entries import entries_of_files, entry_label, find_entries
+    from headtohead.testing.checks.examination import Verdicts, examine
 
     registry = load_plugins()
     if everything:
         if names or overrides:
             raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
-    from headtohead.testing.checks.entries import entries_of_files, find_entries
-
     files = click.get_current_context().meta["plugin_files"]
     chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
-    sys.exit(_check(chosen, registry, names, overrides, cache, form))
-
-
-def _check(
-    chosen: list[Registered],
-    registry: Registry,
-    names: tuple[str, ...],
-    overrides: tuple[str, ...],
-    cache: Path | None,
-    form: str,
-) -> int:
-    from headtohead.data import cache_root
-    from headtohead.errors import HeadToHeadError
-    from headtohead.testing.checks.examination import Verdicts, examine
-
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     examinations: list[Examination] = []
@@ -75,37 +61,32 @@ def _check(
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
-            unchecked.append(f"{entry.family}/{entry.name}")
+            unchecked.append(entry_label(entry))
             echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-            continue
-        if form == "text":
-            if len(examinations) > 1:
-                echo()
-            _print_examination(examinations[-1])
+        else:
+            if form == "text":
+                echo(*[""][: len(examinations) - 1], examinations[-1].name)
+                _print_examination(examinations[-1])
+    violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
-        records = [examination.to_json() for examination in examinations]
-        echo_json(records)
+        echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) > 1:
-        _print_totals(examinations, unchecked)
-    return 0 if not unchecked and all(examination.is_sound for examination in examinations) else 1
+        echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
+        if unchecked:
+            echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
+    sys.exit(1 if unchecked or violated else 0)
 
 
 def _print_examination(examination: Examination) -> None:
-    echo(examination.name)
+    rows: list[list[str]] = []
     errors: dict[str, list[str]] = {}
     for result in examination.results:
         if result.error is not None:
             errors.setdefault(result.error, []).append(result.invariant)
-    rows = [
-        [
-            result.invariant,
-            result.outcome,
-            "-" if result.number is None else f"{result.number:.3g}",
-            f"{result.reason}; by {result.cause}" if result.cause else result.reason,
-        ]
-        for result in examination.results
-        if result.error is None
-    ]
+            continue
+        number = "-" if result.number is None else f"{result.number:.3g}"
+        reason = f"{result.reason}; by {result.cause}" if result.cause else result.reason
+        rows.append([result.invariant, result.outcome, number, reason])
     if rows:
         print_table(["invariant", "outcome", "number", "measurement"], rows, right={2})
     for error, invariants in errors.items():
@@ -118,42 +99,22 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
-def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
-    violated = [examination.name for examination in examinations if not examination.is_sound]
-    named = [
-        examination.name
-        for examination in examinations
-        if examination.is_sound and any(result.outcome == "known violation" for result in examination.results)
-    ]
-    echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
-    if named:
-        echo(f"known violations{_listed(named)}")
-    if unchecked:
-        echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
-
-
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return f": {', '.join(names)}" if names else ""
 
 
 def _survey(registry: Registry, form: str) -> int:
+    """Check every combination, print the counts by invariant, and return the exit code."""
     from headtohead.testing.checks.survey import survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():
-            click.echo(f"\r{count} combinations", nl=False, err=True)
+            click.echo(f"\r{count} combinations\r", nl=False, err=True)
 
     result = survey(registry, progress)
-    if sys.stderr.isatty():
-        click.echo("\r", nl=False, err=True)
     if form == "json":
         echo_json(result.to_json())
-    else:
-        _print_survey(result)
-    return 0 if result.is_sound else 1
-
-
-def _print_survey(result: Survey) -> None:
+        return 0 if result.is_sound else 1
     outcomes = ("holds", "does not apply", "known violation", "violated")
     rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
@@ -161,3 +122,4 @@ def _print_survey(result: Survey) -> None:
         echo("", f"violated: {violation.invariant} by {variant}")
         echo_text(f"  {violation.example or violation.reason}")
     echo("", f"{result.combinations} combinations checked, {len(result.violations)} invariants violated")
+    return 0 if result.is_sound else 1

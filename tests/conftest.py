@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -128,6 +130,30 @@ def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
         open_store(f"sqlite:///{folder}/mlflow.db", create=True)
     return folder / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def made() -> ModuleType:
+    """The module that writes made-up finished studies."""
+    return importlib.import_module("made.finished")
+
+
+@pytest.fixture(scope="session")
+def between() -> ModuleType:
+    """The module that writes made-up studies between two configurations."""
+    return importlib.import_module("made.between")
+
+
+@pytest.fixture(scope="session")
+def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study of 12 variants and 6 seeds."""
+    return made.write_study(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with missing, failed and reused runs."""
+    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from headtohead.cli import main
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
 
@@ -66,22 +64,6 @@ RAISING = '''
     def register_positionals():
         return {"incomplete": Incomplete}
 '''
-
-
-@pytest.fixture
-def h2h(tmp_path, monkeypatch, request):
-    """Run a command in an empty folder with a separate registry; return exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
-    if not {"few", "fewest"} & set(request.fixturenames):
-        monkeypatch.setattr(plugin_registry, "_current", None)
-
-    def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result.exit_code, result.output
-
-    return h2h
 
 
 @pytest.fixture

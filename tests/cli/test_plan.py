@@ -2,11 +2,9 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
 import headtohead
 from headtohead import api
-from headtohead.cli import main
 from headtohead.plugins import registry
 
 SMALL = """
@@ -21,21 +19,6 @@ design:
 exclude: [{when: {positional: none, masking.decoder: causal}, reason: twice the same}]
 seeds: 2
 """
-
-
-@pytest.fixture
-def h2h(tmp_path, monkeypatch, cache):
-    """Run a command in an empty folder with a separate registry; return exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("H2H_CACHE", str(cache))
-    monkeypatch.setattr(registry, "_current", None)
-
-    def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result.exit_code, result.output
-
-    return h2h
 
 
 @pytest.fixture

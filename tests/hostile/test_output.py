@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import csv
 import html.parser
-import importlib.util
 import io
 import json
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import unicodedata
 import xml.dom.minidom
@@ -31,6 +29,7 @@ from markdown_it import MarkdownIt
 
 import headtohead as h2h
 from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text, visible
+from made import finished
 
 Command = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -353,16 +352,10 @@ def outputs(
 
 def write_study(runs: Path) -> None:
     """Write a study of two variants and three seeds, and plant a hostile text into each text of its records."""
-    spec = importlib.util.spec_from_file_location("made_up_study", ROOT / "tests" / "report" / "study.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
     sentence = hostile("SENTENCE").replace("\x00", "\\0"), hostile("REFERENCE")
-    made.write_study(
+    finished.write_study(
         runs,
-        made.Study(
+        finished.Study(
             name="study",
             axes={"positional": ["sinusoidal", "none"]},
             seeds=(1, 2, 3),
@@ -383,7 +376,7 @@ def write_study(runs: Path) -> None:
         _plant(content)
         path.write_text(json.dumps(content), encoding="utf-8")
     for path in runs.glob("study/*/results.json"):
-        made.record_checksums(path.parent)
+        finished.record_checksums(path.parent)
 
 
 def _plant(record: dict[str, Any]) -> None:

@@ -261,16 +261,6 @@ def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
 
 
-@pytest.mark.slow
-def test_a_name_in_two_families_checks_both_entries(h2h, few):
-    few("masking", "none")
-    code, output = h2h("check", "none")
-    assert code == 0
-    assert "positional/none\n" in output
-    assert "masking/none\n" in output
-    assert output.splitlines()[-1] == "2 checked, 0 with violations"
-
-
 def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
     two = """
         from headtohead.plugin import Positional, hookimpl

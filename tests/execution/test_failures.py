@@ -81,7 +81,7 @@ def test_a_loss_worse_than_a_uniform_guess_at_the_end_is_a_divergence(study: Stu
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["self.training", "not self.training"])
-def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, phase: str) -> None:
+def test_out_of_memory_halves_the_stack_and_each_half_starts_again(study: Study, phase: str) -> None:
     plugin = own_positional(
         f'if {phase} and len(x) > 1 and Own.calls > 60:\n    raise RuntimeError("CUDA error: out of memory")'
     )
@@ -93,14 +93,14 @@ def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, ph
     study.write(plugin=plugin, **changes)
     done = study.run()
     assert "training 4 runs in 1 stack" in done.stderr
-    assert done.stderr.count("continue in two stacks") == 3
+    assert done.stderr.count("start again in two stacks") == 3
     assert len(stack_folders(study.experiment)) == 4
     halved = study.scores()
     for path in study.directories():
         reasons = [files.read_json(attempt)["reason"] for attempt in sorted(path.glob("attempts/*.json"))]
         assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
         steps = [line.step for line in read_metrics(path / "metrics.jsonl") if line and "train/loss" in line.values]
-        assert steps == [20, 40, 60], "a half began anew"
+        assert steps == [20, 40, 60], "the history contains another attempt"
     study.write(plugin=own_positional("pass"), **changes)
     study.run("--fresh")
     assert study.scores().keys() == halved.keys()
@@ -144,7 +144,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
         metrics={"primary": "test/loss", "report": []},
         seeds=8,
     )
-    assert "out of memory; its 8 runs continue in two stacks" in study.run().stderr
+    assert "out of memory; its 8 runs start again in two stacks" in study.run().stderr
     assert set(study.states().values()) == {"DONE"}
     assert {len(folder.record.members) for folder in stack_folders(study.experiment)} <= {1, 2, 4}
 

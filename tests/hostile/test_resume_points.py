@@ -25,7 +25,6 @@ Command = Callable[..., CompletedProcess[str]]
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
 WEIGHT = "model/lm_head.weight"
-MOMENT = "optimizer/lm_head.weight/exp_avg"
 
 
 def rewrite(change: Callable[[Tensors, State], object]) -> Callable[[ResumePoint], None]:
@@ -71,17 +70,12 @@ class Case:
 
 
 SHA = "its sha256 is not that of its name"
-TENSOR = "a tensor is missing or invalid"
 CASES = [
     Case("content", "flipped-bit", content(flipped), SHA),
     Case("edited", "no-tensors", junk, "header too large"),
-    Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), TENSOR),
-    Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "has shape"),
-    Case("edited", "NaN-weights", rewrite(lambda t, s: t[WEIGHT].fill_(float("nan"))), "is not finite"),
-    Case("edited", "other-runs", rewrite(lambda t, s: s["members"][0].update(run_hash="x")), "belongs to other runs"),
+    Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
+    Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
     Case("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
-    Case("edited", "late-step", rewrite(lambda t, s: s.update(step=10**9)), "its step is 1000000000 of 12"),
-    Case("edited", "owners", rewrite(lambda t, s: s.update(owners={WEIGHT: ["x", [9, 9]]})), TENSOR),
 ]
 
 
@@ -132,7 +126,7 @@ def test_training_continues_from_the_previous_resume_point(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[7].damage, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[4].damage, marks=pytest.mark.slow)])
 def test_training_starts_again_if_all_resume_points_are_damaged(
     tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None]
 ) -> None:

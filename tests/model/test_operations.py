@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from headtohead.model import operations
-from headtohead.model.counting import _count, count
+from headtohead.model import counting, operations
+from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config
 from made import case_table
@@ -33,7 +32,6 @@ VARIANTS = {
 }
 
 
-@cache
 def by_torch(name: str) -> int:
     """Count on the device meta with torch's counter."""
     config = tiny_config(**VARIANTS[name])
@@ -46,47 +44,33 @@ def by_torch(name: str) -> int:
     return counter.get_total_flops()
 
 
-@pytest.fixture(autouse=True)
-def empty_caches():
-    """Clear the caches of counts."""
-    _count.cache_clear()
-    yield
-    _count.cache_clear()
-
-
 @pytest.fixture
-def counting_devices(monkeypatch):
-    """Record the devices on which FLOPs are counted."""
-    seen = []
-    of_shapes = operations.Operations.__torch_dispatch__
+def devices(monkeypatch):
+    """Count anew, and record the devices of the operations."""
+    seen = set()
+    execute = operations.Operations.__torch_dispatch__
 
     def watched(self, func, types, args=(), kwargs=None):
-        out = of_shapes(self, func, types, args, kwargs)
+        out = execute(self, func, types, args, kwargs)
         if isinstance(out, torch.Tensor):
-            seen.append(out.device.type)
+            seen.add(out.device.type)
         return out
 
     monkeypatch.setattr(operations.Operations, "__torch_dispatch__", watched)
+    monkeypatch.setattr(counting, "_COUNTED", {})
     return seen
 
 
 @case_table("name", VARIANTS, default=4)
-def test_flops_counted_on_the_cpu_equal_torchs_count_on_meta(name, counting_devices):
-    found = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
-    assert found.flops_per_token * LENGTHS[1] == by_torch(name) > 0
-    assert set(counting_devices) == {"cpu"}
-
-
-@case_table("name", VARIANTS, default=4)
-@case_table("limit", ["MOST_NUMBERS", "MOST_FLOPS"], default=4)
-def test_large_models_are_counted_on_meta_with_the_same_result(name, limit, counting_devices, monkeypatch):
-    config = tiny_config(**VARIANTS[name])
-    small = count(config, *WORDS, *LENGTHS)
-    _count.cache_clear()
-    counting_devices.clear()
-    monkeypatch.setattr(operations, limit, 1000)
-    assert count(config, *WORDS, *LENGTHS) == small
-    assert counting_devices[-1] == "meta"
+def test_flops_of_small_and_large_models_equal_those_of_torchs_counter(name, devices, monkeypatch):
+    small = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
+    assert small.flops_per_token * LENGTHS[1] == by_torch(name) > 0
+    assert devices == {"cpu"}
+    monkeypatch.setattr(counting, "MAX_CPU_FLOPS", 0)
+    counting._COUNTED.clear()
+    devices.clear()
+    assert count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS) == small
+    assert "meta" in devices
 
 
 def test_counting_changes_neither_the_thread_count_nor_the_random_state():

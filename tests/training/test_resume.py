@@ -216,50 +216,6 @@ def test_the_training_time_of_a_resume_point_includes_the_steps_on_the_device(
     assert len(pauses) >= 4, "a resume point takes 0.01 s, so the pause stays 0.5 s"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
-)
-def test_members_continue_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
-    """Unlike members: a part of the stack has other groups of encodings and rates."""
-    unlike = [
-        {"positional": "learned"},
-        {"positional": "rotary"},
-        {"positional": "learned"},
-        {"positional": "t5-relative", "train": {"lr": 0.02}},
-        {"train": {"weight_decay": 0.3}},
-    ]
-    base = {"precision": "float64", "early_stopping": {"patience": 1}, "evaluate_every": 2}
-    configs = [tiny(**base | changes.get("train", {}), positional=changes.get("positional")) for changes in unlike]
-    data, points = prepare(configs[0].data, cache_root()), ResumePoints(tmp_path)
-
-    def stack(chosen: list[int], resume: ResumePoints | None) -> StackTraining:
-        return StackTraining(
-            configs[chosen[0]],
-            [10 + member for member in chosen],
-            data,
-            torch.device("cpu"),
-            resume,
-            configs=[configs[member] for member in chosen],
-            run_hashes=[f"run {member}" for member in chosen],
-        )
-
-    whole = stack([0, 1, 2, 3, 4], points)
-    with pytest.raises(TimeLimitReached):
-        whole.run(lambda: 7 - whole.progress.step)
-    part = stack(members, points)
-    part.run()
-    whole = stack([0, 1, 2, 3, 4], None)
-    whole.run()
-    for index, member in enumerate(members):
-        theirs, ours = whole.progress.members[member], part.progress.members[index]
-        assert (ours.ended, ours.best_step) == (theirs.ended, theirs.best_step)
-        assert float(part.token_sums[index]) == float(whole.token_sums[member])
-        expected = whole.model.member_state(member)
-        for name, value in part.model.member_state(index).items():
-            assert torch.allclose(value, expected[name], rtol=0, atol=1e-10), name
-
-
 def test_the_step_of_an_early_stop_does_not_depend_on_the_stack_and_survives_a_resume(tmp_path: Path) -> None:
     config = tiny(**CONFIGS["early stopping"])
     whole = training(config)

@@ -32,7 +32,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
         return f"{record.variant}: waiting for another process that trains it"
     left = len(folder.open_runs())
     if code == exits.OOM and left > 1:
-        return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
+        return f"{record.variant}: out of memory; its {left} runs start again in two stacks"
     if code == exits.OOM and left == 1:
         return f"{record.variant}: out of memory; retrying with {record.num_microbatches} micro-batches"
     others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})

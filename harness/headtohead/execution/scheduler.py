@@ -371,15 +371,15 @@ class _Execution:
                 self._split(folder, record, [record.part(members) for members in halves])
 
     def _split(self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]) -> None:
-        """Replace a stack by parts that resume from copies of its resume points, unless another process trains it.
+        """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
         A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two
         stacks.
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:
-            for part in parts:
-                folder.resume_points.copy(folder.path.parent / part.id)
+            for run in folder.open_runs():
+                RunWriter(run.path, lease).archive_metrics()
             (folder.path / RECORD).unlink()
             weights = folder.initial_weights if folder.initial_weights.exists() else None
             for part in parts:

@@ -148,7 +148,6 @@ class Worker:
                 for member, run in zip(self.record.members, self.runs, strict=True)
             ],
             on_fall_back=self._on_fall_back,
-            run_hashes=[member.run_hash for member in self.record.members],
             saving=self._writing,
         )
         # Members of a stack have the same initial weights. A resume point replaces them.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
+from contextlib import nullcontext
 
 import torch
 
-from headtohead.config.entries import entries_of, recorded_config
+from headtohead.config.entries import entries_of
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.operations import Operations, counted
+from headtohead.model.operations import OnCpu, Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component, require_members
-from headtohead.plugins.entry import Entry
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
+
+MAX_CPU_FLOPS = 2**34
+"""Most FLOPs of a pass on the CPU; larger models are counted on the device ``meta``."""
+
+_COUNTED: dict[tuple[object, ...], ModelCounts] = {}
 
 
 def count(
@@ -35,37 +38,36 @@ def count(
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
     lengths = max(1, round(source_length)), max(1, round(target_length))
-    return _count(*_cache_key(config), source_words, target_words, *lengths)
-
-
-Classes = tuple[type[Entry], ...]
-
-
-def _cache_key(config: RunConfig) -> tuple[str, Classes]:
     # A cell of a notebook that is executed again registers another class under the same name.
-    classes = (current().find(family, entry.name).entry for family, entry in entries_of(config))
-    return config.model_dump_json(), tuple(classes)
+    classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
+    key = (config.model_dump_json(), classes, source_words, target_words, *lengths)
+    if key not in _COUNTED:
+        _COUNTED[key] = _count(config, source_words, target_words, *lengths)
+    return _COUNTED[key]
 
 
-@cache
 def _count(
-    config_json: str, classes: Classes, source_words: int, target_words: int, source_length: int, target_length: int
+    config: RunConfig, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
-    config = recorded_config(json.loads(config_json), current(), "this one")
-
-    def measure(operations: Operations) -> ModelCounts:
+    operations = Operations()
+    with counted(), OnCpu() if _is_small(config, source_words + target_words, target_length) else nullcontext():
         model = Transformer(config, None, source_words, target_words).eval()
         source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
         target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
         lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
         with operations:
             model(source, lengths, target, lengths)
-        for part in model.modules():
-            if isinstance(part, Component):
-                require_members(part)  # a hook may have assigned another parameter
-        return _counts(model, operations.flops / target_length)
+    for part in model.modules():
+        if isinstance(part, Component):
+            require_members(part)  # a hook may have assigned another parameter
+    return _counts(model, operations.flops / target_length)
 
-    return counted(measure)
+
+def _is_small(config: RunConfig, words: int, length: int) -> bool:
+    """Return whether a pass takes less time than torch's compiler takes to load, from a rough number of FLOPs."""
+    model = config.model
+    layers = (model.encoder_layers + 2 * model.decoder_layers) * (4 * model.d_model + 2 * model.d_ff)
+    return 2 * model.d_model * (words + layers) * length < MAX_CPU_FLOPS
 
 
 def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:

@@ -1,30 +1,20 @@
-"""Counts the FLOPs of a computation: of small ones on the CPU, of large ones on the device ``meta``.
+"""Counts the FLOPs of a computation that is written for the device ``meta``, executed on the CPU.
 
-On ``meta``, torch computes shapes only. It does so in Python for many operations and loads its
-compiler, which takes longer than everything else in a small plan. Small computations are therefore
-executed on the CPU.
+On ``meta``, torch computes shapes only. It does so in Python for many operations and loads its compiler, which takes
+longer than everything else in a small plan. torch's ``FlopCounterMode`` loads the compiler on every device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
-
-MOST_NUMBERS = 2**24
-"""Largest model executed on the CPU, in parameters: 64 MiB in float32."""
-
-MOST_FLOPS = 2**30
-"""Largest number of FLOPs executed on the CPU: about 50 ms of a core."""
-
-Result = TypeVar("Result")
 
 
 class Operations(TorchDispatchMode):
@@ -51,19 +41,11 @@ class Operations(TorchDispatchMode):
         return out
 
 
-def counted(compute: Callable[[Operations], Result]) -> Result:
-    """Return the result of a computation that is written for the device ``meta``.
-
-    It is executed on the CPU with weights of 0. If it turns out to be large, it is executed again
-    on ``meta``. The computation counts FLOPs within the context of its argument.
-    """
-    # torch counts the FLOPs of no other attention kernel on a CPU.
+@contextmanager
+def counted() -> Iterator[None]:
+    """Select the kernels whose FLOPs torch counts, without gradients and threads."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
-        try:
-            with _OnCpu():
-                return compute(_Few())
-        except _TooMany:
-            return compute(Operations())
+        yield
 
 
 @contextmanager
@@ -77,26 +59,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _TooMany(Exception):
-    """The computation is too large for the CPU."""
-
-
-class _Few(Operations):
-    """Counts FLOPs, and raises ``_TooMany`` beyond ``MOST_FLOPS``."""
-
-    def __torch_dispatch__(self, *given: Any, **named: Any) -> Any:
-        out = super().__torch_dispatch__(*given, **named)
-        if self.flops > MOST_FLOPS:
-            raise _TooMany
-        return out
-
-
-class _OnCpu(TorchFunctionMode):
+class OnCpu(TorchFunctionMode):
     """Creates tensors on the CPU instead of ``meta``, with zeros instead of uninitialised memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers = 0
 
     def __torch_function__(
         self,
@@ -106,22 +70,10 @@ class _OnCpu(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a torch function with the device CPU instead of ``meta``."""
-        named = kwargs or {}
-        if not any(_is_meta(value) for value in (*args, *named.values())):
-            return func(*args, **named)
-        if func is torch.empty:
-            shape: Tensor = func(*args, **named)
-            self.numbers += shape.numel()
-            if self.numbers > MOST_NUMBERS:
-                raise _TooMany
-            return torch.zeros(shape.shape, dtype=shape.dtype, requires_grad=shape.requires_grad)
-        return func(
-            *("cpu" if _is_meta(value) else value for value in args),
-            **{name: "cpu" if _is_meta(value) else value for name, value in named.items()},
-        )
+        named = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}
+        created = torch.zeros if func is torch.empty else func
+        return created(*map(_on_cpu, args), **named)
 
 
-def _is_meta(argument: Any) -> bool:
-    if isinstance(argument, torch.device):
-        return argument.type == "meta"
-    return isinstance(argument, str) and argument == "meta"
+def _on_cpu(value: Any) -> Any:
+    return "cpu" if isinstance(value, str | torch.device) and str(value) == "meta" else value

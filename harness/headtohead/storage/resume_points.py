@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +74,6 @@ class ResumePoints:
         for point in others:
             if point not in earlier:
                 point.path.unlink(missing_ok=True)
-
-    def copy(self, folder: Path) -> None:
-        """Copy the resume points to another folder."""
-        for point in self.newest_first():
-            folder.mkdir(exist_ok=True)
-            target = folder / point.path.name
-            files.replace(target, lambda temporary, source=point.path: shutil.copyfile(source, temporary))
 
     def clear(self) -> None:
         """Remove all resume points."""

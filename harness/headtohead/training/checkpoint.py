@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def load_weights(path: Path, expected: Mapping[str, Tensor] | None = None) -> di
         if not bool(torch.isfinite(values).all()):
             raise _damaged(path, f"{name} has values that are not finite")
     if expected is not None:
-        _refuse_mismatch({name: tensor.shape for name, tensor in expected.items()}, weights)
+        require_shapes(expected, weights)
         for name, tensor in expected.items():
             if tensor.is_floating_point() != weights[name].is_floating_point():
                 kind = "a floating-point" if tensor.is_floating_point() else "an integer"
@@ -70,15 +70,21 @@ def _damaged(path: Path, reason: object) -> HeadToHeadError:
     return HeadToHeadError(f"checkpoint '{path}' is damaged ({reason}); delete it and run the same command again")
 
 
-def _refuse_mismatch(expected: Mapping[str, Sequence[int]], state: Mapping[str, Tensor]) -> None:
-    missing = sorted(set(expected) - set(state))
-    extra = sorted(set(state) - set(expected))
-    wrong = [
-        f"{name} {list(state[name].shape)} for {list(expected[name])}"
-        for name in sorted(set(expected) & set(state))
-        if state[name].shape != expected[name]
-    ]
-    if missing or extra or wrong:
-        faults = [("missing", missing), ("unknown", extra), ("wrong shape", wrong)]
-        listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults if names)
+def require_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Check that tensors have the expected names and shapes.
+
+    Raises:
+        HeadToHeadError: With all differences.
+    """
+    faults = {
+        "missing": sorted(set(expected) - set(found)),
+        "unknown": sorted(set(found) - set(expected)),
+        "wrong shape": [
+            f"{name} {list(found[name].shape)} for {list(expected[name].shape)}"
+            for name in sorted(set(expected) & set(found))
+            if found[name].shape != expected[name].shape
+        ],
+    }
+    if any(faults.values()):
+        listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults.items() if names)
         raise HeadToHeadError(f"checkpoint does not match the configuration: {listed}")

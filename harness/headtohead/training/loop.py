@@ -53,21 +53,16 @@ class Member:
 
     Args:
         seed: Seed of the run.
-        run_hash: Identifies the run in resume points of any stack.
         ended: None while the run trains, else why it stopped.
         ended_step: Step at which it stopped before the end of training.
-        finite: Whether all weights were finite at the last resume point. The weights of a run that is about to diverge
-            are not, although the loss of its last step is.
         best: Best value of the early-stopping metric; smaller is better.
         best_step: Step of the best value.
         evaluations_since_best: Evaluations without a better value.
     """
 
     seed: int
-    run_hash: str
     ended: str | None = None
     ended_step: int | None = None
-    finite: bool = True
     best: float | None = None
     best_step: int | None = None
     evaluations_since_best: int = 0
@@ -83,14 +78,7 @@ class Progress:
     members: list[Member] = field(default_factory=list)
 
 
-@dataclass
-class SavedProgress(Progress):
-    """The state of a resume point; ``owners`` has the one-member name and the members of tensors of some members."""
-
-    owners: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-
-
-_SAVED_PROGRESS = TypeAdapter(SavedProgress)
+_PROGRESS = TypeAdapter(Progress)
 
 
 @dataclass(frozen=True)
@@ -121,7 +109,6 @@ class StackTraining:
         num_microbatches: Number of pieces in which a batch is computed, to save memory.
         configs: A variant per member, where they differ as ``model/members.py`` allows.
         on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
-        run_hashes: Identifies each member in a resume point; by default its index.
         saving: Returns the context in which resume points are written; it may raise.
     """
 
@@ -137,7 +124,6 @@ class StackTraining:
         num_microbatches: int = 1,
         configs: Sequence[RunConfig] | None = None,
         on_fall_back: Callable[[str], None] = lambda why: None,
-        run_hashes: Sequence[str] | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config = config
@@ -182,8 +168,7 @@ class StackTraining:
         captured = isinstance(self.backend, Graphs)
         self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
         self.evaluate_every = evaluation_interval(self.train, self.steps)
-        names = run_hashes or [str(number) for number in range(len(seeds))]
-        self.progress = Progress(members=list(map(Member, seeds, names)))
+        self.progress = Progress(members=list(map(Member, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
@@ -409,12 +394,20 @@ class StackTraining:
         if self.resume_points is None:
             return
         self._wait()
-        parts = self._tensors()
-        copies = iter(to_host([part for own in parts.values() for part in own]))
-        tensors = {name: _joined([next(copies) for _ in own]) for name, own in parts.items()}
-        state = self._state(tensors)
+        tensors = self._tensors()
+        copies = dict(zip(tensors, to_host(list(tensors.values())), strict=True))
         with self.saving():
-            self.resume_points.save(self.progress.step, lambda path: checkpoint.save(path, tensors, state))
+            self.resume_points.save(
+                self.progress.step, lambda path: checkpoint.save(path, copies, asdict(self.progress))
+            )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return every tensor that the rest of the training depends on."""
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+        for member, weights in self.best_weights.items():
+            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
+        return tensors | {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
 
     def _resume(self) -> None:
         """Load the newest intact resume point, and remove damaged resume points."""
@@ -433,142 +426,34 @@ class StackTraining:
         for reason in damaged:
             self.log(f"{reason}; training continued from step {self.progress.step}")
 
-    def _tensors(self) -> dict[str, list[Tensor]]:
-        """Return every tensor that the rest of the training depends on, in parts along its first dimension."""
-        tensors = {f"model/{name}": [value] for name, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer/{name}": parts for name, parts in self.optimizer.rows().items()}
-        tensors |= {"sums/losses": [self.loss_sums], "sums/tokens": [self.token_sums]}
-        for member, weights in self.best_weights.items():
-            tensors |= {f"best/{member}/{name}": [value] for name, value in weights.items()}
-        return tensors
-
-    def _state(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Return the rest of a resume point with these tensors: the progress, and the members of each tensor."""
-        all_members = tuple(range(self.model.members))
-        own = {name: self._owner(name) for name in tensors if not name.startswith("best/")}
-        owners = {name: owner for name, owner in own.items() if owner != (name, all_members)}
-        infinite = {
-            member
-            for name, (_, members) in own.items()
-            if name.startswith("model/")
-            for member, finite in zip(members, _finite_rows(tensors[name]), strict=True)
-            if not finite
-        }
-        for index, member in enumerate(self.progress.members):
-            member.finite = index not in infinite
-        return asdict(self.progress) | {"owners": owners}
-
-    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Return the name of a saved tensor in a stack with one member, and its members."""
-        section, _, rest = name.partition("/")
-        parameter, slash, kind = rest.partition("/")
-        plain, members = self.model.owner(parameter)
-        return f"{section}/{plain}{slash}{kind}", members
-
-    def _restore(self, tensors: dict[str, Tensor], point: Mapping[str, Any]) -> None:
-        """Load a resume point of this stack, or of a larger stack that contains its members.
-
-        Members that have ended since then stay ended.
+    def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Load a resume point of this stack. Members that have ended since then stay ended.
 
         Raises:
-            HeadToHeadError: If the resume point is damaged or belongs to other runs; then nothing is changed.
+            HeadToHeadError: If another version of headtohead wrote it; then nothing is changed.
         """
         try:
-            state = _SAVED_PROGRESS.validate_python(point)
+            progress = _PROGRESS.validate_python(state)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise HeadToHeadError(f"{'.'.join(map(str, first['loc'])) or 'its state'}: {first['msg']}") from error
-        index_of_hash = {member.run_hash: index for index, member in enumerate(state.members)}
-        if not {member.run_hash for member in self.progress.members} <= set(index_of_hash):
-            raise HeadToHeadError("it belongs to other runs")
-        if not 0 <= state.step <= self.steps:
-            raise HeadToHeadError(f"its step is {state.step} of {self.steps}")
-        indices = [index_of_hash[member.run_hash] for member in self.progress.members]
-        try:
-            weights, moments, best, sums = self._saved_tensors(tensors, state, indices)
-        except (LookupError, TypeError, ValueError) as error:
-            raise HeadToHeadError(f"a tensor is missing or invalid: {error}") from error
-        retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
-        members = [state.members[index] for index in indices]
-        self.progress = Progress(state.step, state.train_seconds, state.steps_since, members)
-        for index, reason in retired.items():
-            self.progress.members[index].ended = reason
+            raise HeadToHeadError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        weights, moments, best = (_under(tensors, f"{section}/") for section in ("model", "optimizer", "best"))
+        sums = _under(tensors, "sums/")
+        checkpoint.require_shapes({"losses": self.loss_sums, "tokens": self.token_sums}, sums)
+        checkpoint.require_shapes(self.model.state_dict(), weights)
+        for earlier, member in zip(self.progress.members, progress.members, strict=True):
+            member.ended = earlier.ended or member.ended
+        self.progress = progress
         self.clear_gradients()
         self.model.load_state_dict(weights)
-        self.optimizer.load(moments.__getitem__)
+        self.optimizer.load(moments)
         self.best_weights = {
-            index: {name: value.to(self.device) for name, value in own.items()} for index, own in best.items()
+            index: {name: value.to(self.device) for name, value in _under(best, f"{index}/").items()}
+            for index, member in enumerate(progress.members)
+            if member.best_step is not None
         }
         self.loss_sums.copy_(sums["losses"])
         self.token_sums.copy_(sums["tokens"])
-
-    def _saved_tensors(
-        self, tensors: Mapping[str, Tensor], state: SavedProgress, indices: Sequence[int]
-    ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]], dict[int, dict[str, Tensor]], dict[str, Tensor]]:
-        """Return the weights, the optimizer state by parameter, the best weights by member, and the sums.
-
-        Args:
-            tensors: The tensors of a resume point.
-            state: Its state.
-            indices: The index of each member in the resume point.
-
-        Raises:
-            LookupError: If a tensor is missing.
-            TypeError: If a tensor has no member axis.
-            ValueError: If a tensor has a wrong shape, or the weights of a member with finite losses are not finite.
-        """
-        rows: dict[tuple[str, int], Tensor] = {}
-        for name, value in tensors.items():
-            if not name.startswith("best/"):
-                plain, members = state.owners.get(name, (name, range(len(state.members))))
-                rows |= {(plain, member): row for member, row in zip(members, value, strict=True)}
-        kinds = dict.fromkeys(name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/"))
-
-        def stacked(name: str, expected: Tensor) -> Tensor:
-            """Return the rows of a tensor, each with the shape of a row of ``expected``."""
-            plain, members = self._owner(name)
-            return torch.stack([_shaped(rows[plain, indices[member]], expected[0], name) for member in members])
-
-        def moments(name: str, parameter: Tensor) -> dict[str, Tensor]:
-            plain, members = self._owner(f"optimizer/{name}")
-            first = indices[members[0]]
-            if not any((f"{plain}/{kind}", first) in rows for kind in kinds):
-                return {}  # a parameter without gradients
-            count = torch.empty(len(members))
-            return {kind: stacked(f"optimizer/{name}/{kind}", count if kind == "step" else parameter) for kind in kinds}
-
-        weights = {name: stacked(f"model/{name}", value) for name, value in self.model.state_dict().items()}
-        parameters = dict(self.model.named_parameters())
-        optimizer = {name: moments(name, value) for name, value in parameters.items() if value.requires_grad}
-        best = {}
-        for index, saved in enumerate(indices):
-            own = _under(tensors, f"best/{saved}/")
-            if own or state.members[saved].best_step is not None:
-                expected = self.model.member_state(index)
-                best[index] = {name: _shaped(own[name], value, name) for name, value in expected.items()}
-        sums = {name: stacked(f"sums/{name}", self.loss_sums) for name in ("losses", "tokens")}
-        for name in parameters:
-            for row, member in zip(weights[name], self.model.members_of(name), strict=True):
-                progress = state.members[indices[member]]
-                if progress.ended is None and progress.finite and not torch.isfinite(row).all():
-                    raise ValueError(f"{name} is not finite")
-        return weights, optimizer, best, sums
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def _finite_rows(values: Tensor) -> list[bool]:
-    """Return for each index of the first dimension whether all values are finite."""
-    return list(torch.isfinite(values).reshape(len(values), -1).all(1).tolist())
-
-
-def _shaped(value: Tensor, expected: Tensor, name: str) -> Tensor:
-    """Return the value; raise ValueError if its shape differs from the expected one."""
-    if value.shape != expected.shape:
-        raise ValueError(f"{name} has shape {list(value.shape)}, expected {list(expected.shape)}")
-    return value
 
 
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:

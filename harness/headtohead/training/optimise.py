@@ -36,7 +36,6 @@ class StackOptimizer:
         ranges = equal_ranges(trains, _rates)
         parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
-        self._parts: list[tuple[str, slice]] = []
         groups: list[dict[str, Any]] = []
         self.members: list[tuple[int, ...]] = []
         """The members along the first dimension of each updated tensor."""
@@ -50,7 +49,6 @@ class StackOptimizer:
                     continue
                 self.members.append(tuple(owners[index] for index in indices))
                 part = slice(indices[0], indices[-1] + 1)
-                self._parts.append((name, part))
                 if len(indices) == len(owners):
                     own.append(parameter)
                 else:
@@ -105,22 +103,13 @@ class StackOptimizer:
             for name, value in self.optimizer.state[updated].items()
         }
 
-    def rows(self) -> dict[str, list[Tensor]]:
-        """Return the state for a resume point by ``parameter/kind``, in parts along the member axis."""
-        parts_of: dict[str, list[Tensor]] = {}
-        for (name, part), updated in zip(self._parts, self._updated(), strict=True):
-            for kind, value in self.optimizer.state[updated].items():
-                rows = value if value.dim() else value.expand(part.stop - part.start)
-                parts_of.setdefault(f"{name}/{kind}", []).append(rows)
-        return parts_of
-
-    def load(self, rows: Callable[[str], Mapping[str, Tensor]]) -> None:
-        """Load the state of a resume point, given by kind for the name of a parameter."""
-        for (name, part), updated in zip(self._parts, self._updated(), strict=True):
-            self.optimizer.state[updated] = {
-                kind: (value[part.start] if kind == "step" else value[part]).to(updated.device).clone()
-                for kind, value in rows(name).items()
-            }
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Load what ``state`` returned."""
+        updated = list(self._updated())
+        for name, value in state.items():
+            index, _, kind = name.partition("/")
+            own = updated[int(index)]
+            self.optimizer.state[own][kind] = value.to(own.device).clone()
 
     def _updated(self) -> Iterator[Tensor]:
         for group in self.optimizer.param_groups:

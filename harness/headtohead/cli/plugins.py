@@ -59,10 +59,9 @@ def _print_entry(entry: Registered) -> None:
     echo(f"source sha256: {entry.source_sha256}")
     for role, default in entry.entry.role_defaults.items():
         echo(f"default in {role}: '{default}'")
+    columns, rows = ["option", "type", "default", "meaning"], [[*row] for row in option_rows(entry.entry.Options)]
     if entry.family == "recipe":
-        columns, rows = ["field", "value"], list(recipe_rows(current().recipe(entry.name).values()))
-    else:
-        columns, rows = ["option", "type", "default", "meaning"], list(option_rows(entry.entry.Options))
+        columns, rows = ["field", "value"], [[*row] for row in recipe_rows(current().recipe(entry.name).values())]
     if rows:
         echo()
         print_table(columns, rows)

@@ -22,7 +22,7 @@ from headtohead.report.figures.rows import (
 )
 from headtohead.storage.frames import load_frames
 
-FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
+FIGURES = [strip_figure, interaction_figure, forest_figure, curves_figure, buckets_figure, cost_figure]
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,7 @@ def with_holes(messy, request):
     return Analysis(load_frames(messy), allow_partial=request.param)
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        function if function in (strip_figure, interaction_figure) else pytest.param(function, marks=pytest.mark.slow)
-        for function in FIGURES
-    ],
-    ids=lambda draw: draw.__name__,
-)
+@case_table("draw", FIGURES, default=2, ids=lambda draw: draw.__name__)
 def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analysis, draw):
     first, second = (style.to_svg(draw(analysis), "salt") for _ in range(2))
     assert first == second
@@ -58,7 +51,7 @@ def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analy
     assert "url(http" not in first
 
 
-@pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+@case_table("draw", FIGURES, default=2, ids=lambda draw: draw.__name__)
 def test_a_figure_is_drawn_for_a_study_with_holes(with_holes, draw):
     figure = draw(with_holes)
     if figure is not None:

@@ -21,6 +21,7 @@ from headtohead.report.figures.rows import (
     strip_figure,
 )
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 FIGURES = [strip_figure, interaction_figure, forest_figure, curves_figure, buckets_figure, cost_figure]
 

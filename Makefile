@@ -29,9 +29,10 @@ demo: .venv/installed
 
 install: .venv/installed
 
+# In the order of the files: files with few tests are the slowest, and would be the last ones otherwise.
 test: .venv/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist loadscope --durations 20 -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 20 -m "not slow"
 
 # Two workers per core: many of these tests wait for other processes.
 test-slow: .venv/installed-dev

@@ -30,7 +30,7 @@ import psutil
 import torch
 import yaml
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from plain import PlainTraining, Size
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.planning.stacking import MAX_MEMBERS, fastest_members
 from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from headtohead.cli import main
@@ -122,38 +122,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One empty store, created the slow way once and copied for every test that needs one."""
+    """One empty store, created the slow way once for all workers and copied for every test that needs one."""
     from headtohead.tracking.store import open_store
 
-    folder = tmp_path_factory.mktemp("template")
-    with warnings.catch_warnings():
+    folder = tmp_path_factory.getbasetemp()
+    store = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "template" / "mlflow.db"
+    store.parent.mkdir(exist_ok=True)
+    with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
-        open_store(f"sqlite:///{folder}/mlflow.db", create=True)
-    return folder / "mlflow.db"
-
-
-@pytest.fixture(scope="session")
-def made() -> ModuleType:
-    """The module that writes made-up finished studies."""
-    return importlib.import_module("made.finished")
-
-
-@pytest.fixture(scope="session")
-def between() -> ModuleType:
-    """The module that writes made-up studies between two configurations."""
-    return importlib.import_module("made.between")
-
-
-@pytest.fixture(scope="session")
-def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished study of 12 variants and 6 seeds."""
-    return made.write_study(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture(scope="session")
-def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study with missing, failed and reused runs."""
-    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
+        if not (store.parent / "complete").exists():
+            open_store(f"sqlite:///{store}", create=True)
+            (store.parent / "complete").touch()
+    return store
 
 
 @pytest.fixture(scope="session")
@@ -177,79 +157,34 @@ def without_figures(no_figures: Callable[[], AbstractContextManager[None]]) -> I
         yield
 
 
+@pytest.fixture(scope="session")
+def made() -> ModuleType:
+    """The module that writes studies without training."""
+    from made import fake_study
+
+    return fake_study
+
+
+@pytest.fixture(scope="session")
+def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the quickstart."""
+    return made.write_study(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study with every irregularity that a report must handle."""
+    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
+
+
 @pytest.fixture
-def bare_experiment() -> Callable[..., str]:
+def bare_experiment(made: ModuleType) -> Callable[..., str]:
     """Return the text of an ``experiment.json`` with the given variants and runs, and nothing else of interest.
 
     ``equal_to`` maps the slug of each variant to the variant that it equals, or to None.
     """
 
     def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-        from headtohead.storage.experiment import (
-            ExperimentRecord,
-            ModelCounts,
-            PlannedRunRecord,
-            ReportedMetrics,
-            VariantRecord,
-        )
-        from headtohead.testing.tiny import tiny_config
-
-        config = tiny_config().model_dump(mode="json")
-        data = {
-            "dataset": "toy-grammar",
-            "data_hash": "",
-            "licence": None,
-            "citation": None,
-            "languages": [],
-            "split": "iid",
-            "normalise": "none",
-            "tokens": "word",
-            "counts": {},
-            "vocabulary": {"source": 1, "target": 1},
-            "notes": [],
-        }
-        counts = ModelCounts(total=1, non_embedding=1, attention=1, flops_per_token=1.0, inner_width=1, path={})
-        variants = [
-            VariantRecord(
-                slug=slug,
-                title=slug,
-                axes={},
-                equal_to=equal,
-                equal_reason=None,
-                counts=counts,
-                d_ff=1,
-                d_ff_asked=1,
-                match="none",
-                steps=1,
-                evaluate_every=1,
-                decoding_limit=1,
-                order_invariant=False,
-                pitfalls=(),
-                config=config,
-            )
-            for slug, equal in equal_to.items()
-        ]
-        record = ExperimentRecord(
-            name=name,
-            question=question,
-            command="h2h run x.yaml",
-            created="2026-01-05T10:00:00Z",
-            axes=(),
-            baseline=next(iter(equal_to)),
-            seeds=tuple(dict.fromkeys(seed for _, seed, _ in runs)),
-            variants=tuple(variants),
-            contrasts=(),
-            match="none",
-            metrics=ReportedMetrics(primary="test/exact_match", report=()),
-            probes=(),
-            notes=(),
-            data=data,
-            runs=tuple(
-                PlannedRunRecord(variant=slug, seed=seed, run_hash=f"{slug}{seed}", directory=directory)
-                for slug, seed, directory in runs
-            ),
-            versions={},
-        )
-        return json.dumps(record.to_json())
+        return made.experiment_text(made.Study(name=name, question=question), equal_to, runs)
 
     return text

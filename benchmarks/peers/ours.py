@@ -10,7 +10,7 @@ from sizes import DROPOUT, PAD, Size
 from torch import Tensor
 from turns import Step
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining

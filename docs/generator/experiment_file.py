@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import FAMILIES
-from headtohead.config.reference import type_words, without_titles
+from headtohead.config.reference import type_words
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.roles import ROLES
@@ -45,12 +45,7 @@ def _experiment_schema() -> Schema:
     definitions["Configuration"] = _configuration(axes)
     definitions["Axes"] = {
         "type": "object",
-        "properties": {
-            name: {"type": "array", "items": axis}
-            for name, axis in (
-                axes | {"data": {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}}
-            ).items()
-        },
+        "properties": {name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()},
         "additionalProperties": {"type": "array"},
     }
     for name in ("product", "one_at_a_time", "zip"):
@@ -65,6 +60,15 @@ def _experiment_schema() -> Schema:
         **file,
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def without_titles(value: Any) -> Any:
+    """Return a schema without the titles that pydantic derives from field names."""
+    if isinstance(value, list):
+        return [without_titles(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
@@ -93,7 +97,7 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
 
 def _configuration(axes: dict[str, Schema]) -> Schema:
     """Return the schema of ``base`` and ``baseline``: sections, families and dotted fields."""
-    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()}
+    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()} | {"data": DATA}
     fields = {name: axis for name, axis in axes.items() if name != "match"}
     return {
         "type": "object",
@@ -129,6 +133,8 @@ def _name(family: str, registry: Registry) -> Schema:
 def _reference(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
+
+DATA = {"anyOf": [_reference("dataset-name"), _reference("DataConfig")]}
 
 TABLES: dict[str, type[BaseModel]] = {
     "file": experiment_file.ExperimentFile,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import click
 
 from experiment_file import experiment_schema_text, filled
 from headtohead.config.builder import FAMILIES
-from headtohead.config.reference import option_rows, recipe_rows
+from headtohead.config.reference import option_rows
 
 WIDTH = 92
 """Width of help texts in columns."""
@@ -216,8 +217,8 @@ def _values(recipe: str) -> Iterator[str]:
     from headtohead.plugins.registry import current
 
     yield from ("| field | value |", "|---|---|")
-    for name, value in recipe_rows(current().recipe(recipe).values()):
-        yield f"| `{name}` | `{value}` |"
+    for name, value in current().recipe(recipe).values().items():
+        yield f"| `{name}` | `{json.dumps(value, ensure_ascii=False)}` |"
 
 
 def _escaped(cell: str) -> str:

@@ -19,17 +19,15 @@ from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted, PluginError
 from headtohead.execution.exported import check_target, write_exported
-from headtohead.execution.failures import failure_lines, next_step
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.progress import make_watcher
+from headtohead.execution.progress import failure_lines, next_step
 from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, final_states, pending
+from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, refuse_replacing
-from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -52,7 +50,17 @@ __all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results",
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
 
-register(Plan, LoadedRun, SentenceMaps)
+
+def _html(value: object) -> str:
+    """Return the notebook output of a plan, a table of runs, a loaded run or attention maps."""
+    from headtohead.report.notebook import html  # loads matplotlib
+
+    return html(value)
+
+
+# Lower packages do not import the package `report`.
+for _shown in (Plan, LoadedRun, SentenceMaps):
+    type.__setattr__(_shown, "_repr_html_", _html)
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,6 @@ def run(
     report: bool = True,
     loggers: Sequence[str] = (),
     allow_partial: bool = False,
-    watcher: Watcher | None = None,
     command: str | None = None,
     log: Callable[[str], object] = print,
 ) -> Result:
@@ -177,7 +184,6 @@ def run(
         tracking: Log to MLflow while training.
         loggers: Names of registered loggers that log too, for example ``tensorboard``.
         allow_partial: Write the report even if runs are missing.
-        watcher: Receives progress events; default: a progress bar on a terminal, else lines.
         command: Command line that is recorded in the experiment's record.
         log: Receives lines of text for the user.
 
@@ -235,7 +241,6 @@ def run(
         target=planned.name if name or isinstance(experiment, Mapping) else experiment,
         reports=reports_folder(root, reports),
         machine=Machine(chosen_launcher, kind, workers, threads, timeout),
-        watcher=watcher or make_watcher(),
         command=command or "",
         loggers=loggers,
         seconds_to_ship=seconds_to_ship,
@@ -294,7 +299,6 @@ class _Session:
     target: Path | str
     reports: Path
     machine: Machine
-    watcher: Watcher
     command: str
     loggers: Sequence[str]
     seconds_to_ship: float
@@ -303,7 +307,7 @@ class _Session:
     shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
 
     def train(self, plan: Plan) -> Outcome:
-        return execute(plan, self.machine, cache_root(), self.watcher, self.command)
+        return execute(plan, self.machine, cache_root(), self.command)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
@@ -466,7 +470,7 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
     """
     from headtohead.analysis.results import RunsTable
 
-    register(RunsTable)
+    type.__setattr__(RunsTable, "_repr_html_", _html)
     return RunsTable.from_frames(_frames(experiment, runs))
 
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -201,26 +201,16 @@ def _decoded(content: bytes, path: Path) -> str:
         raise HeadToHeadError(unreadable(path, f"not UTF-8 text (byte {error.start})")) from error
 
 
-def read_json(path: Path, parse: Callable[[str], Any] = json.loads, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the content of a JSON file.
-
-    Args:
-        path: The file.
-        parse: Parses the text; raises ValueError for text that is not JSON.
-        max_bytes: Maximum size of the file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If the file cannot be read or is not JSON.
-    """
-    return parse_json(read_bytes(path, max_bytes), path, parse)
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; raises as `read_text`, and if the text is not JSON."""
+    return parse_json(read_bytes(path), path)
 
 
-def parse_json(content: bytes, path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
+def parse_json(content: bytes, path: Path) -> Any:
     """Return the value of JSON text that was read from ``path``; raises as `read_json`."""
     text = _decoded(content, path)
     try:
-        value = parse(text)
+        value = json.loads(text)
         if "\\ud" in text or "\\uD" in text:  # an escaped half of a surrogate pair, which is no text
             json.dumps(value, ensure_ascii=False).encode()
         return value

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 _OTHER_NAMES = {
     # Sections and fields of an experiment file
-    "question": "hypothesis title",
-    "base": "common config defaults",
-    "baseline": "control reference",
     "design": "ablation ablations axes compare grid search_space sweep variants",
     "product": "cartesian combinations factorial full_factorial grid",
     "one_at_a_time": "ablate ofat one_factor_at_a_time single",
-    "zip": "paired together",
     "seeds": "n_seeds num_seeds random_seed repeats replicates seed",
     "tune": "hparams hyperparameters tuning",
     "margin": "equivalence_margin tolerance",
-    "primary": "main main_metric",
-    "report": "additional answer others results secondary summary",
     "positional": "pe pos_emb pos_embed pos_enc pos_encoding position_embedding position_embedding_type "
     "position_encoding positional_embedding positional_encoding",
     "attention": "attention_type attn attn_type self_attention",
@@ -92,12 +86,9 @@ _OTHER_NAMES = {
     "bfloat16": "bf16",
     "float32": "fp32 full",
     "pre": "pre_layernorm pre_ln pre_norm prenorm",
-    "post": "post_layernorm post_ln post_norm postnorm",
     "inverse-sqrt": "inv_sqrt invsqrt noam rsqrt",
-    "constant": "fixed none",
     "beam": "beam_search",
     "subword": "bpe sentencepiece spm subwords unigram wordpiece",
-    "decided": "significant",
     # Metrics
     "test/exact_match": "acc em exact exact_match",
     "test/token_accuracy": "accuracy",
@@ -112,8 +103,6 @@ _OTHER_NAMES = {
     "none": "identity no no_pe no_pos nope null off",
     "shaw-relative": "relative relative_position rpr shaw",
     "t5-relative": "relative_bias t5 t5_bias",
-    "kerple-log": "kerple",
-    "randomised": "random randomized",
     "split-heads": "mha multi_head multi_head_attention multihead scaled_dot_product sdpa softmax standard vanilla",
     "grouped-query": "gqa grouped grouped_query_attention",
     "multi-query": "mqa multi_query_attention",
@@ -121,28 +110,19 @@ _OTHER_NAMES = {
     "linear": "linear_attention linear_transformer performer",
     "differential": "diff diff_attention diff_transformer",
     "qk-norm": "qk_layernorm qknorm query_key_norm",
-    "padding": "bidirectional full key_padding pad",
     "padding-causal": "autoregressive causal_padding standard vanilla",
     "window": "band local local_attention sliding sliding_window swa",
-    "prefix": "prefix_lm",
     "pairs": "csv file hf huggingface json jsonl own text tsv",
     "toy-grammar": "toy",
-    "tatoeba": "anki manythings",
     # Commands and options
     "run": "fit launch start train",
     "plan": "dry_run explain preview validate",
     "list": "experiments ls runs",
-    "show": "cat describe info inspect view",
     "clean": "delete gc prune remove rm",
     "check": "lint test verify",
     "ui": "dashboard mlflow",
-    "data": "dataset datasets",
-    "fetch": "download get prepare",
-    "stats": "describe info inspect show statistics",
-    "plugins": "catalog catalogue components plugin",
     "ablate-heads": "ablate ablation prune_heads",
     "translate": "decode generate infer predict",
-    "export": "save",
     "judge": "compare significance ttest",
     "--workers": "jobs n_jobs num_workers parallel processes",
     "--seeds": "n_seeds num_seeds seed",
@@ -150,9 +130,6 @@ _OTHER_NAMES = {
     "--only": "variant variants",
     "--reports": "out out_dir output output_dir",
     "--plugin": "module plugins",
-    "--cache": "cache_dir data_dir",
-    "--try": "debug quick smoke",
-    "--format": "json",
 }
 """Names here, with names of other tools, which spaces separate. A field has its section before it."""
 
@@ -173,7 +150,6 @@ _REASONS = {
     "type attention: talking-heads": "attn_talking_heads talking_heads",
     "type masking: causal": "causal is_causal",
     "the number of processes is an option of h2h run: --workers N": "num_workers workers",
-    "mixtures of experts do not exist here": "experts moe n_experts num_experts num_local_experts",
     "headtohead chooses the attention kernel; h2h plan prints it in the column path": "attn_flash "
     "attn_implementation flash flash_attention flash_attn use_flash_attention use_sdpa",
     "heads have the width model.d_model / model.heads; h2h plugins lists attention styles with others": "d_head "
@@ -190,13 +166,8 @@ _REASONS = {
     "the name of an experiment is that of its file": "experiment_name name run_name",
     "files of sentence pairs need dataset: pairs with file: PATH": "data_file data_files path train_file",
     "the same command resumes": "continue resume resume_from resume_from_checkpoint",
-    "the file is an argument without an option: h2h run FILE": "conf config config_file experiment",
     "h2h plan FILE prints the plan without training": "dry_run",
-    "it precedes the command: h2h -v run FILE": "v verbose",
-    "type h2h --help": "h help usage",
-    "type h2h --version": "version",
     "an experiment is a YAML file: h2h run FILE trains it; h2h new-plugin creates a plugin": "create init new",
-    "MLflow logs every run without an option": "mlflow",
 }
 """Hints, with names of other tools for something that has no single name here, or does not exist."""
 

@@ -31,11 +31,6 @@ def still_learning_line(analysis: Analysis) -> str | None:
     return next((remark.text for remark in remarks(analysis) if remark.text.startswith("Still learning")), None)
 
 
-def convergence_fact(analysis: Analysis) -> str | None:
-    starts = "Whether the runs trained far enough", "The learning rate decays to zero"
-    return next((remark.text for remark in remarks(analysis) if remark.text.startswith(starts)), None)
-
-
 @pytest.fixture
 def plant(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
     """Write a study of two encodings with these validation losses, evaluated at ``steps``."""

@@ -7,7 +7,7 @@ import pytest
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.figures.forest import magnified_range
+from headtohead.figures.rows import magnified_range
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training

@@ -10,7 +10,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import sentence_values
 from headtohead.data.metrics import TRANSLATION
 from headtohead.report.content import Report
-from headtohead.report.uncertainty import uncertainty_section
+from headtohead.report.contrasts import uncertainty_section
 from headtohead.statistics.variance import crossed
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from catalogue.costs import CHECKED_AT, count, describe_costs, verify
-from headtohead.config.resolve import complete_model, resolve
+from headtohead.config.builder import complete_model, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
 from headtohead.plugins.component import BuildContext

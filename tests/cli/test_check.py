@@ -132,7 +132,9 @@ def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest)
     assert output.splitlines()[0] == "positional/rotary"
     assert list(found) == NAMES
     assert found["parameter-count"].startswith("holds 0 difference between the closed form and ")
-    assert found["falls-with-distance"] == 'does not apply - the encoding does not declare "falls-with-distance"'
+    assert (
+        found["falls-with-distance"] == 'does not apply - encoder: the encoding does not declare "falls-with-distance"'
+    )
     assert "violated" not in output
 
 

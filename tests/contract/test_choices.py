@@ -4,7 +4,7 @@ import pytest
 
 from headtohead.testing import INVARIANTS, Subject, check
 from headtohead.testing.contracts import VariantContract
-from headtohead.testing.known_violations import known_violations
+from headtohead.testing.invariant import known_violations
 from headtohead.testing.tiny import tiny_config
 from made import case_table
 

@@ -3,8 +3,8 @@
 import pytest
 
 from headtohead.plugins.registry import current
+from headtohead.testing.contracts import DatasetContract
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
-from headtohead.testing.datasets import DatasetContract
 
 REGISTRY = current()
 COMPUTED = sorted(

@@ -6,10 +6,13 @@ occurs; the slow tier adds rows in which every two compatible values occur toget
 """
 
 import itertools
+from functools import cache
+
+import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.checks.pairwise import Compatibility, choices, factors, pairwise
+from headtohead.testing.checks.pairwise import choices, compatibility, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from made import case_table
@@ -17,45 +20,59 @@ from made import case_table
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
 FACTORS = factors(REGISTRY)
-is_compatible = Compatibility(REGISTRY)
+is_compatible = compatibility(REGISTRY)
+PER_PAIR = {invariant.name for invariant in INVARIANTS} - PER_ENTRY
 
 
-def row_id(row):
-    return "/".join(row.values())
+@cache
+def array():
+    """Return the rows of the pairwise array, those of the default tier, and the first ones with each entry and role.
 
-
-PAIRWISE = pairwise(REGISTRY)
-DEFAULT = every_value(PAIRWISE)
-
-
-def first_of_each(rows):
-    """Return the first row with each attention, with each masking and with each positional in each role."""
-    seen, found = set(), []
-    for row in rows:
+    Not computed during collection, which every worker repeats.
+    """
+    rows = pairwise(REGISTRY)
+    default = every_value(rows)
+    seen, first = set(), []
+    for row in [*default, *rows]:
         entries = {row["attention"], row["masking"], (row["positional"], row["role"])}
         if entries - seen:
-            found.append(row)
+            first.append(row)
         seen |= entries
+    return rows, default, first
+
+
+def unexpected(rows, attention, names):
+    """Return the violations in the rows with a style that no entry declares."""
+    found = {}
+    for row in (row for row in rows if row["attention"] == attention):
+        subject = Subject(tiny_config(**choices(row, REGISTRY)))
+        for invariant in (invariant for invariant in INVARIANTS if invariant.name in names):
+            verdict = invariant(subject)
+            known = verdict.cause and invariant.name in REGISTRY.attention(attention).known_violations
+            if verdict.state == "violated" and not known:
+                found["/".join(row.values()), invariant.name] = str(verdict)
     return found
 
 
-ROWS = [*DEFAULT, *(row for row in PAIRWISE if row not in DEFAULT)]
-FIRST = first_of_each(ROWS)
-"""Rows that are asked for the invariants of a single entry, whose outcome no other entry changes."""
+@pytest.mark.parametrize("attention", FACTORS["attention"])
+def test_no_combination_has_an_unexpected_violation(attention):
+    assert unexpected(array()[1], attention, PER_PAIR) == {}
 
 
-@case_table("row", ROWS, ids=row_id, default=len(DEFAULT))
-def test_no_invariant_has_an_unexpected_violation(row):
-    subject = Subject(tiny_config(**choices(row, REGISTRY)))
-    omitted = TRAINING if row in FIRST else PER_ENTRY
-    verdicts = {invariant.name: invariant(subject) for invariant in INVARIANTS if invariant.name not in omitted}
-    violations = {name: verdict for name, verdict in verdicts.items() if verdict.state == "violated"}
-    assert {name: str(verdict) for name, verdict in violations.items() if verdict.cause is None} == {}
-    assert set(violations) <= REGISTRY.attention(row["attention"]).known_violations
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", FACTORS["attention"])
+def test_no_pair_of_entries_has_an_unexpected_violation(attention):
+    rows, default, _ = array()
+    assert unexpected([row for row in rows if row not in default], attention, PER_PAIR) == {}
+
+
+@case_table("attention", FACTORS["attention"], default=1)
+def test_no_entry_has_an_unexpected_violation(attention):
+    assert unexpected(array()[2], attention, PER_ENTRY - TRAINING) == {}
 
 
 def test_every_two_compatible_entries_occur_together():
-    pairs = {(a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)}
+    pairs = {(a, row[a], b, row[b]) for row in array()[0] for a, b in itertools.combinations(FACTORS, 2)}
     for a, b in itertools.combinations(FAMILIES, 2):
         for first, second in itertools.product(FACTORS[a], FACTORS[b]):
             if is_compatible({a: first, b: second}):
@@ -63,9 +80,10 @@ def test_every_two_compatible_entries_occur_together():
 
 
 def test_the_default_tier_checks_every_entry_every_mask_value_and_every_role():
+    rows, default, _ = array()
     for name, values in FACTORS.items():
-        assert {row[name] for row in DEFAULT} == set(values)
-    assert len(DEFAULT) < len(PAIRWISE) / 4
+        assert {row[name] for row in default} == set(values)
+    assert len(default) < len(rows) / 4
 
 
 def test_a_covering_contains_every_allowed_pair_and_no_other_pair():

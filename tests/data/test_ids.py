@@ -1,4 +1,4 @@
-"""Ids, boundary tokens and unknown words of the notebooks, against their printed output."""
+"""Vocabularies, ids, boundary tokens and unknown words: naive counts, and the printed output of the notebooks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headtohead.data import PreparedData, prepare, prepare_corpus
-from headtohead.data.vocabulary import Vocabulary
+from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
 from headtohead.data.wordlists import count_words
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
@@ -65,53 +64,41 @@ PRINTED_TARGETS = """
     38 13 37 18 39  38 12 15 5 39   38 11 17 23 39  38 10 16 22 39  38 30 36 21 39  38 3 4 39 0
 """
 
+
 # The first ten rows of the file of notebook 3, and the notebook's printed output for them.
-RAW = (
-    ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
-    ("1277", "I have to go to sleep.", "2482", "Tengo que irme a dormir."),
-    (
-        "1280",
-        "Today is June 18th and it is Muiriel's birthday!",
-        "2485",
-        "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!",
-    ),
-    (
-        "1280",
-        "Today is June 18th and it is Muiriel's birthday!",
-        "1130137",
-        "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!",
-    ),
-    ("1282", "Muiriel is 20 now.", "2487", "Ahora, Muiriel tiene 20 años."),
-    ("1282", "Muiriel is 20 now.", "1130133", "Muiriel tiene 20 años ahora."),
-    ("1283", 'The password is "Muiriel".', "2488", 'La contraseña es "Muiriel".'),
-    ("1284", "I will be back soon.", "2489", "Volveré pronto."),
-    ("1284", "I will be back soon.", "586853", "Vuelvo en seguida."),
-    ("1284", "I will be back soon.", "1031885", "Yo regresaré pronto."),
-)
-ENGLISH = [
-    "<sos> let s try something <eos>",
-    "<sos> i have to go to sleep <eos>",
-    "<sos> today is june th and it is muiriel s birthday <eos>",
-    "<sos> today is june th and it is muiriel s birthday <eos>",
-    "<sos> muiriel is now <eos>",
-    "<sos> muiriel is now <eos>",
-    "<sos> the password is muiriel <eos>",
-    "<sos> i will be back soon <eos>",
-    "<sos> i will be back soon <eos>",
-    "<sos> i will be back soon <eos>",
-]
-SPANISH = [
-    "<sos> intentemos algo <eos>",
-    "<sos> tengo que irme a dormir <eos>",
-    "<sos> hoy es de junio y es el cumplea os de muiriel <eos>",
-    "<sos> hoy es el de junio y es el cumplea os de muiriel <eos>",
-    "<sos> ahora muiriel tiene a os <eos>",
-    "<sos> muiriel tiene a os ahora <eos>",
-    "<sos> la contrase a es muiriel <eos>",
-    "<sos> volvere pronto <eos>",
-    "<sos> vuelvo en seguida <eos>",
-    "<sos> yo regresare pronto <eos>",
-]
+RAW = """\
+1276\tLet's try something.\t2481\t¡Intentemos algo!
+1277\tI have to go to sleep.\t2482\tTengo que irme a dormir.
+1280\tToday is June 18th and it is Muiriel's birthday!\t2485\t¡Hoy es 18 de junio y es el cumpleaños de Muiriel!
+1280\tToday is June 18th and it is Muiriel's birthday!\t1130137\t¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!
+1282\tMuiriel is 20 now.\t2487\tAhora, Muiriel tiene 20 años.
+1282\tMuiriel is 20 now.\t1130133\tMuiriel tiene 20 años ahora.
+1283\tThe password is "Muiriel".\t2488\tLa contraseña es "Muiriel".
+1284\tI will be back soon.\t2489\tVolveré pronto.
+1284\tI will be back soon.\t586853\tVuelvo en seguida.
+1284\tI will be back soon.\t1031885\tYo regresaré pronto."""
+ENGLISH = """\
+<sos> let s try something <eos>
+<sos> i have to go to sleep <eos>
+<sos> today is june th and it is muiriel s birthday <eos>
+<sos> today is june th and it is muiriel s birthday <eos>
+<sos> muiriel is now <eos>
+<sos> muiriel is now <eos>
+<sos> the password is muiriel <eos>
+<sos> i will be back soon <eos>
+<sos> i will be back soon <eos>
+<sos> i will be back soon <eos>""".splitlines()
+SPANISH = """\
+<sos> intentemos algo <eos>
+<sos> tengo que irme a dormir <eos>
+<sos> hoy es de junio y es el cumplea os de muiriel <eos>
+<sos> hoy es el de junio y es el cumplea os de muiriel <eos>
+<sos> ahora muiriel tiene a os <eos>
+<sos> muiriel tiene a os ahora <eos>
+<sos> la contrase a es muiriel <eos>
+<sos> volvere pronto <eos>
+<sos> vuelvo en seguida <eos>
+<sos> yo regresare pronto <eos>""".splitlines()
 
 
 def rows_of_five(text: str) -> list[tuple[int, ...]]:
@@ -157,8 +144,7 @@ def ready(tmp_path: Path) -> Callable[..., PreparedData]:
 @pytest.fixture
 def tatoeba(ready: Callable[..., PreparedData], tmp_path: Path) -> PreparedData:
     file = tmp_path / "eng-spa.tsv"
-    text = "\r\n".join("\t".join(row) for row in RAW)
-    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    file.write_bytes(b"\xef\xbb\xbf" + RAW.replace("\n", "\r\n").encode())
     return ready(TATOEBA, options={"file": str(file)})
 
 
@@ -263,6 +249,34 @@ def test_limits_remove_the_rarest_words_and_no_boundary_token(
     assert len(words) <= max_size
 
 
+NAMES = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
+
+
+def test_words_are_ordered_by_frequency_then_alphabetically() -> None:
+    vocabulary = count_words([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]], VocabularyConfig())
+    assert vocabulary.words == [*SPECIALS, "c", "b", "a", "z", "é"]
+    assert (PAD, UNK, SOS, EOS) == (0, 1, 2, 3)
+
+
+def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
+    vocabulary = count_words([["a", "<eos>", "<pad>"]], VocabularyConfig())
+    assert vocabulary.words == [*SPECIALS, "a"]
+    assert vocabulary.encode(["<eos>", "a"]) == [UNK, 4]
+
+
+@given(NAMES, NAMES)
+def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: list[str]) -> None:
+    vocabulary = count_words([words, more], VocabularyConfig())
+    ids = [SOS, *vocabulary.encode(words), EOS, *vocabulary.encode(more), PAD]
+    assert vocabulary.decode(ids) == " ".join(words)
+    assert vocabulary.decode(ids, until_eos=False) == " ".join([*words, *more])
+
+
+def test_pieces_are_joined_into_words() -> None:
+    vocabulary = Vocabulary([*SPECIALS, "▁un", "hap", "py", "▁"], pieces=True)
+    assert vocabulary.decode([SOS, 4, 5, 6, 7, 6, EOS]) == "unhappy py"
+
+
 @pytest.fixture
 def four(make_corpus: Callable) -> Corpus:
     return make_corpus(("a b", "x"), ("c b a", "y z"), ("b", "z z z"), ("d a", "x z"))
@@ -361,43 +375,23 @@ def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callabl
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("dataset", "changes", "message"),
     [
-        (
-            {"vocabulary": {"ids": "printed", "unknown": "drop"}},
-            r"^dataset 'toy-grammar' has no printed vocabularies; use data\.vocabulary\.ids: fre",
-        ),
-        (
-            {"vocabulary": {"ids": "position", "unknown": "drop"}},
-            r"^data\.vocabulary\.ids: position requires a single training pair, got 20 training pairs",
-        ),
-        (
-            SCRATCH | {"vocabulary": {"ids": "printed"}},
-            r"^the printed vocabulary has no <unk>; set data\.vocabulary\.unknown: drop or refuse$",
-        ),
-        (BY_HAND | {"vocabulary": {"ids": "position"}}, r"^ids by position have no <unk>; set "),
-        (
-            SLIDES | {"source_boundaries": "eos"},
-            r"^the vocabulary has no boundary token <eos>; set data\.source_boundaries ",
-        ),
-        (SLIDES | {"target_boundaries": "sos-eos"}, r"^the vocabulary has no boundary token <eos>"),
-        (
-            SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "shared": True}},
-            r"^data\.vocabulary\.ids: printed does not count words; leave out data\.voc.*shared$",
-        ),
-        (
-            SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "max_size": 9}},
-            r"leave out data\.vocabulary\.max_size$",
-        ),
-        (
-            BY_HAND | {"vocabulary": {"ids": "position", "unknown": "drop", "min_count": 2}},
-            r"leave out data\.vocabulary\.min_count$",
-        ),
+        ({}, {"ids": "printed", "unknown": "drop"}, "^dataset 'toy-grammar' has no printed vocabularies"),
+        ({}, {"ids": "position", "unknown": "drop"}, "position requires a single training pair, got 20"),
+        (SCRATCH, {"ids": "printed", "unknown": "token"}, "^the printed vocabulary has no <unk>"),
+        (SCRATCH, {"shared": True}, r"^data\.vocabulary\.ids: printed does not count .* data\.vocabulary\.shared$"),
+        (SCRATCH, {"max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
+        (BY_HAND, {"unknown": "token"}, "^ids by position have no <unk>"),
+        (BY_HAND, {"unknown": "drop", "min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
+        (SLIDES | {"source_boundaries": "eos"}, {}, "^the vocabulary has no boundary token <eos>"),
+        (SLIDES | {"target_boundaries": "sos-eos"}, {}, "^the vocabulary has no boundary token <eos>"),
     ],
 )
 def test_incompatible_vocabulary_fields_are_refused(
-    ready: Callable[..., PreparedData], fields: dict[str, Any], message: str
+    ready: Callable[..., PreparedData], dataset: dict[str, Any], changes: dict[str, Any], message: str
 ) -> None:
-    toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out"}
+    toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out", "limit": 20}
+    fields = dataset or toy
     with pytest.raises(UndefinedError, match=message):
-        ready(fields if "dataset" in fields else toy | fields | {"limit": 20})
+        ready(fields, vocabulary=fields.get("vocabulary", {}) | changes)

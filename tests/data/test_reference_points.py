@@ -1,15 +1,18 @@
-"""Translations without a model, compared with naive loops."""
+"""Reference points without a model, compared with naive loops."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headtohead.data import prepare_corpus
+from headtohead.data import bag_of_words_upper_bound, prepare_corpus
 from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
     MOST_TARGETS,
@@ -81,3 +84,25 @@ def test_the_most_frequent_target_is_a_reference_point_only_of_few_targets() -> 
     assert majority_target(data) == "come"
     train.target_text[:] = [f"come {index}" for index in range(MOST_TARGETS + 1)]
     assert majority_target(data) is None
+
+
+CORPUS = st.lists(
+    st.tuples(
+        st.sampled_from(["a b", "b a", "a a b", "c", "a b c", "c b a"]),
+        st.lists(st.sampled_from("xyz"), min_size=1, max_size=2, unique=True),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(CORPUS)
+def test_the_bound_is_the_best_score_of_all_functions_of_the_bag(corpus: list[tuple[str, list[str]]]) -> None:
+    distinct = dict(corpus)
+    bags = sorted({tuple(sorted(source.split())) for source in distinct})
+    best = 0
+    for outputs in product("xyz", repeat=len(bags)):
+        output = dict(zip(bags, outputs, strict=True))
+        best = max(best, sum(output[tuple(sorted(s.split()))] in t for s, t in distinct.items()))
+    repeated = [(source, distinct[source]) for source, _ in corpus]
+    assert bag_of_words_upper_bound(*zip(*repeated, strict=True)) == best / len(distinct)

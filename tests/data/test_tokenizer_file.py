@@ -1,9 +1,11 @@
-"""A ``tokenizer.json`` that the library tokenizers has trained is the vocabulary of a dataset."""
+"""Subwords: learned on train only, or those of a ``tokenizer.json`` that the library tokenizers has trained."""
 
 from __future__ import annotations
 
 import json
 import lzma
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,11 @@ import yaml
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.config.loading import load_text
-from headtohead.config.resolve import resolve
-from headtohead.data import prepare, read_corpus
+from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
+from headtohead.data.tokenizer_file import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
-from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config, tiny_config
@@ -75,6 +76,16 @@ def byte_level(lines: list[str], path: Path) -> Path:
 
 
 @pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepare data in this process; the study prepares them in a child process."""
+
+    def call(subject: str, function: str, *arguments: Any) -> None:
+        preparing.prepare_and_save(*json.loads(json.dumps(arguments)))
+
+    monkeypatch.setattr(preparing, "call_in_child", call)
+
+
+@pytest.fixture
 def folder(lines: list[str], tmp_path: Path) -> Path:
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     word_piece(lines, tmp_path / "tokenizer.json")
@@ -94,6 +105,7 @@ def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any)
     return resolve({"data": data, "train": {"steps": 1}}, current()).data
 
 
+@pytest.mark.usefixtures("in_process")
 def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     original = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -113,6 +125,7 @@ def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> N
             assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
     byte_level(lines, folder / "bytes.json")
     data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
@@ -122,6 +135,7 @@ def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: 
     assert not any("cannot reproduce" in note for note in data.record["notes"])
 
 
+@pytest.mark.usefixtures("in_process")
 def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     test, decode = data.splits["test"], data.target_vocabulary.decode
@@ -138,6 +152,7 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     assert changed > 0
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
     def hashed(name: str) -> str:
         config = configuration(folder, name)
@@ -151,34 +166,7 @@ def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, l
     assert hashed("tokenizer.json") != first
 
 
-def test_a_plan_has_the_data_of_each_tokenizer_file(folder: Path, lines: list[str], cache: Path) -> None:
-    word_piece(lines, folder / "small.json", size=280)
-    content = {
-        "question": "Which size of the vocabulary is best?",
-        "base": {
-            "data": {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2]},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
-            "train": {"steps": 1},
-        },
-        "baseline": {"data.vocabulary.file": "tokenizer.json"},
-        "design": [{"one_at_a_time": {"data.vocabulary.file": ["small.json"]}}],
-        "seeds": 1,
-    }
-    loaded = load_text(yaml.safe_dump(content), folder / "study.yaml")
-    found = make_plan(loaded, current(), folder / "runs", cache)
-    sizes = {
-        Path(str(variant.config.data.vocabulary.file)).name: found.data_of(run).record["vocabulary"]["target"]
-        for variant in found.variants
-        for run in found.runs_of(variant.slug)
-    }
-    expected = {
-        name: tokenizers.Tokenizer.from_file(str(folder / name)).get_vocab_size()
-        for name in ("tokenizer.json", "small.json")
-    }
-    assert expected["tokenizer.json"] != expected["small.json"]
-    assert sizes == expected
-
-
+@pytest.mark.usefixtures("in_process")
 def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:
     word_piece(lines, folder / "named.json", ["[UNK]", "NOTHING", "BEGIN", "END"])
     names = {"pad": "NOTHING", "bos": "BEGIN", "eos": "END"}
@@ -193,39 +181,24 @@ def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Pa
     ("vocabulary", "message"),
     [
         ({"file": "missing.json"}, "missing.json' does not exist"),
-        ({"file": "pairs.tsv"}, "pairs.tsv' is not a tokenizer.json of Hugging Face's tokenizers ("),
-        (
-            {"file": "bare.json"},
-            "has none of the tokens <pad>, [PAD], <|pad|>, <|padding|>; name its token in data.voca",
-        ),
-        ({"file": "bytes.json"}, "vocabulary.special_tokens.unk, or set data.vocabulary.unknown: refuse if it has a"),
+        ({"file": "pairs.tsv"}, "pairs.tsv' is not a tokenizer.json"),
+        ({"file": "bare.json"}, "name its token in data.vocabulary.special_tokens.pad"),
+        ({"file": "bytes.json"}, "special_tokens.unk, or set data.vocabulary.unknown: refuse"),
         ({"special_tokens": {"bos": "[CLSS]"}}, "has no token '[CLSS]'; did you mean '[CLS]'?"),
-        (
-            {"special_tokens": {"bos": "[SEP]"}},
-            "each needs its own token, but found pad: [PAD], unk: [UNK], bos: [SEP]",
-        ),
-        ({"max_size": 100}, "data.vocabulary.file has its own tokens and ids; leave out data.vocabulary.max_size"),
+        ({"special_tokens": {"bos": "[SEP]"}}, "but found pad: [PAD], unk: [UNK], bos: [SEP]"),
+        ({"max_size": 100}, "leave out data.vocabulary.max_size"),
         ({"ids": "frequency"}, "leave out data.vocabulary.ids"),
     ],
 )
 def test_wrong_files_and_names_are_errors(
-    vocabulary: dict[str, Any], message: str, folder: Path, lines: list[str], h2h_here: Callable[..., Any], cache: Path
+    vocabulary: dict[str, Any], message: str, folder: Path, lines: list[str]
 ) -> None:
     byte_level(lines, folder / "bytes.json")
     word_piece(lines, folder / "bare.json", ["[UNK]"])
-    data = {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2]}
-    data["vocabulary"] = {"file": "tokenizer.json", **vocabulary}
-    content = {
-        "question": "Does it tokenize?",
-        "base": {"data": data, "train": {"steps": 1}},
-        "baseline": {},
-        "seeds": 1,
-    }
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "plan", "study.yaml", H2H_CACHE=str(cache))
-    assert message in done.stderr + done.stdout
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    file = vocabulary.pop("file", "tokenizer.json")
+    with pytest.raises(HeadToHeadError, match=re.escape(message)) as caught:
+        read_tokenizer(configuration(folder, file, vocabulary=vocabulary))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
@@ -262,3 +235,39 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     assert headtohead.load(folder / "model").translate(sentences) == expected
     with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' does not exist"):
         headtohead.load(run)
+
+
+ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in range(40)]
+
+
+def learned(**fields: object) -> DataConfig:
+    return data_config(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
+
+
+def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"max_size": 60}))
+    assert max(data.record["vocabulary"].values()) <= 60
+    for text in ("unhappy reader 7 reads", "read happy unread"):
+        ids = data.tokenise(text, "source")
+        assert UNK not in ids
+        assert data.source_vocabulary.decode(ids) == text
+
+
+def test_merges_come_from_train_only(make_corpus: Callable) -> None:
+    rows = [*ROWS, ("zzzz zzzz zzzz", "qqqq qqqq qqqq", "zz", "test")]
+    corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
+    data = prepare_corpus(corpus, learned())
+    assert not any("z" in word for word in data.source_vocabulary.words)
+    assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
+
+
+def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"shared": True, "max_size": 80}))
+    assert data.source_vocabulary is data.target_vocabulary
+    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
+
+
+def test_without_the_library_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(HeadToHeadError, match=r"require the package tokenizers; pip install 'headtohead\[subwords\]'$"):
+        prepare_corpus(make_corpus(*ROWS), learned())

@@ -30,12 +30,20 @@ def run(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
     return undisturbed.directories()[0]
 
 
-@pytest.fixture
-def model(run: Path, tmp_path: Path) -> Path:
-    """The exported run."""
-    written = headtohead.export(run, tmp_path / "model")
+@pytest.fixture(scope="module")
+def exported(undisturbed: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("H2H_CACHE", str(undisturbed.cache))
+        written = headtohead.export(undisturbed.directories()[0], folder)
     assert {path.name for path in written} == FILES
-    return tmp_path / "model"
+    return folder
+
+
+@pytest.fixture
+def model(exported: Path, tmp_path: Path) -> Path:
+    """The exported run."""
+    return Path(shutil.copytree(exported, tmp_path / "model"))
 
 
 @pytest.fixture
@@ -135,34 +143,27 @@ def test_wrong_arguments_are_one_line(finished: Study) -> None:
     assert not (finished.folder / "model").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
+    for name in ("model.safetensors", "config.json", "vocabulary.json", "manifest.json"):
+        path = model / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-3] + b"0" + content[-2:])
+        damage = "not valid JSON" if name == "manifest.json" else f"{name}' is damaged"
+        with pytest.raises(HeadToHeadError, match=damage):
+            headtohead.load(model)
+        path.unlink()
+        if name in ("vocabulary.json", "manifest.json"):  # without one of the others, the folder is no exported model
+            with pytest.raises(HeadToHeadError, match=name):
+                headtohead.load(model)
+        path.write_bytes(content)
+    longer = json.loads((model / "vocabulary.json").read_text(encoding="utf-8"))
+    longer["source"]["vocabulary"]["words"].append("new")
+    for name, text, message in (
+        ("vocabulary.json", json.dumps(longer), "wrong shape"),
+        ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.vocabulary: Field required"),
         ("config.json", "{}", "config.json': run: Field required"),
-        ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.words: Field required"),
-        ("model.safetensors", "old", "model.safetensors' is damaged"),
-        ("vocabulary.json", None, "wrong shape"),
-    ],
-)
-def test_an_invalid_export_is_named(model: Path, name: str, content: str | None, message: str) -> None:
-    if content is None:
-        vocabularies = json.loads((model / name).read_text(encoding="utf-8"))
-        vocabularies["source"]["words"].append("new")
-        content = json.dumps(vocabularies)
-    (model / name).write_text(content, encoding="utf-8")
-    record_sha256(model, name)
-    with pytest.raises(HeadToHeadError, match=message):
-        headtohead.load(model)
-
-
-@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors", "manifest.json"])
-def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path, name: str) -> None:
-    path = model / name
-    content = path.read_bytes()
-    path.write_bytes(content[:-3] + b"0" + content[-2:])
-    with pytest.raises(HeadToHeadError, match="not valid JSON" if name == "manifest.json" else f"{name}' is damaged"):
-        headtohead.load(model)
-    path.unlink()
-    if name in ("vocabulary.json", "manifest.json"):  # without one of the others, the folder is no exported model
-        with pytest.raises(HeadToHeadError, match=name):
+    ):
+        (model / name).write_text(text, encoding="utf-8")
+        record_sha256(model, name)
+        with pytest.raises(HeadToHeadError, match=message):
             headtohead.load(model)

@@ -15,7 +15,6 @@ import pytest
 from safetensors.torch import load_file
 
 from headtohead import files
-from headtohead.execution.progress import LineWatcher
 from headtohead.execution.reproduce import reproduce
 from headtohead.storage.histories import read_metrics
 from headtohead.training import checkpoint
@@ -137,6 +136,6 @@ def test_reproduce_reports_the_difference_of_weights(
     weights["lm_head.bias"][0, 0] += 0.5
     checkpoint.save(path / "checkpoint.safetensors", weights, {})
     record_checksums(path)
-    reproduction = reproduce(path.name, finished.runs, LineWatcher())
+    reproduction = reproduce(path.name, finished.runs)
     assert not reproduction.equal
     assert "weights differ by at most 0.5" in reproduction.summary

@@ -24,7 +24,6 @@ from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
-from headtohead.storage.stack import StackFolder
 
 HOLDING = """
 import sys
@@ -60,7 +59,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take over leases of other hosts soon."""
-    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.4)
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.2)
 
 
 @contextmanager
@@ -171,6 +170,18 @@ def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) 
         assert leases.holder_of(run) == taken._holder
 
 
+def test_a_process_that_lost_one_of_its_leases_writes_no_other_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
+    other = run.with_name("rotary-s2-01234567")
+    with Lease(run, other) as lease:
+        files.write_json(leases._lease_file(other), lease._holder | {"token": "0" * 32})
+        time.sleep(0.3)
+        with pytest.raises(LeaseLost, match=other.name), lease.held(run):
+            pass
+    assert not leases._lease_file(run).exists()
+    assert leases._lease_file(other).exists()
+
+
 def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:
     refused: list[Busy] = []
 
@@ -224,28 +235,6 @@ def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypa
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
     with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError), leases.layout_lock(tmp_path):
         pass
-
-
-def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
-    try:
-        for step in range(300):
-            StackFolder(stack).write_progress(step=step, steps=300, seconds=1.0)
-    except OSError as error:
-        failures.put(repr(error))
-
-
-@pytest.mark.slow
-def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    failures: multiprocessing.Queue[str] = context.Queue()
-    processes = [context.Process(target=_write_progress, args=(tmp_path, failures)) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert failures.empty(), failures.get()
-    assert StackFolder(tmp_path).read_progress() == {"step": 299, "steps": 300, "seconds": 1.0}
-    assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
 
 def test_only_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ import json, sys, time
 from pathlib import Path
 from headtohead import files
 from headtohead.plugin import LocalLauncher
-from headtohead.execution.progress import LineWatcher
 from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
 from headtohead.planning.planner import make_plan
@@ -65,7 +64,7 @@ for line in sys.stdin:
     while go and not Path(go).exists():
         time.sleep(0.002)
     machine = scheduler.Machine(LocalLauncher(), "cpu", workers, 1)
-    outcome = scheduler.execute(plan, machine, Path(cache), LineWatcher(), "")
+    outcome = scheduler.execute(plan, machine, Path(cache), "")
     files.write_json(Path(reply), dict(outcome.states))
 """
 """The steps of ``h2h run`` for each line of the input, without report and tracking."""
@@ -99,22 +98,17 @@ def register_positionals():
 """
 """A plugin file that records each write into a run directory before the process makes it."""
 
-WAIT_FOR_OTHER_COMMAND = """
+SLOW_LAYOUT = f"""{AUDIT}
 import time
-from pathlib import Path
 from headtohead.execution import scheduler
 
-def meet(*arguments, arrange=scheduler.arrange):
-    me = Path(__file__).parents[1] / f"arranging-{os.getpid()}"
-    me.touch()
-    end = time.monotonic() + 1.0
-    while len(list(me.parent.glob("arranging-*"))) < 2 and time.monotonic() < end:
-        time.sleep(0.005)
+def slow(*arguments, arrange=scheduler.arrange):
+    time.sleep(0.5)
     return arrange(*arguments)
 
-scheduler.arrange = meet
+scheduler.arrange = slow
 """
-"""Delays the assignment of runs to stacks until another command is about to make it too."""
+"""Delays the assignment of runs to stacks, so that another command waits to make it too."""
 
 HOST = """
 import os, socket
@@ -267,21 +261,6 @@ def check_single_writer(race: Race) -> None:
 
 
 @pytest.mark.slow
-def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
-    race = Race.made(tmp_path / "race", cache)
-    with (
-        Command.started(tmp_path / "one", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as first,
-        Command.started(tmp_path / "two", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as second,
-    ):
-        race.start_together((first, 1), (second, 3))
-        race.finish()
-    check_single_writer(race)
-    for name, values in race.histories().items():
-        steps = Counter((step, metric) for step, metric, _ in values)
-        assert set(steps.values()) == {1}, name
-
-
-@pytest.mark.slow
 def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
     race = Race.made(tmp_path / "race", cache)
     with Command.started(tmp_path / "one", host="elsewhere") as first, Command.started(tmp_path / "two") as second:
@@ -330,10 +309,10 @@ MAX_SUSPENSIONS = 6
 def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path) -> None:
     figures: Counter[str] = Counter()
     with (
-        Command.started(tmp_path / "one") as first,
-        Command.started(tmp_path / "two") as second,
-        Command.started(tmp_path / "three", host="elsewhere") as third,
-        Command.started(tmp_path / "four", host="afar") as fourth,
+        Command.started(tmp_path / "one", plugin=SLOW_LAYOUT) as first,
+        Command.started(tmp_path / "two", plugin=SLOW_LAYOUT) as second,
+        Command.started(tmp_path / "three", host="elsewhere", plugin=SLOW_LAYOUT) as third,
+        Command.started(tmp_path / "four", host="afar", plugin=SLOW_LAYOUT) as fourth,
     ):
         references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2, 3)}
         for trial in range(TRIALS):

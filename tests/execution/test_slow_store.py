@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -44,15 +44,6 @@ def silent_server() -> Iterator[str]:
             connection.close()
 
 
-@contextmanager
-def locked(database: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the database, which the shipper opens in another process."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("BEGIN EXCLUSIVE")
-        yield
-
-
 def shippers(study: Study) -> list[int]:
     """Return the processes of shippers of the study."""
     found = ((process.pid, process.info) for process in psutil.process_iter(["cmdline", "cwd"]))
@@ -83,31 +74,24 @@ def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     assert shippers(study) == []
 
 
-def sync(study: Study) -> None:
-    """Ship to a store that works, which the last line names."""
-    study.h2h("sync", "tiny.yaml")
-    with closing(sqlite3.connect(study.folder / "mlflow.db")) as connection:
-        rows = connection.execute("select count(distinct value) from tags where key = 'h2h.run_hash'").fetchone()
-    assert rows == (2,)
-
-
 @pytest.mark.slow
-def test_a_server_that_never_answers_delays_nothing(
-    study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str
+def test_a_locked_store_and_a_server_that_never_answers_delay_nothing(
+    study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str, store_template: Path
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server)
     check_run(study, monkeypatch, silent_server.replace("name:secret@", ""))
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    sync(study)
-
-
-@pytest.mark.slow
-def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch, store_template: Path) -> None:
     database = study.folder / "mlflow.db"
     shutil.copyfile(store_template, database)
-    with locked(database):
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        study.write(seeds=3)
         check_run(study, monkeypatch, f"sqlite:///{database}")
-    sync(study)
+    study.h2h("sync", "tiny.yaml")
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute("select count(distinct value) from tags where key = 'h2h.run_hash'").fetchone()
+    assert rows == (3,)
 
 
 @pytest.mark.slow

@@ -23,7 +23,12 @@ SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, 
 
 
 def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(study: Study) -> None:
-    study.write(design=[{"product": {"positional": ["sinusoidal", "alibi"]}}], tune={"train.lr": [1e-9, 0.02]}, seeds=1)
+    study.write(
+        base=SHORT,
+        design=[{"product": {"positional": ["sinusoidal", "alibi"]}}],
+        tune={"train.lr": [1e-9, 0.02]},
+        seeds=1,
+    )
     done = study.run()
     assert "tuning first: 8 runs of tiny-tuning" in done.stdout
     assert "training 8 runs in 1 stack" in done.stderr
@@ -44,6 +49,7 @@ def test_a_failed_sweep_is_reported_and_nothing_is_compared(study: Study) -> Non
     assert not (study.runs / "tiny").exists()
 
 
+@pytest.mark.slow
 def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
     """Another experiment with the same runs must not replace them either."""
     study.write(
@@ -68,7 +74,9 @@ def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
 
 def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     study.write(
-        design=[{"product": {"positional": ["sinusoidal", "rotary"]}}], base={"data": {"seed": "per-run"}}, margin=0.03
+        design=[{"product": {"positional": ["sinusoidal", "rotary"]}}],
+        base=SHORT | {"data": {"seed": "per-run"}},
+        margin=0.03,
     )
     study.run()
     frames = load_frames(study.experiment)

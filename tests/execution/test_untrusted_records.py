@@ -54,31 +54,25 @@ def received(finished: Study) -> Study:
     return study
 
 
-@pytest.mark.parametrize(
+@case_table(
     "arguments",
     [
-        ("reproduce", "{run}"),
-        ("sync", "tiny"),
-        ("translate", "{run}", "the cat"),
-        ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
-        *(
-            pytest.param(case, marks=pytest.mark.slow)
-            for case in (
-                ("report", "tiny"),
-                ("status", "tiny"),
-                ("attention", "{run}", "the cat"),
-                ("heads", "{run}", "--no-decode"),
-                ("trace", "{run}", "the cat"),
-                ("plan", "{file}"),
-                ("run", "{file}", "--no-tracking", "--workers", "1"),
-            )
-        ),
+        "reproduce {run}",
+        "translate {run} the",
+        "run {file} --no-tracking --workers 1 --seeds 1,3",
+        "sync tiny",
+        "report tiny",
+        "status tiny",
+        "attention {run} the",
+        "ablate-heads {run} --no-decode",
+        "trace {run} the",
+        "plan {file}",
+        "run {file} --no-tracking --workers 1",
     ],
-    ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
+    default=3,
 )
-def test_no_command_executes_code_from_a_study(received: Study, arguments: tuple[str, ...]) -> None:
-    run = received.directories()[0]
-    typed = [argument.format(run=run.name, file=received.file) for argument in arguments]
+def test_no_command_executes_code_from_a_study(received: Study, arguments: str) -> None:
+    typed = arguments.format(run=received.directories()[0].name, file=received.file).split()
     done = received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
     assert not (received.folder / "attacked").exists(), done.stdout + done.stderr
     assert done.returncode in {0, 2}

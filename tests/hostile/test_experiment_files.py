@@ -79,7 +79,12 @@ CASES = (
     text("tag", "key", "base: {? !!str [a] : b}\n", f":2: base: {KEYS} [*"),
     base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
     base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
-    text("seeds", "2**32", "seeds: [1, 4294967296]\n", ":2: seeds[1]: must be at most 1,000,000, got 4294967296"),
+    text(
+        "seeds",
+        "2**32",
+        "seeds: [1, 4294967296]\n",
+        ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
+    ),
     text("runs", "seeds", "seeds: 100001\n", ": 1 variant × 100,001 seeds are 100,001 runs, more than the limit of*"),
     text(
         "runs",
@@ -102,7 +107,7 @@ CASES = (
 )
 
 FIELDS = (
-    base("field", "model.d_model", "1000000000", ": must be at most 65,536, got 1000000000"),
+    base("field", "model.d_model", "1000000000", ": must be less than or equal to 65536, got 1000000000"),
     base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
     text(
         "field",
@@ -110,8 +115,8 @@ FIELDS = (
         "base: {train: {steps: 1}}\ntune: {train.lr: [1e-3, 0]}\n",
         ":3: tune.train.lr[1]: must be greater than 0, got 0",
     ),
-    override("model.layers=1000000", "--set model.layers=1000000: must be at most 256, got 1000000"),
-    base("memory", "data", "{size: 1000000000}", ".size: must be at most 100,000, got 1000000000"),
+    override("model.layers=1000000", "--set model.layers=1000000: must be less than or equal to 256, got 1000000"),
+    base("memory", "data", "{size: 1000000000}", ".size: must be less than or equal to 100000, got 1000000000"),
     text(
         "field",
         "memory",

@@ -29,7 +29,7 @@ from markdown_it import MarkdownIt
 
 import headtohead as h2h
 from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text, visible
-from made import finished
+from made import fake_study
 
 Command = Callable[..., Any]
 
@@ -352,9 +352,9 @@ def outputs(
 def write_study(runs: Path) -> None:
     """Write a study of two variants and three seeds, and plant a hostile text into each text of its records."""
     sentence = hostile("SENTENCE").replace("\x00", "\\0"), hostile("REFERENCE")
-    finished.write_study(
+    fake_study.write_study(
         runs,
-        finished.Study(
+        fake_study.Study(
             name="study",
             axes={"positional": ["sinusoidal", "none"]},
             seeds=(1, 2, 3),
@@ -375,7 +375,7 @@ def write_study(runs: Path) -> None:
         _plant(content)
         path.write_text(json.dumps(content), encoding="utf-8")
     for path in runs.glob("study/*/results.json"):
-        finished.record_checksums(path.parent)
+        fake_study.record_checksums(path.parent)
 
 
 def _plant(record: dict[str, Any]) -> None:

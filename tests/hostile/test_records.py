@@ -217,7 +217,7 @@ CASES = [
         "run",
         "option",
         field("config", "positional", "encoder", "options", value={"max_len": -1}),
-        "positional 'sinusoidal': max_len: must be at least 1",
+        "positional 'sinusoidal': max_len: must be greater than or equal to 1",
     ),
     damaged("run", "unknown", field("code", value="x"), "code: Extra inputs are not permitted"),
     damaged("status", "state", field("state", value="FINE"), "state"),

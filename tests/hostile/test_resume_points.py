@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import prepare
 from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoint, ResumePoints

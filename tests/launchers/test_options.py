@@ -1,16 +1,19 @@
-"""An invalid launcher option is one line, before anything is trained."""
+"""What launchers and other machines refuse, before anything is trained."""
 
 from __future__ import annotations
 
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.cluster import FOLDER_TOKEN
 from headtohead.execution.launching import find_device, make_launcher
+from headtohead.plugin import Job, RemoteJob
 from made import case_table
 
 if TYPE_CHECKING:
@@ -27,9 +30,9 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
 @case_table(
     ("launcher", "option", "message"),
     [
-        ("local", "address=head", "launcher 'local' has no options"),
-        ("ray", "adress=x", "unknown option 'adress'; did you mean 'address'?"),
-        ("slurm", "minutes=0", "minutes: must be at least 1, got 0"),
+        ("local", "address=head", "launcher 'local': unknown field 'address'"),
+        ("ray", "adress=x", "launcher 'ray': unknown field 'adress'; did you mean 'address'?"),
+        ("slurm", "minutes=0", "minutes: must be greater than or equal to 1, got 0"),
         ("slurm", "minutes", "expected NAME=VALUE"),
         ("slurm", "executor=lokal", "did you mean 'local'?"),
         ("rai", "address=x", "unknown launcher 'rai'; did you mean 'ray'?"),
@@ -73,7 +76,32 @@ def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(study: ClusterSt
     assert "device 'cuda' is not available" in refused(study, "--launcher", "slurm", "--device", "cuda")
 
 
-@pytest.mark.parametrize(("device", "use"), [("gpu", "cuda"), ("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("", "auto")])
-def test_an_unknown_device_is_an_error_with_the_value_to_type(device: str, use: str) -> None:
-    with pytest.raises(HeadToHeadError, match=f"unknown device '{device}'; use --device .*{use}"):
+@pytest.mark.parametrize("device", ["cuda:1", ""])
+def test_an_unknown_device_is_an_error_with_the_values_to_type(device: str) -> None:
+    with pytest.raises(HeadToHeadError, match=f"unknown device '{device}'; use --device auto, cpu or cuda, with CUDA"):
         find_device(device, make_launcher("slurm", {}))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    folder = tmp_path / "runs" / "tiny" / ".stacks" / "one"
+    folder.mkdir(parents=True)
+    return Job(folder, "cpu")
+
+
+@pytest.mark.parametrize("content", ["a copy from last week", None])
+def test_a_folder_with_the_same_path_and_another_token_is_another_folder(job: Job, content: str | None) -> None:
+    sent = RemoteJob.of(job)
+    if content is None:
+        (job.stack / FOLDER_TOKEN).unlink()
+    else:
+        (job.stack / FOLDER_TOKEN).write_text(content)
+    refused = sent.train()
+    assert isinstance(refused, str)
+    assert f"folder '{job.stack.parents[2]}'; choose a folder that all machines share with --runs" in refused
+
+
+def test_another_code_version_on_the_other_machine_is_refused(job: Job) -> None:
+    refused = replace(RemoteJob.of(job), code="0.1.0 (code 12345678)").train()
+    assert isinstance(refused, str)
+    assert refused.endswith("this machine 0.1.0 (code 12345678); install the same version on both")

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,16 +37,8 @@ class Node:
 
     @classmethod
     def start(cls, *arguments: str, hidden: Path | None = None) -> Node:
-        command = [
-            sys.executable,
-            "-m",
-            "ray.scripts.scripts",
-            "start",
-            *arguments,
-            "--block",
-            "--object-store-memory",
-            STORE,
-        ]
+        words = "--block --object-store-memory " + STORE
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments, *words.split()]
         if hidden is not None:
             cover = 'mount -t tmpfs none "$0" && cd / && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
@@ -89,36 +81,21 @@ class Cluster:
         return Node.start("--address", self.address, "--num-cpus", "1", hidden=hidden)
 
 
-@contextmanager
-def started_cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="h2h-ray-", dir="/tmp")  # paths of sockets must be short
-    head = Node.start(
-        "--head",
-        "--port",
-        str(port),
-        "--num-cpus",
-        "1",
-        "--include-dashboard",
-        "false",
-        "--node-ip-address",
-        "127.0.0.1",
-        "--temp-dir",
-        folder,
+    words = (
+        f"--head --port {port} --num-cpus 1 --include-dashboard false --node-ip-address 127.0.0.1 --temp-dir {folder}"
     )
+    head = Node.start(*words.split())
     try:
         yield Cluster(f"127.0.0.1:{port}", head)
     finally:
         head.kill()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started_cluster() as started:
-        yield started
 
 
 def can_hide(folder: Path) -> bool:
@@ -178,18 +155,3 @@ def test_no_worker_outlives_the_command(cluster: Cluster, study: ClusterStudy, h
         parent.send_signal(how)
         parent.communicate(timeout=150)
     wait_for(lambda: not psutil.pid_exists(worker))
-
-
-def test_a_cluster_with_a_token_trains_the_same(
-    study: ClusterStudy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef" * 4)
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    study.write(base={"train": {"steps": 4}}, design=[])
-    study.finish("--workers", "1", "--runs", str(study.folder / "local" / "runs"))
-    with started_cluster() as cluster:
-        study.finish("--workers", "1", "--launcher", "ray", "--address", cluster.address)
-    assert set(study.states().values()) == {"DONE"}
-    assert study.results() == replace(study, folder=study.folder / "local").results()
-    assert not (tmp_path / ".ray").exists(), "a token was written into the home folder"

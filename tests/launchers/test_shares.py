@@ -39,26 +39,25 @@ def test_cores_and_gpus_are_divided(
     assert Launcher.divide(cores, gpus, stacks, workers, threads) == share
 
 
-class Clustered:
-    """Nodes of a fictitious cluster: only Ray's description of the nodes matters here."""
-
-    def __init__(self, *nodes: dict[str, float]) -> None:
-        self.launcher = make_launcher("ray", {})
-        self.launcher._nodes = lambda: list(nodes)  # type: ignore[attr-defined]
+def clustered(*nodes: dict[str, float]) -> Launcher:
+    """Return the launcher of a fictitious cluster: only Ray's description of the nodes matters here."""
+    launcher = make_launcher("ray", {})
+    launcher._nodes = lambda: list(nodes)  # type: ignore[attr-defined]
+    return launcher
 
 
 def test_a_stack_has_at_most_the_cores_of_a_node() -> None:
-    ray = Clustered({"CPU": 4.0}, {"CPU": 2.0}).launcher
+    ray = clustered({"CPU": 4.0}, {"CPU": 2.0})
     assert ray.share("cpu", 50, None, None) == (6, 1)
     assert ray.share("cpu", 1, None, None) == (1, 4)
     with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 CPU cores; use --threads 4"):
         ray.share("cpu", 1, None, 5)
     with pytest.raises(HeadToHeadError, match="no node of the cluster has 1 CPU cores; add a node"):
-        Clustered({"CPU": 0.0}).launcher.share("cpu", 1, None, None)
+        clustered({"CPU": 0.0}).share("cpu", 1, None, None)
 
 
 def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
-    ray = Clustered({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}).launcher
+    ray = clustered({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0})
     job = Job(tmp_path, "cuda", threads=4)
     assert ray.share("cuda", 50, None, None) == (3, 5)
     assert ray._resources(job, 3) == {"num_cpus": 1, "num_gpus": 1.0}  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ import copy
 import pickle
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from headtohead.report.notebook import MOST_CELLS, run_html
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.run import RunRecord
 from headtohead.training.maps import SentenceMaps
+from made.page import Page
 
 STUDY = """
 question: Does <order> matter?
@@ -33,36 +33,6 @@ design:
 seeds: 2
 """
 ANSWER = "Difference in exact match, none against baseline: 0.000, identical."
-
-
-class Reader(HTMLParser):
-    """Collects the cells of every table row, and the names of tags that were not closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "td" in self.open or "th" in self.open:
-            self.rows[-1][-1] += data
-
-
-def read(html: str) -> Reader:
-    reader = Reader()
-    reader.feed(html.replace("<br>", ""))
-    assert reader.open == []
-    return reader
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +54,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_plan_shows_the_output_of_the_command(study: Any) -> None:
     plan, _, _ = study
     html = plan._repr_html_()
-    rows = read(html).rows
+    rows = Page(html).rows
     assert rows[0][:2] == ["variant", "runs"]
     assert [row[:2] for row in rows[1:]] == [["sinusoidal (baseline)", "0/2 done"], ["none", "0/2 done"]]
     assert "Does &lt;order&gt; matter?" in html
@@ -96,7 +66,7 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     html = result._repr_html_()
     assert ANSWER in html
     assert html.count("<svg") == 2
-    rows = {row[0]: row[1] for row in read("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows}
+    rows = {row[0]: row[1] for row in Page("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows}
     assert rows["variant"] == "exact match"
     assert rows["none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
 
@@ -113,7 +83,7 @@ def test_results_are_a_frame_below_a_summary(study: Any) -> None:
     assert html.index(ANSWER) < html.index("test/exact_match")
     assert "4 runs; .columns lists" in html
     assert "reason" not in html
-    assert len([row for row in read(html).rows if "DONE" in row]) == 4
+    assert len([row for row in Page(html).rows if "DONE" in row]) == 4
 
 
 def test_a_slice_of_results_is_an_ordinary_frame(study: Any) -> None:
@@ -127,7 +97,7 @@ def test_a_slice_of_results_is_an_ordinary_frame(study: Any) -> None:
 def test_a_loaded_run_shows_choices_and_scores(study: Any) -> None:
     _, result, frame = study
     run = h2h.load(result.experiment / frame["directory"].iloc[0])
-    rows = dict(row[:2] for row in read(run._repr_html_()).rows)
+    rows = dict(row[:2] for row in Page(run._repr_html_()).rows)
     assert rows["positional"] == "sinusoidal (encoder), sinusoidal (decoder), none (cross)"
     assert rows["attention"] == "split-heads"
     assert rows["d_model"] == "8"

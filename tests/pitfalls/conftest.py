@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.pitfalls.case import Case

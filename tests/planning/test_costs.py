@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.model import counting
 from headtohead.planning.costs import CostCounter, DataSizes, Finished, Work, estimate, seconds_of, training_flops
 from headtohead.planning.power import power_of, typical_sd

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.stacking import local_stacks
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]"
 PER_RUN = "data.seed=per-run"
@@ -42,27 +41,12 @@ def test_a_finished_run_is_found_again(plan, record):
     assert [run.seed for run in plan(PAIR, PER_RUN, seeds=3).remaining] == [3, 3]
 
 
-def test_a_stack_holds_runs_of_a_single_draw(plan):
-    found = plan(PAIR, PER_RUN, seeds=4)
-    stacks = local_stacks(found)
-    assert sum(map(len, stacks)) == 8
-    assert all(len({found.data_of(run).data_hash for run in stack}) == 1 for stack in stacks)
-    assert any(len(stack) > 1 for stack in stacks)
-
-
 def test_the_sweep_has_draws_of_its_own(plan):
     found = plan(f"{PAIR}\ntune: {{train.lr: [0.01, 0.02]}}", PER_RUN, seeds=3)
     own = {found.data_of(run).data_hash for run in found.runs}
     tried = {found.tuning.plan.data_of(run).data_hash for run in found.tuning.plan.runs}
     assert (len(own), len(tried)) == (3, 2)
     assert not own & tried
-
-
-def test_the_plan_states_the_draws(plan):
-    notes = plan(PAIR, PER_RUN, seeds=[5, 6]).notes
-    assert "a new draw of the data for each seed; the plan describes that of seed 5" in notes
-    assert "probe sentences are test sentences of seed 5; other seeds may train on them" in notes
-    assert not any("draw" in note for note in plan(PAIR, seeds=2).notes)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +64,8 @@ def test_the_plan_states_the_draws(plan):
             "'toy-grammar' and split 'nothing-held-out'; use a number, or another split",
         ),
         ("", "data.seed=per_run", "expected 'per-run', got 'per_run'; did you mean 'per-run'?"),
-        ("", "data.seed=random", "expected a whole number, got 'random'"),
-        ("", "data.seed=0", "must be at least 1, got 0"),
+        ("", "data.seed=random", "expected a valid integer, got 'random'"),
+        ("", "data.seed=0", "must be greater than or equal to 1, got 0"),
     ],
 )
 def test_data_that_cannot_be_drawn_anew_is_an_error_of_one_line(plan, text, override, message):

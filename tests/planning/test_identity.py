@@ -1,5 +1,4 @@
 import json
-import random
 from typing import Annotated
 
 import pytest
@@ -7,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from headtohead.config.builder import resolve
 from headtohead.config.entries import recorded_config
-from headtohead.config.identity import identity_fields, run_hash, run_hashes, run_identity
-from headtohead.config.resolve import resolve
+from headtohead.config.identity import identity_fields, run_hash, run_identity
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
 
@@ -62,14 +61,7 @@ def test_run_hashes_do_not_change(name, registry):
         ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2, "decoder_layers": 2}}),
         (
             {"model": {"dropout": 0.3}},
-            {
-                "model": {
-                    "dropout_embedding": 0.3,
-                    "dropout_attention": 0.3,
-                    "dropout_ffn": 0.3,
-                    "dropout_residual": 0.3,
-                }
-            },
+            {"model": {f"dropout_{part}": 0.3 for part in ("embedding", "attention", "ffn", "residual")}},
         ),
         ({"model": {"norm": "post"}}, {"model": {"norm": "post", "final_norm": False}}),
         ({}, {"data": {"split": "iid", "normalise": "none"}}),
@@ -84,10 +76,8 @@ def test_run_hashes_do_not_change(name, registry):
             },
         ),
         ({"masking": "causal"}, {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"}),
-        ({"model": {"dropout": 0}}, {"model": {"dropout": 0.0}}),
         ({"train": {"epochs": 2}}, {"train": {"epochs": 2.0}}),
         ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
-        ({"train": {"epochs": 1}}, {"train": {"epochs": 1, "length_buckets": "coarse"}}),
         (
             {"evaluate": {"decode": "beam"}},
             {"evaluate": {"decode": "beam", "beam": {"size": 4, "length_penalty": 0.6}}},
@@ -127,24 +117,14 @@ def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
     assert hash_of(train={"epochs": 1} | runtime) == hash_of()
 
 
-class Old(ConfigSection):
-    width: int = 8
-
-
 class Grown(ConfigSection):
     width: int = 8
-    window: Annotated[int, HashIfChanged(0)] = Field(3)
+    window: Annotated[int | bool, HashIfChanged(0)] = Field(3)
 
 
 def test_an_added_field_with_its_unhashed_value_keeps_old_hashes():
-    assert identity_fields(Grown(window=0)) == identity_fields(Old())
-
-
-def test_false_differs_from_an_unhashed_zero():
-    class Mixed(ConfigSection):
-        window: Annotated[int | bool, HashIfChanged(0)] = 0
-
-    assert identity_fields(Mixed(window=False)) == {"window": False}
+    assert identity_fields(Grown(window=0)) == {"width": 8}
+    assert identity_fields(Grown(window=False)) == {"width": 8, "window": False}
 
 
 def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
@@ -171,11 +151,6 @@ def test_options_of_a_plugin_can_be_excluded_from_the_hash():
     assert hashed(theta=2.0, path="there") == {"theta": 2.0}
     assert hashed(theta=2.0, later=1) == {"theta": 2.0, "later": 1}
     assert Positional.Options is Options
-
-
-def test_the_order_of_fields_does_not_matter(registry):
-    run_fields = run_identity(resolve({"train": {"epochs": 1}}, registry), DATA_HASH)
-    assert run_hashes(shuffled(run_fields, random.Random(1)), [3]) == run_hashes(run_fields, [3])
 
 
 raws = st.fixed_dictionaries(
@@ -210,11 +185,3 @@ def test_a_stored_configuration_has_the_same_hash(registry, raw):
     stored = recorded_config(json.loads(config.model_dump_json()), registry, "x")
     assert stored == config
     assert run_hash(stored, 1, DATA_HASH) == run_hash(config, 1, DATA_HASH)
-
-
-def shuffled(value, dice):
-    if isinstance(value, dict):
-        items = [(name, shuffled(item, dice)) for name, item in value.items()]
-        dice.shuffle(items)
-        return dict(items)
-    return value

@@ -60,19 +60,6 @@ def test_too_many_seeds_are_refused_without_expanding_them():
     assert time.process_time() - started < 2
 
 
-def test_runs_of_a_sweep_count():
-    text = (
-        f"design: [{{product: {{model.d_model: {WIDTHS[:99]}}}}}]\nseeds: 3\n"
-        f"tune: {{train.lr: {RATES[:99]}, model.dropout: [0, 0.1, 0.2]}}\ntune_seeds: 4\n"
-    )
-    runs = 99 * 3 + 99 * (99 * 3) * 4
-    assert runs > MAX_RUNS
-    assert refusal(text) == (
-        f"x.yaml: 99 variants × 3 seeds, tuned with 297 settings × 4 seeds, are {runs:,} runs, "
-        f"more than the limit of 100,000; vary fewer values, or raise the limit: --max-runs {runs}"
-    )
-
-
 def test_blocks_add_up_and_the_limit_itself_is_allowed():
     blocks = [
         "product: {model.d_model: [4, 8, 12], model.heads: [1, 2]}",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 
@@ -52,16 +52,6 @@ def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
 def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
     config = resolve(SOUND | {"data": {"split": "row"}}, current())
     assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
-
-
-def test_a_pitfall_names_its_field():
-    config = resolve(
-        SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},
-        current(),
-    )
-    (pitfall,) = find_pitfalls(config, current())
-    assert pitfall.field == "positional.encoder, positional.decoder"
-    assert "cannot represent word order" in pitfall.consequence
 
 
 @pytest.mark.parametrize(("index", "expected"), [("row", ["positions by batch row"]), ("time", [])])

@@ -359,7 +359,7 @@ def test_a_plan_does_not_change_the_runs_folder(load, registry, cache, tmp_path)
 
 
 def resolved(registry, raw):
-    from headtohead.config.resolve import resolve
+    from headtohead.config.builder import resolve
 
     return resolve({"train": {"epochs": 1}} | raw, registry)
 

@@ -29,17 +29,6 @@ def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(desig
     assert by_hand.quirks.min_vocab_size is None  # no field of the baseline's recipe remains
 
 
-def test_fields_that_differ_from_the_recipe_are_in_the_title(design):
-    titles = [variant.title for variant in design(BESIDE).variants]
-    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
-
-
-def test_files_and_addresses_of_data_are_not_in_the_title(design):
-    fields = "train.lr: 0.5, data.dataset: tatoeba, data.file: pairs.tsv, data.url: 'https://example.org'"
-    titles = [variant.title for variant in design(BESIDE.replace("train.lr: 0.5", fields)).variants]
-    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5, dataset=tatoeba)"
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -2,8 +2,7 @@ from typing import ClassVar
 
 import pytest
 
-from headtohead.config.builder import ConfigBuilder
-from headtohead.config.resolve import build_config, resolve
+from headtohead.config.builder import ConfigBuilder, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
 
@@ -44,6 +43,7 @@ def test_the_default_configuration_is_the_standard_transformer(resolved):
         ({"positional": {"encoder": "none"}}, ["none", "sinusoidal", "none"]),
         ({"positional": {"cross": "rotary"}}, ["sinusoidal", "sinusoidal", "rotary"]),
         ({"positional.decoder": "rotary"}, ["sinusoidal", "rotary", "none"]),
+        ({"positional": {"encoder": "none"}, "data": {}, "model": {}}, ["none", "sinusoidal", "none"]),
         ({"positional.decoder": {"name": "rotary", "theta": 5}}, ["sinusoidal", "rotary", "none"]),
         ({"positional": {"decoder": {"name": "alibi"}}}, ["sinusoidal", "alibi", "none"]),
     ],
@@ -86,14 +86,6 @@ def test_a_new_name_resets_the_options(resolved):
     assert config.positional.decoder.options.theta == 10000.0
 
 
-def test_dataset_options_are_fields_of_data(resolved):
-    data = resolved(data={"dataset": "toy-grammar", "size": 100, "limit": 50}).data
-    assert data.options.size == 100
-    assert data.limit == 50
-    assert data.split == "iid"
-    assert data.normalise == "none"
-
-
 def test_options_apply_to_the_named_dataset_in_any_order(resolved):
     data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
     assert data.options.pair == "eng-fra"
@@ -110,16 +102,6 @@ def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):
     assert (model.dropout_ffn, model.dropout_residual) == (0.0, 0.2)
     assert model.final_norm is False
     assert resolved().model.final_norm is True
-
-
-def test_steps_override_epochs(resolved):
-    train = resolved(**{"train": {"epochs": 2}, "train.steps": 9}).train
-    assert (train.steps, train.epochs) == (9, None)
-
-
-def test_a_null_leaves_the_other_length_of_training(resolved):
-    assert resolved(train={"epochs": None, "steps": 100}).train.steps == 100
-    assert resolved(**{"train.epochs": 2, "train.steps": None}).train.epochs == 2
 
 
 def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
@@ -168,21 +150,21 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"modl": {}}, "modl:", "did you mean 'model'"),
         ({"positional": "rotery"}, "positional:", "did you mean 'rotary'"),
         ({"positional": {"name": "rotary", "thta": 3}}, "positional.thta:", "did you mean 'theta'"),
-        ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a number, got 'big'"),
+        ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a valid number, got 'big'"),
         ({"positional.encodr": "rotary"}, "positional.encodr:", "did you mean 'encoder'"),
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
         ({"positional": None}, "positional:", "expected a name"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_modle": 3}}, "model.d_modle:", "did you mean 'd_model'"),
-        ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a whole number, got"),
-        ({"model": {"d_model": True}}, "model.d_model:", "expected a whole number, got"),
-        ({"model": {"d_model": 0}}, "model.d_model:", "must be at least 1,"),
-        ({"model": {"d_model": None}}, "model.d_model:", "expected a whole number, got"),
+        ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
+        ({"model": {"d_model": True}}, "model.d_model:", "expected a valid integer, got"),
+        ({"model": {"d_model": 0}}, "model.d_model:", "must be greater than or equal to 1,"),
+        ({"model": {"d_model": None}}, "model.d_model:", "expected a valid integer, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"norm": "pst"}}, "model.norm:", "did you mean 'post'"),
-        ({"model.d_model.x": 3}, "model.d_model.x:", "'d_model' is a value without fields"),
+        ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
         ({"train": {"lr": float("inf")}}, "train.lr:", "expected a finite number, got"),
-        ({"train": {"betas": [0.9]}}, "train.betas:", "expected 2 values, got [0.9]"),
+        ({"train": {"betas": [0.9]}}, "train.betas:", "item 1 is missing"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),
         (
             {"train": {"epochs": 1, "batch_tokens": 512, "batch_size": 8}},
@@ -195,14 +177,18 @@ def test_an_error_in_a_recipe_names_the_recipe():
             "train.early_stopping.metric:",
             "did you mean 'valid/loss'",
         ),
-        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping:", "expected a mapping of metric,"),
+        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping:", "expected a mapping, got 5"),
         ({"model": {"tie_embeddings": "all"}}, "model.tie_embeddings:", "tie_embeddings 'all' requires one vocabulary"),
         ({"data": {"dataset": "toy-gramar"}}, "data.dataset:", "did you mean 'toy-grammar'"),
         ({"data": {"sise": 3}}, "data.sise:", "did you mean 'size'"),
         ({"data": {"split": "ii"}}, "data.split:", "did you mean 'iid'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
-        ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam:", "beam search requires evaluate.decode: beam,"),
-        ({"evaluate": {"decode": "beam", "beam": {"size": 0}}}, "evaluate.beam.size:", "must be at least 1,"),
+        ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam.size:", "beam search requires evaluate.decode: beam,"),
+        (
+            {"evaluate": {"decode": "beam", "beam": {"size": 0}}},
+            "evaluate.beam.size:",
+            "must be greater than or equal to 1,",
+        ),
         ({"recipe": "unheard-of"}, "recipe:", "unknown recipe 'unheard-of'"),
     ],
 )
@@ -237,5 +223,5 @@ def test_the_later_of_two_fields_that_replace_each_other_is_kept(registry, first
     builder.merge({"train": TRAIN["train"] | {"steps": None}}, builder.root)
     for field in (first, second):
         builder.merge({f"train.{field}": 8}, builder.root)
-    train = build_config(builder).train
+    train = builder.build().train
     assert (train.epochs, train.steps) == (8, None) if kept is None else (train.batch_size, train.batch_tokens) == kept

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.plugins.registry import current
 
 NAMES = ("scratch-en-fr", "architecture-en-de", "tatoeba-en-es", "slides-en-fr", "by-hand-en-fr")

@@ -25,20 +25,13 @@ def answered(folder, **options):
     return answer(Analysis(load_frames(folder), **options))
 
 
-def warnings(analysis):
-    return [remark.text for remark in remarks(analysis) if remark.severity == "warning"]
-
-
 @pytest.fixture
 def study(made, tmp_path):
     def write(margin=None, late=False, **changes):
         folder = made.write_study(tmp_path, made.Study(maps=False, **changes))
         if margin:
-            file = folder / "experiment.json"
-            record = json.loads(file.read_text())
-            since = "2026-01-01T00:00:00Z"
-            record["margins"] = {record["metrics"]["primary"]: {"value": margin, "since": since, "late": late}}
-            file.write_text(json.dumps(record))
+            record = {"value": margin, "since": "2026-01-01T00:00:00Z", "late": late}
+            made.edit(folder, margins={changes.get("primary", "test/exact_match"): record})
         return folder
 
     return write
@@ -80,10 +73,9 @@ def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(study
     )
 
 
-def test_an_unfinished_study_has_no_answer(made, tmp_path):
+def test_an_unfinished_study_has_no_answer(study):
     states = {(slug, 6): "PLANNED" for slug in ("sinusoidal", "rotary")}
-    axes = {"positional": ["sinusoidal", "rotary"]}
-    folder = made.write_study(tmp_path, made.Study(axes=axes, states=states, maps=False))
+    folder = study(axes={"positional": ["sinusoidal", "rotary"]}, states=states)
     assert answered(folder).startswith("No answer yet: 10 of 12 runs have a result")
     assert answered(folder, allow_partial=True).startswith("On the finished seeds: Difference in exact match, rotary")
 
@@ -119,26 +111,27 @@ def test_a_declared_contrast_has_the_name_of_the_file(study):
     assert text.startswith("Difference in exact match, positions matter: −0.4")
 
 
-@pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
-def test_the_worst_score_in_all_runs_is_a_warning(study, score, is_stated):
-    folder = study(score=lambda axes, seed: score if seed == 1 else 0.0, axes={"positional": ["sinusoidal", "none"]})
-    found = [text for text in warnings(Analysis(load_frames(folder))) if "worst possible exact match" in text]
-    assert bool(found) is is_stated
+@pytest.mark.parametrize(
+    ("margin", "scores", "text"),
+    [
+        (None, (0.0, 0.0), "worst possible exact match, 0.000, so"),
+        (None, (0.01, 0.0), ""),
+        (0.03, (0.02, 0.02), "so equivalence shows nothing"),
+        (0.03, (0.05, 0.05), ""),
+    ],
+)
+def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_warnings(study, margin, scores, text):
+    axes = {"positional": ["sinusoidal", "none"]}
+    folder = study(margin=margin, score=lambda axes, seed: scores[seed != 1], axes=axes)
+    found = [remark.text for remark in remarks(Analysis(load_frames(folder))) if remark.severity == "warning"]
+    assert [text in warning for warning in found] == [True] * bool(text)
 
 
-@pytest.mark.parametrize(("score", "is_stated"), [(0.02, True), (0.05, False)])
-def test_a_margin_wider_than_every_score_is_a_warning(study, score, is_stated):
-    folder = study(margin=0.03, score=lambda axes, seed: score, axes={"positional": ["sinusoidal", "none"]})
-    found = [text for text in warnings(Analysis(load_frames(folder))) if "so equivalence shows nothing" in text]
-    assert bool(found) is is_stated
-
-
-def test_pitfalls_are_a_caution(study):
+def test_pitfalls_are_a_caution(study, made):
     folder = study(axes={"positional": ["sinusoidal", "none"]})
-    record = json.loads((folder / "experiment.json").read_text())
-    pitfall = {"name": "open future", "consequence": "worthless", "field": "masking.decoder"}
-    record["variants"][1]["pitfalls"] = [pitfall]
-    (folder / "experiment.json").write_text(json.dumps(record))
+    variants = json.loads((folder / "experiment.json").read_text())["variants"]
+    variants[1]["pitfalls"] = [{"name": "open future", "consequence": "worthless", "field": "masking.decoder"}]
+    made.edit(folder, variants=variants)
     (found,) = [remark for remark in remarks(Analysis(load_frames(folder))) if "open future" in remark.text]
     assert found.severity == "caution"
 

@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,20 +16,22 @@ from headtohead.report.figures.rows import forest_rows
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
 
-NAMES = ("model.norm", "model.activation", "train.lr")
+ENDS = {"model.norm": ["pre", "post"], "model.activation": ["relu", "gelu"], "train.lr": [0.001, 0.002]}
+NAMES = tuple(ENDS)
 SEEDS = (1, 2, 3, 4, 5, 6)
 
 
-def score(applied: frozenset[str], seed: int) -> float:
+def score(axes: Mapping[str, Any], seed: int) -> float:
     """The norm and the rate work only together; the activation changes nothing."""
+    applied = {name for name, (start, _) in ENDS.items() if axes[name] != start}
     noise = np.random.default_rng([seed, *sorted(map(len, applied))]).normal(scale=0.004)
     return 0.4 + 0.02 * seed / 6 + 0.3 * ({"model.norm", "train.lr"} <= applied) + float(noise)
 
 
 @pytest.fixture(scope="module")
-def folder(between: ModuleType, tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    return between.write_between(
-        tmp_path_factory.mktemp("runs"), between.BetweenStudy(NAMES, score, seeds=SEEDS), cache
+def folder(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made.write_study(
+        tmp_path_factory.mktemp("runs"), made.Study(axes=ENDS, between=True, score=score, maps=False)
     )
 
 
@@ -104,13 +108,12 @@ def test_answer_json_has_both_families(written: ReportPaths) -> None:
     assert [contrast["family"] for contrast in contrasts] == ["variants", *["added"] * 3, *["taken"] * 3]
 
 
-def test_a_change_that_is_incompatible_by_itself_has_an_empty_cell(
-    between: ModuleType, tmp_path: Path, cache: Path
-) -> None:
-    study = between.BetweenStudy(
-        ("model.norm", "train.lr", "model.bias"), score, is_incompatible=lambda applied: applied == {"model.norm"}
-    )
-    paths = write_report(between.write_between(tmp_path / "runs", study, cache), tmp_path / "reports")
+@pytest.mark.usefixtures("without_figures")
+def test_a_change_that_is_incompatible_by_itself_has_an_empty_cell(made: ModuleType, tmp_path: Path) -> None:
+    excluded = {name: values[name == "model.norm"] for name, values in ENDS.items()}
+    reason = {"axes": excluded, "reason": "these are inseparable", "source": "incompatible"}
+    study = made.Study(axes=ENDS, between=True, score=score, maps=False, excluded=[reason])
+    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
     page = paths.markdown.read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| model.norm"))
     assert "excluded" in row

@@ -76,10 +76,7 @@ def test_long_words_do_not_make_a_page_scroll_sideways(made, tmp_path, measured)
     folder = made.write_study(
         tmp_path / "runs", made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal"]})
     )
-    record = next(folder.glob("*-s2-*")) / "run.json"
-    content = json.loads(record.read_text())
-    content["versions"]["torch"] = "2.14.0+" + "d" * 100
-    record.write_text(json.dumps(content))
+    made.edit(next(folder.glob("*-s2-*")) / "run.json", versions={"torch": "2.14.0+" + "d" * 100})
     page = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
     assert measured(page)["page"] <= WIDTH
     overflowing = page.replace("position: relative; overflow-wrap: anywhere;", "position: relative;")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +14,6 @@ from headtohead.analysis.reference_points import ReferenceComparison, reference_
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.report.figures.rows import strip_figure
 from headtohead.report.remarks import remarks
 from headtohead.report.variants import padding_section
 from headtohead.report.writing import read_report, write_report
@@ -48,11 +46,22 @@ def study(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
             **options,
         )
         folder: Path = made.write_study(tmp_path / "runs", planned)
-        if points is not None:
-            (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-        return folder
+        return keep(folder, *([points] if points else []))
 
     return write
+
+
+def keep(folder: Path, *points: dict[str, Any]) -> Path:
+    """Write the reference points of a study, and return its folder."""
+    if points:
+        (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": points}))
+    return folder
+
+
+def section_of(folder: Path, reports: Path) -> str:
+    """Return the section of the report on reference points."""
+    text = write_report(folder, reports).markdown.read_text(encoding="utf-8").replace("\\", "")
+    return text.split("## Reference points")[1].split("\n## ")[0]
 
 
 def remark(folder: Path, start: str) -> str | None:
@@ -67,20 +76,17 @@ def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
 ) -> None:
     axes = {"positional": ["sinusoidal", "none"]}
     folder = made.write_study(tmp_path, made.Study(axes=axes, score=lambda axes, seed: 0.0, maps=False))
-    points = POINTS | {"vocabulary_bound": {"exact_match": bound, "bleu": 95.0, "chrf": 96.0}}
-    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
+    keep(folder, with_scores("vocabulary_bound", bound, 95.0, 96.0))
     text = remark(folder, "Every run has the worst possible exact match") or ""
     assert ("Train longer" in text, "data.tokens: subword" in text) == (bound > 0, bound == 0)
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -> None:
-    text = write_report(study(POINTS), tmp_path / "reports").markdown.read_text(encoding="utf-8")
-    section = text.split("## Reference points")[1].split("\n## ")[0]
+    section = section_of(study(POINTS), tmp_path / "reports")
     rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
     assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
     assert "| nearest neighbour | 0.450 | 60.0 | 10.0 |" in section
-    assert "exact match: nearest-neighbour translation 0.450, vocabulary upper bound 0.900." in text.replace("\\", "")
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -99,17 +105,11 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
-        status = json.loads((file.parent / "status.json").read_text())
-        status["files"][file.name] = sha256(file.read_bytes()).hexdigest()
-        (file.parent / "status.json").write_text(json.dumps(status))
+        made.record_checksums(file.parent)
     others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
-    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [POINTS, others]}))
-    written = write_report(folder, tmp_path / "reports")
-    assert written.lines[1].startswith(
-        "Other test sentences than those of the baseline: row (source also in training: 27.4"
-    )
-    text = written.markdown.read_text(encoding="utf-8").replace("\\", "")
-    own, other = text.split("## Reference points")[1].split("\n## ")[0].split("On the 240 test sentences of row")
+    keep(folder, POINTS, others)
+    assert "baseline: row (source also in training: 27.4 %)." in (remark(folder, "Other test sentences than") or "")
+    own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
     assert "| grouped |" in own
     assert "| row |" not in own
     assert "| nearest neighbour | 0.900 | 95.0 | 96.0 |" in other
@@ -154,34 +154,17 @@ def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None
 @pytest.mark.usefixtures("without_figures")
 def test_a_metric_in_which_no_model_can_score_is_not_printed(study: Any, tmp_path: Path) -> None:
     points = with_scores("vocabulary_bound", 0.9, 0.0, 96.0)
-    folder = study(points, primary="test/bleu")
-    paths = write_report(folder, tmp_path / "reports")
-    section = paths.markdown.read_text(encoding="utf-8").split("## Reference points")[1].split("\n## ")[0]
+    section = section_of(study(points, primary="test/bleu"), tmp_path / "reports")
     header = next(line for line in section.splitlines() if line.startswith("|"))
     assert ("exact match" in header, "BLEU" in header, "chrF" in header) == (True, False, True)
-    assert ", chrF: nearest-neighbour translation 10.0, " in (remark(folder, "Reference points") or "")
 
 
 @pytest.mark.usefixtures("without_figures")
 @case_table("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}], default=1)
 def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
-    text = write_report(study(points), tmp_path / "reports").markdown.read_text(encoding="utf-8")
-    section = text.split("## Reference points")[1].split("\n## ")[0]
+    section = section_of(study(points), tmp_path / "reports")
     assert "Not computed" in section
     assert "h2h run" in section
-
-
-def test_reference_points_do_not_change_the_range_of_the_figure(study: Any) -> None:
-    folder = study(None)
-    plain = strip_figure(Analysis(load_frames(folder))).axes[0]
-    points = POINTS | {"nearest_neighbour": {"exact_match": 0.45, "bleu": 60.0, "chrf": 40.0}}
-    (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": [points]}))
-    axes = strip_figure(Analysis(load_frames(folder))).axes[0]
-    assert axes.get_xlim() == plain.get_xlim()
-    texts = [text.get_text() for text in axes.texts]
-    assert "nearest neighbour 0.450" in texts
-    assert "vocabulary upper bound 0.900 →" in texts
-    assert not any("copied source" in text for text in texts)
 
 
 @pytest.mark.slow
@@ -205,12 +188,12 @@ def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) 
     assert (folder / "reference_points.json").read_bytes() == content
 
 
-def test_a_record_without_a_section_has_the_defaults_of_the_section(study: Any) -> None:
+def test_a_record_without_a_section_has_the_defaults_of_the_section(study: Any, made: ModuleType) -> None:
     folder = study(POINTS)
-    record = json.loads((folder / "experiment.json").read_text())
-    for variant in record["variants"]:
+    variants = json.loads((folder / "experiment.json").read_text())["variants"]
+    for variant in variants:
         del variant["config"]["evaluate"]
-    (folder / "experiment.json").write_text(json.dumps(record))
+    made.edit(folder, variants=variants)
     frames = load_frames(folder)
     assert reference_points(frames, frames.baseline) is not None
 

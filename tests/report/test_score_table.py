@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -40,10 +39,7 @@ def study(
         root, made.Study(axes={"positional": list(means)}, score=score, question=question, maps=False)
     )
     if margin is not None:
-        file = folder / "experiment.json"
-        record = json.loads(file.read_text(encoding="utf-8"))
-        margins = {"test/exact_match": {"value": margin, "since": "2000-01-01T00:00:00+00:00"}}
-        file.write_text(json.dumps(record | {"margins": margins}), encoding="utf-8")
+        made.edit(folder, margins={"test/exact_match": {"value": margin, "since": "2000-01-01T00:00:00+00:00"}})
     return Report(Analysis(load_frames(folder)))
 
 
@@ -112,22 +108,10 @@ def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path
 
 
 def test_notes_state_the_looks(made: ModuleType, tmp_path: Path) -> None:
-    file = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9}).analysis.frames.directory / "experiment.json"
-    record = json.loads(file.read_text(encoding="utf-8"))
-    looks = {"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"}
-    file.write_text(json.dumps(record | {"looks": looks}), encoding="utf-8")
-    markdown = score_table(Report(Analysis(load_frames(file.parent))), "markdown")
+    folder = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9}).analysis.frames.directory
+    made.edit(folder, looks={"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"})
+    markdown = score_table(Report(Analysis(load_frames(folder))), "markdown")
     assert "looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 % for 5 % over all" in markdown
-
-
-def test_the_reason_counts_the_undecided_variants(made: ModuleType, tmp_path: Path) -> None:
-    for means, reason in (
-        ({"sinusoidal": 0.9, "rotary": 0.9005}, "1 of 1 other variant"),
-        ({"sinusoidal": 0.9, "rotary": 0.9005, "alibi": 0.9002}, "2 of 2 other variants"),
-        ({"sinusoidal": 0.9, "rotary": 0.9005, "none": 0.3}, "1 of 2 other variants"),
-    ):
-        markdown = score_table(study(made, tmp_path / reason[:6].replace(" ", ""), means), "markdown")
-        assert f"No score is bold, because {reason} can still be the best: neither equivalent to" in markdown
 
 
 def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
@@ -170,6 +154,7 @@ def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path
 
 def test_no_special_character_of_a_name_reaches_latex(made: ModuleType, tmp_path: Path) -> None:
     latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY), "latex")
+    assert all(latex_escape(character) not in (character, "") for character in '\\{}$&#_%~^<>|`[]*"')
     assert "\\input" not in latex
     assert "--lr" not in latex
     caption = next(line for line in latex.splitlines() if r"\caption" in line)
@@ -178,11 +163,6 @@ def test_no_special_character_of_a_name_reaches_latex(made: ModuleType, tmp_path
     assert len(rows) == 2
     assert all(len(re.findall(r"(?<!\\)&", row)) == 6 for row in rows)
     assert not any(row.strip().startswith(("[", "*")) for row in rows)
-
-
-@pytest.mark.parametrize("character", '\\{}$&#_%~^<>|`[]*"')
-def test_every_special_character_is_escaped(character: str) -> None:
-    assert latex_escape(character) not in (character, "")
 
 
 def test_the_command_prints_or_writes_the_table(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:

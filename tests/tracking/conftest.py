@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from headtohead.config.resolve import complete_model
+from headtohead.config.builder import complete_model
 from headtohead.schema.run_config import EntryConfig, ModelInput, PerRole, RunConfig, TrainConfig
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import data_config

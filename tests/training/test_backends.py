@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.model.attention_context import all_assumed
 from headtohead.model.members import shape

@@ -21,18 +21,15 @@ def plan_of(lengths, budget, exact=False):
 
 
 def rows_of(plan, seed, epoch):
-    """Return the rows of every batch of an epoch, in the order of training."""
-    order = plan.permuted_rows(seed, epoch)
-    return [
-        (slot.bucket, order[slot.bucket][slot.start : slot.start + slot.size].tolist()) for slot in plan.slots(epoch)
-    ]
+    """Return the rows and the padded lengths of every batch of an epoch, in the order of training."""
+    return [(rows[0].tolist(), *times) for rows, *times in plan.batches([seed], epoch)]
 
 
 @CALM
 @given(LENGTHS, BUDGETS, st.booleans(), st.integers(1, 5), st.integers(0, 3))
 def test_every_pair_is_visited_once_an_epoch(lengths, budget, exact, seed, epoch):
     plan = plan_of(lengths, budget, exact)
-    visited = [row for _, rows in rows_of(plan, seed, epoch) for row in rows]
+    visited = [row for rows, *_ in rows_of(plan, seed, epoch) for row in rows]
     assert sorted(visited) == list(range(len(lengths)))
 
 
@@ -40,27 +37,25 @@ def test_every_pair_is_visited_once_an_epoch(lengths, budget, exact, seed, epoch
 @given(LENGTHS, BUDGETS, st.booleans())
 def test_batches_of_several_pairs_stay_within_the_token_budget(lengths, budget, exact):
     plan = plan_of(lengths, budget, exact)
-    for index, rows in rows_of(plan, 1, 0):
-        bucket = plan.buckets[index]
-        assert len(rows) == 1 or len(rows) * max(bucket.source_time, bucket.target_time) <= budget
+    for rows, *times in rows_of(plan, 1, 0):
+        assert len(rows) == 1 or len(rows) * max(times) <= budget
 
 
 @CALM
 @given(LENGTHS, BUDGETS, st.booleans())
 def test_every_pair_fits_the_padded_lengths_of_its_batch(lengths, budget, exact):
     plan = plan_of(lengths, budget, exact)
-    for index, rows in rows_of(plan, 2, 1):
-        bucket = plan.buckets[index]
+    for rows, *times in rows_of(plan, 2, 1):
         for row in rows:
-            assert lengths[row][0] <= bucket.source_time
-            assert lengths[row][1] <= bucket.target_time
+            assert lengths[row][0] <= times[0]
+            assert lengths[row][1] <= times[1]
 
 
 @CALM
 @given(LENGTHS, BUDGETS, st.integers(0, 3))
 def test_shapes_are_the_same_for_every_seed(lengths, budget, epoch):
     plan = plan_of(lengths, budget)
-    shapes = [[(index, len(rows)) for index, rows in rows_of(plan, seed, epoch)] for seed in (1, 2, 99)]
+    shapes = [[(len(rows), *times) for rows, *times in rows_of(plan, seed, epoch)] for seed in (1, 2, 99)]
     assert shapes[0] == shapes[1] == shapes[2]
     assert len(shapes[0]) == plan.steps_per_epoch
 
@@ -79,7 +74,7 @@ def test_order_of_pairs_and_batches_differs_between_seeds_and_epochs():
     assert first == rows_of(plan, 1, 0)
     assert first != rows_of(plan, 2, 0)
     assert first != rows_of(plan, 1, 1)
-    assert [index for index, _ in first] != [index for index, _ in rows_of(plan, 1, 1)]
+    assert [times for _, *times in first] != [times for _, *times in rows_of(plan, 1, 1)]
 
 
 def test_exact_buckets_hold_pairs_of_equal_lengths():

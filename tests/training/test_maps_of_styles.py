@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from headtohead.figures.heat_map import HIDDEN, ColourRange
 from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
-from headtohead.report.gallery import Gallery, VariantMaps, payload
+from headtohead.report.attention import Gallery, VariantMaps, payload
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject

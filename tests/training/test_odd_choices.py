@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility, longest_sequences

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig

@@ -8,15 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from catalogue.pictures import HeadBoxes, HeatMaps
-from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config
-from headtohead.config.resolve import resolve
-from headtohead.figures.heat_map import ColourRange
+from catalogue.pictures import HeadBoxes, HeatMaps, covering
+from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config, small_roles
+from headtohead.config.builder import resolve
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
 FIRST_TOKEN = 4
@@ -27,7 +25,7 @@ def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMa
     """Return the geometry of a style, and its weights in each compatible role."""
     boxes: list[HeadBoxes | HeatMaps] = []
     maps: list[HeadBoxes | HeatMaps] = []
-    for role in ROLES:
+    for role in small_roles():
         families = in_role("attention", name, role)
         if incompatibility(families, registry) is not None:
             continue
@@ -41,7 +39,7 @@ def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMa
         values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
         rows = SOURCE if role == "encoder" else TARGET
         columns = TARGET if role == "decoder" else SOURCE
-        colours = ColourRange.covering(masked.numpy(), probabilities=True)
+        colours = covering(masked.numpy(), probabilities=True)
         title = f"{ROLE_NAMES[role]}: weights"
         named = list(zip(names, values, strict=True))
         maps.append(HeatMaps(title, named, rows, columns, "query", "key", "weight", colours))

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
 
-from catalogue.small_model import DEFAULTS, IN_ROLE, ROLE_NAMES, in_role, incompatibility
+from catalogue.small_model import DEFAULTS, IN_ROLE, ROLE_NAMES, in_role, incompatibility, small_roles
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
 
 FLEXIBLE_STYLE = "single-head"
 """An attention style that supports every width and every number of heads."""
@@ -36,11 +35,11 @@ class CompatibilityTable:
 
     def roles(self, entry: EntryName) -> list[str]:
         """Return the roles that an entry is compatible with."""
-        return [role for role in ROLES if self._by_role[entry, role] is None]
+        return [role for role in small_roles() if self._by_role[entry, role] is None]
 
     def describe(self, entry: EntryName) -> Iterator[str]:
         """Yield a sentence for each incompatibility: roles, other entries, model sizes, sentence lengths."""
-        for role in ROLES:
+        for role in small_roles():
             reason = self._by_role[entry, role]
             if reason is not None:
                 yield f"{ROLE_NAMES[role]}: {reason}"
@@ -59,7 +58,7 @@ class CompatibilityTable:
             names += [name] if name not in names else []
             roles += [role] if role not in roles else []
         for (family, reason), (names, roles) in grouped.items():
-            where = "" if len(roles) == len(ROLES) else f" {' and '.join(IN_ROLE[role] for role in roles)}"
+            where = "" if len(roles) == len(small_roles()) else f" {' and '.join(IN_ROLE[role] for role in roles)}"
             yield f"{family} {', '.join(f'`{name}`' for name in names)}{where}: {reason}"
 
     def _sizes(self, entry: EntryName) -> Iterator[str]:
@@ -67,7 +66,7 @@ class CompatibilityTable:
         roles = self.roles(entry)
         if not roles or family == "masking":
             return
-        attention = dict.fromkeys(ROLES, FLEXIBLE_STYLE)
+        attention = dict.fromkeys(small_roles(), FLEXIBLE_STYLE)
         families = {"positional": DEFAULTS["positional"], "attention": attention}
         families[family] = {**families[family], roles[0]: name}
         for description, model in UNUSUAL_SIZES:
@@ -83,7 +82,7 @@ class CompatibilityTable:
         return {
             (entry, role): incompatibility(in_role(*entry, role), self.registry)
             for entry in self.names
-            for role in ROLES
+            for role in small_roles()
         }
 
     @cached_property
@@ -92,6 +91,6 @@ class CompatibilityTable:
             (first, second, role): incompatibility(in_role(*first, role) | in_role(*second, role), self.registry)
             for first, second in combinations(self.names, 2)
             if first[0] != second[0]
-            for role in ROLES
+            for role in small_roles()
             if self._by_role[first, role] is None and self._by_role[second, role] is None
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from catalogue.pictures import Picture, PictureNote
 from catalogue.positional_pictures import positional_pictures
 from catalogue.properties import describe_properties
 from catalogue.small_model import IN_ROLE, ROLE_NAMES, build_positional, small_config
-from headtohead.config.reference import json_default, option_rows
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
+from headtohead.config.reference import option_rows
 from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
@@ -162,7 +163,7 @@ def _usage(registered: Registered) -> str:
     if registered.family == "dataset":
         return f"data: {{dataset: {registered.name}}}"
     defaults = [
-        f"{name}: {json_default(info)}"
+        f"{name}: {json.dumps(info.get_default(call_default_factory=True), default=str)}"
         for name, info in registered.entry.Options.model_fields.items()
         if not info.is_required() and info.default is not None
     ]

@@ -16,7 +16,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headtohead.config.resolve import complete_model
+from headtohead.config.builder import complete_model
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext

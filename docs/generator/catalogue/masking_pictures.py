@@ -5,10 +5,17 @@ from __future__ import annotations
 import torch
 
 from catalogue.pictures import HeatMaps
-from catalogue.small_model import NUM_TOKENS, PADDED_SOURCE, PADDED_TARGET, ROLE_NAMES, in_role, incompatibility
+from catalogue.small_model import (
+    NUM_TOKENS,
+    PADDED_SOURCE,
+    PADDED_TARGET,
+    ROLE_NAMES,
+    in_role,
+    incompatibility,
+    small_roles,
+)
 from headtohead.figures.heat_map import ColourRange
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 
 
 def masking_pictures(name: str, registry: Registry) -> list[HeatMaps]:
@@ -16,7 +23,7 @@ def masking_pictures(name: str, registry: Registry) -> list[HeatMaps]:
     entry = registry.masking(name)
     masking = entry(entry.Options())
     pictures = []
-    for role in ROLES:
+    for role in small_roles():
         if incompatibility(in_role("masking", name, role), registry) is not None:
             continue
         rows = PADDED_SOURCE if role == "encoder" else PADDED_TARGET

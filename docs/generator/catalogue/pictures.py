@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from numpy.typing import ArrayLike
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -30,6 +31,22 @@ DESCRIPTION = "Description"
 """Name of the text chunk of a PNG file with the numbers."""
 
 Values = Sequence[Sequence[float | None]]
+
+
+def covering(*matrices: ArrayLike, probabilities: bool = False) -> ColourRange:
+    """Return the range that covers all finite entries of the matrices.
+
+    Args:
+        matrices: Of any shape; NaN marks masked cells.
+        probabilities: End the range at exactly 1 where the largest entry rounds to 1.
+    """
+    values = np.concatenate([np.ravel(np.asarray(matrix, dtype=float)) for matrix in matrices])
+    values = values[np.isfinite(values)]
+    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+    if low < -1e-9 * max(1.0, high):
+        largest = max(-low, high)
+        return ColourRange(-largest, largest if high > 1e-9 * largest else 0.0)
+    return ColourRange(0.0, 1.0 if high == 0 or (probabilities and high > 0.999) else high)
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,7 @@ class HeatMaps:
     def draw(self) -> Figure:
         """Return the picture."""
         arrays = [np.array(values, dtype=float) for _, values in self.maps]
-        chosen = self.colour_range or ColourRange.covering(*arrays)
+        chosen = self.colour_range or covering(*arrays)
         across = 1 if len(arrays) == 1 else 2
         down = math.ceil(len(arrays) / across)
         small = across == 2 or len(self.columns) > 12
@@ -70,7 +87,7 @@ class HeatMaps:
             row, column = divmod(index, across)
             axes = _axes(figure, left + column * (wide + 0.1), 0.5 + row * (high + 0.2), wide, high)
             labels = self.rows if column == 0 else (), self.columns if row == down - 1 else ()
-            heat_map(axes, array, *labels, colour_range=chosen)
+            heat_map(axes, array, *labels, chosen)
             axes.tick_params(labelsize=6.5 if small else 8, pad=1.5)
             axes.set_title(name, fontsize=8, fontweight="normal", color=MUTED, pad=2)
         middle = (0.5 + maps_end) / 2

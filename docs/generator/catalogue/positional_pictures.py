@@ -9,11 +9,19 @@ import torch
 from torch import Tensor
 
 from catalogue.pictures import Curves, HeatMaps, PictureNote
-from catalogue.small_model import D_MODEL, HEADS, ROLE_NAMES, TIME, build_positional, in_role, incompatibility
+from catalogue.small_model import (
+    D_MODEL,
+    HEADS,
+    ROLE_NAMES,
+    TIME,
+    build_positional,
+    in_role,
+    incompatibility,
+    small_roles,
+)
 from headtohead.figures.heat_map import ColourRange
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 
 POSITIONS = tuple(str(position) for position in range(TIME))
 SENTENCES = 8
@@ -26,7 +34,7 @@ def positional_pictures(name: str, registry: Registry) -> list[PositionalPicture
     """Return the pictures of an encoding: heat maps first, equal pictures of several roles merged."""
     entry = registry.positional(name)
     pictures: list[tuple[str, PositionalPicture]] = []
-    for role in ROLES:
+    for role in small_roles():
         if incompatibility(in_role("positional", name, role), registry) is None:
             part = build_positional(entry, role, registry)
             pictures += [(role, picture) for picture in _role_pictures(part, role)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalogue.small_model import IN_ROLE
+from catalogue.small_model import IN_ROLE, small_roles
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import ROLES
 
 DESCRIPTIONS = {
     "order-invariant": "an encoder without mask is a bag of words",
@@ -39,10 +38,10 @@ def describe_properties(entry: type[Entry]) -> Iterator[str]:
             yield f"known violations: {', '.join(sorted(entry.known_violations))}"
     elif issubclass(entry, Masking):
         masking = entry(entry.Options())
-        by_role = {role: masking.role_properties(role) or frozenset() for role in ROLES}
+        by_role = {role: masking.role_properties(role) or frozenset() for role in small_roles()}
         for name in sorted(frozenset().union(*by_role.values())):
-            roles = [role for role in ROLES if name in by_role[role]]
-            where = "" if len(roles) == len(ROLES) else f", {' and '.join(IN_ROLE[role] for role in roles)}"
+            roles = [role for role in small_roles() if name in by_role[role]]
+            where = "" if len(roles) == len(small_roles()) else f", {' and '.join(IN_ROLE[role] for role in roles)}"
             yield f"{_describe(name)}{where}"
 
 

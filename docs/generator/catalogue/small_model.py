@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_geometry
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
+from headtohead.plugins.registry import Registry, current
+from headtohead.schema.roles import roles_of
 
 D_MODEL, HEADS, LAYERS, TIME = 32, 4, 2, 16
 SEED = 1
 ROLE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 IN_ROLE = {"encoder": "in the encoder", "decoder": "in the decoder", "cross": "in cross-attention"}
 DEFAULTS = {
-    "positional": dict.fromkeys(ROLES, "none"),
-    "attention": dict.fromkeys(ROLES, "split-heads"),
+    "positional": dict.fromkeys(ROLE_NAMES, "none"),
+    "attention": dict.fromkeys(ROLE_NAMES, "split-heads"),
     "masking": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
 }
 
@@ -43,6 +44,12 @@ def small_config(**families: Any) -> dict[str, Any]:
     model = {"d_model": D_MODEL, "heads": HEADS, "layers": LAYERS, "d_ff": 48, "dropout": 0.0}
     train = {"steps": 1, "precision": "float64"}
     return {"model": model, "train": train, **families}
+
+
+@cache
+def small_roles() -> tuple[str, ...]:
+    """Return the roles of the small model."""
+    return roles_of(resolve(small_config(), current()))
 
 
 def in_role(family: str, name: str, role: str) -> dict[str, dict[str, str]]:

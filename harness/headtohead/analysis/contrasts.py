@@ -166,16 +166,6 @@ class Family:
     tested: int
     seeds: int
 
-    @property
-    def floor(self) -> float:
-        """The smallest Holm-adjusted sign-flip p that this number of seeds can reach."""
-        return paired_tests.sign_flip_floor(self.tested, self.seeds)
-
-    @property
-    def seeds_needed(self) -> int:
-        """The smallest number of seeds with which a sign-flip p can pass Holm's first step."""
-        return paired_tests.seeds_needed(self.tested)
-
 
 def families(scores: Scores) -> dict[str, Family]:
     """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""

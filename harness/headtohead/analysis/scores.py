@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage import states

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
 from headtohead.analysis.scores import Scores
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import label

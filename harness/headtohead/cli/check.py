@@ -80,21 +80,22 @@ def command(
 def _print_examination(examination: Examination) -> None:
     rows: list[list[str]] = []
     errors: dict[str, list[str]] = {}
-    for result in examination.results:
-        if result.error is not None:
-            errors.setdefault(result.error, []).append(result.invariant)
+    rows: list[list[str]] = []
+    for invariant, verdict in examination.results:
+        if verdict.error is not None:
+            errors.setdefault(verdict.error, []).append(invariant.name)
             continue
-        number = "-" if result.number is None else f"{result.number:.3g}"
-        reason = f"{result.reason}; by {result.cause}" if result.cause else result.reason
-        rows.append([result.invariant, result.outcome, number, reason])
+        number = "-" if verdict.number is None else f"{verdict.number:.3g}"
+        reason = f"{verdict.reason}; by {verdict.cause}" if verdict.cause else verdict.reason
+        rows.append([invariant.name, verdict.outcome, number, reason])
     if rows:
         print_table(["invariant", "outcome", "number", "measurement"], rows, right={2})
     for error, invariants in errors.items():
         echo("", f"violated: {error}", f"  raised by {', '.join(invariants)}")
-    for result in examination.results:
-        if result.outcome == "violated" and result.example and result.error is None:
-            echo("", f"smallest example of {result.invariant}:")
-            echo_text(f"  {result.example}")
+    for invariant, verdict in examination.results:
+        if verdict.outcome == "violated" and verdict.counterexample:
+            echo("", f"smallest example of {invariant.name}:")
+            echo_text(f"  {verdict.counterexample}")
     for pitfall in examination.pitfalls:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
@@ -105,21 +106,21 @@ def _listed(names: Sequence[str]) -> str:
 
 def _survey(registry: Registry, form: str) -> int:
     """Check every combination, print the counts by invariant, and return the exit code."""
-    from headtohead.testing.checks.survey import survey
+    from headtohead.testing.checks.survey import OUTCOMES, survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r{count} combinations\r", nl=False, err=True)
 
     result = survey(registry, progress)
+    violations = result.violations
     if form == "json":
         echo_json(result.to_json())
-        return 0 if result.is_sound else 1
-    outcomes = ("holds", "does not apply", "known violation", "violated")
-    rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
-    print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
-    for variant, violation in result.violations:
-        echo("", f"violated: {violation.invariant} by {variant}")
-        echo_text(f"  {violation.example or violation.reason}")
-    echo("", f"{result.combinations} combinations checked, {len(result.violations)} invariants violated")
-    return 0 if result.is_sound else 1
+        return 1 if violations else 0
+    rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
+    print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
+    for variant, (invariant, verdict) in violations:
+        echo("", f"violated: {invariant.name} by {variant}")
+        echo_text(f"  {verdict.counterexample or verdict.reason}")
+    echo("", f"{len(result.rows)} combinations checked, {len(violations)} invariants violated")
+    return 1 if violations else 0

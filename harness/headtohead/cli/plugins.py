@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +48,7 @@ def _print_entry(entry: Registered) -> None:
     import inspect
     import sys
 
-    from headtohead.config.reference import option_rows, recipe_rows
+    from headtohead.config.reference import option_rows
     from headtohead.plugins.registry import current
 
     # The docstring of the module names paper and section.
@@ -61,7 +62,8 @@ def _print_entry(entry: Registered) -> None:
         echo(f"default in {role}: '{default}'")
     columns, rows = ["option", "type", "default", "meaning"], [[*row] for row in option_rows(entry.entry.Options)]
     if entry.family == "recipe":
-        columns, rows = ["field", "value"], [[*row] for row in recipe_rows(current().recipe(entry.name).values())]
+        recipe = current().recipe(entry.name).values()
+        columns, rows = ["field", "value"], [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe.items()]
     if rows:
         echo()
         print_table(columns, rows)

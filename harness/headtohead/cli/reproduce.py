@@ -21,10 +21,9 @@ def command(run: str, runs: Path) -> None:
     RUN is a run's directory or a prefix of its name. Exit code 0 if every weight and score is bit-for-bit equal,
     else 1.
     """
-    from headtohead.execution.progress import make_watcher
     from headtohead.execution.reproduce import reproduce
 
     load_plugins()
-    result = reproduce(run, runs, make_watcher())
+    result = reproduce(run, runs)
     echo(result.summary)
     sys.exit(0 if result.equal else 1)

@@ -64,7 +64,7 @@ def _cell(run: RunProgress) -> str:
 
 
 def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
-    from headtohead.execution.failures import failure_lines, next_step
+    from headtohead.execution.progress import failure_lines, next_step
 
     stopped = progress.with_state(*states.ABNORMAL)
     if stopped:

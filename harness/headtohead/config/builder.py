@@ -1,27 +1,42 @@
-"""``ConfigBuilder``: values merged from recipe, base, axes and ``--set``, each with its source location.
+"""``ConfigBuilder``: from the notations of experiment files to a complete ``RunConfig``.
 
-It accepts the notations of experiment files: an entry as a name, as a mapping with ``name`` and
-options, or as a mapping by role; dotted keys; dataset options beside ``dataset``.
+Values of recipe, base, axes and ``--set`` are merged, each with its source location. An entry is given as a name, as a
+mapping with ``name`` and options, or as a mapping by role; keys may be dotted; dataset options stand beside
+``dataset``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, located, shown
-from headtohead.config.validation_errors import section_of, suggest_field, suggest_lists
+from headtohead.config.validation_errors import checked, section_of, suggest_field, suggest_lists
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import INIT_FROM, SECTIONS, SHORTHANDS, DataConfig
+from headtohead.schema.run_config import (
+    INIT_FROM,
+    NOTHING_HELD_OUT,
+    SECTIONS,
+    SHORTHANDS,
+    BeamConfig,
+    DataConfig,
+    EntryConfig,
+    InitFrom,
+    ModelConfig,
+    ModelInput,
+    PerRole,
+    RunConfig,
+)
 from headtohead.schema.sections import FilePath
+
+Model = TypeVar("Model", bound=BaseModel)
 
 FAMILIES = ("positional", "attention", "masking")
 DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
@@ -29,19 +44,27 @@ DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "
 _EXCLUSIVE = {"epochs": "steps", "steps": "epochs", "batch_size": "batch_tokens", "batch_tokens": "batch_size"}
 """Fields of ``train`` that replace each other."""
 
-_FLAGS = {"seeds": "--seeds N", "name": "--name LABEL", "plugins": "--plugin FILE"}
-"""Fields of an experiment file for which commands have an option."""
+
+def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configuration") -> RunConfig:
+    """Return the run configuration of a nested mapping with the fields of an experiment file's ``base``.
+
+    Raises:
+        HeadToHeadError: For an unknown name or field, a wrong type, or contradictory fields.
+    """
+    builder = ConfigBuilder(registry, SourceLocation(Source(label)))
+    builder.merge(raw, builder.root)
+    return builder.build_consistent()
 
 
 class ConfigBuilder:
-    """Values by configuration path, such as ``("positional", "encoder", "options", "theta")``; later ones override."""
+    """Values by path, such as ``("positional", "encoder", "options", "theta")``; later values override earlier ones."""
 
     def __init__(self, registry: Registry, root: SourceLocation | None = None) -> None:
         self.registry = registry
         self.root = root or SourceLocation(Source("configuration"))
         self.values: dict[FieldPath, tuple[Any, SourceLocation]] = {}
         for family, name in DEFAULTS.items():
-            self._select_in_all_roles(family, name, {}, self.root.child(family))
+            self.assign((family,), name, self.root.child(family))
 
     def copy(self) -> ConfigBuilder:
         """Return an independent copy."""
@@ -50,34 +73,48 @@ class ConfigBuilder:
         return twin
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
-        """Merge a mapping such as ``base``; dotted keys are assigned after whole sections."""
+        """Merge a mapping such as ``base``: its recipe first, and dotted keys after whole sections."""
+        if "recipe" in values:
+            self.merge_recipe(values["recipe"], location.child("recipe"))
         refuse_both(values, "train.", location)
         for key in sorted(values, key=assignment_order):
-            self.assign(tuple(key.split(".")), values[key], location.child(key))
+            if key != "recipe":
+                self.assign(tuple(key.split(".")), values[key], location.child(key))
+
+    def merge_recipe(self, name: Any, location: SourceLocation) -> None:
+        """Merge the values of the recipe that is named at ``location``."""
+        if not isinstance(name, str):
+            raise location.error(f"expected the name of a recipe, got {shown(name)}")
+        self._entry("recipe", name, location)
+        self.merge(self.registry.recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field, a family, a role or an option, or merge a mapping into a section."""
-        head, rest = path[0], path[1:]
-        fields = SHORTHANDS.get(path, ())
+        head, rest, fields = path[0], path[1:], SHORTHANDS.get(path, ())
         if fields and all((head, name) in self.values for name in fields):
             names = ", ".join(fields)
             raise location.error(
-                f"'{path[1]}' changes nothing, because its fields are set ({names}); change those instead"
+                f"'{rest[0]}' changes nothing, because its fields are set ({names}); change those instead"
             )
         if head in FAMILIES:
-            self._assign_family(head, rest, value, location)
+            self._assign_entry(head, rest, value, location)
         elif head in SECTIONS:
-            self._assign_field((head,), SECTIONS[head], rest, value, location)
+            if path == ("data",) and isinstance(value, str):
+                path = ("data", "dataset")
+            elif not rest and not isinstance(value, Mapping):
+                raise location.error(f"expected a mapping, got {shown(value)}")
+            self._assign_field(path, value, location)
         elif head != INIT_FROM:
-            raise location.error(f"unknown field '{head}'{_suggestion(path)}")
+            hint = suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
+            raise location.error(f"unknown field '{head}'{hint}")
         elif rest or not (value is None or (isinstance(value, str) and value)):
             raise location.error(f"expected the name or the directory of a run, got {shown(value)}")
         else:
             self._set((INIT_FROM,), value, location)
 
-    def value(self, *path: str, default: Any = None) -> Any:
-        """Return the value at a configuration path."""
-        return self.values[path][0] if path in self.values else default
+    def value(self, *path: str) -> Any:
+        """Return the value at a configuration path, or None."""
+        return self.values[path][0] if path in self.values else None
 
     def nested(self, *above: str) -> dict[str, Any]:
         """Return the values below a configuration path as nested mappings."""
@@ -91,15 +128,14 @@ class ConfigBuilder:
         return tree
 
     def location(self, path: FieldPath) -> SourceLocation:
-        """Return the source location of the value at a configuration path."""
+        """Return the source location of the value at a path, of a value around it or of the first value inside it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.values:
                 return self.values[path[:length]][1].child(*path[length:])
-            if (*path[:length], "name") in self.values:
-                return self.values[(*path[:length], "name")][1]
+        inside = (at for other, (_, at) in self.values.items() if len(path) > 1 and other[: len(path)] == path)
         shorthands = (key for key, names in SHORTHANDS.items() if path[0] == key[0] and path[1:2] and path[1] in names)
-        set_by = next((key for key in shorthands if key in self.values), None)
-        return self.values[set_by][1] if set_by else self.root.child(*path)
+        set_by = (self.values[key][1] for key in shorthands if key in self.values)
+        return next(inside, None) or next(set_by, None) or self.root.child(*path)
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
@@ -107,134 +143,150 @@ class ConfigBuilder:
             del self.values[other]
         self.values[path] = value, location
 
-    def entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
+    def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
         """Return a registered entry; an unknown name is an error at ``location``."""
         try:
             return self.registry.find(family, name).entry
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
 
-    def _assign_family(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        if rest and rest[0] in ROLES:
-            self._assign_role(family, rest[0], rest[1:], value, location)
-        elif rest:
-            self._assign_option_anywhere(family, rest, value, location)
-        elif isinstance(value, Mapping) and "name" not in value and set(value) <= set(ROLES):
-            for role, selection in value.items():
-                self._assign_role(family, role, (), selection, location.child(role))
+    def _assign_entry(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+        """Set the name of an entry, options or both, in one role or in all."""
+        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in ROLES else (ROLES, rest)
+        if len(rest) > 1:
+            raise location.error(f"unknown field '{'.'.join(rest)}'")
+        is_options = isinstance(value, Mapping) and "name" not in value and not rest
+        if rest and rest != ("name",):
+            self._assign_option(family, roles, rest[0], value, location)
+        elif is_options and (roles != ROLES or set(value) <= set(ROLES)):
+            for key, setting in value.items():
+                self._assign_entry(family, (key,) if roles == ROLES else (*roles, key), setting, location.child(key))
         elif isinstance(value, list):
             raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
         else:
             name, options = named_parts(value, location, "name")
-            self._select_in_all_roles(family, name, options, location)
+            defaults = self._entry(family, name, location).role_defaults if roles == ROLES else {}
+            for role in roles:
+                self._set((family, role), {}, location)
+                self._set((family, role, "name"), defaults.get(role, name), location)
+                for option, setting in options.items() if defaults.get(role, name) == name else ():
+                    self._set((family, role, "options", option), setting, location.child(option))
 
-    def _select_in_all_roles(
-        self, family: str, name: str, options: Mapping[str, Any], location: SourceLocation
+    def _assign_option(
+        self, family: str, roles: tuple[str, ...], name: str, value: Any, location: SourceLocation
     ) -> None:
-        entry = self.entry(family, name, location)
-        for role in ROLES:
-            default = entry.role_defaults.get(role, name)
-            self._select(family, role, default, options if default == name else {}, location)
+        """Set an option of one role, or in each role where the entry has it."""
+        known = {
+            role: self._entry(family, self.value(family, role, "name"), location).Options.model_fields for role in roles
+        }
+        chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
+        if not chosen:
+            hint = nearest(name, {*ROLES, *(option for options in known.values() for option in options)})
+            raise location.error(f"unknown role or option '{name}'{hint}")
+        for role in chosen:
+            self._set((family, role, "options", name), value, location)
 
-    def _select(self, family: str, role: str, name: str, options: Mapping[str, Any], location: SourceLocation) -> None:
-        self._set((family, role), name, location)
-        self._set((family, role, "name"), name, location)
-        for option, value in options.items():
-            self._set((family, role, "options", option), value, location.child(option))
-
-    def _assign_role(self, family: str, role: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        if len(rest) > 1:
-            raise location.error(f"unknown field '{'.'.join(rest)}'")
-        if rest and rest != ("name",):
-            self._set((family, role, "options", rest[0]), value, location)
-        elif isinstance(value, Mapping) and "name" not in value and not rest:
-            for option, setting in value.items():
-                self._set((family, role, "options", option), setting, location.child(option))
-        else:
-            name, options = named_parts(value, location, "name")
-            self.entry(family, name, location)
-            self._select(family, role, name, options, location)
-
-    def _assign_option_anywhere(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        """Set an option in each role where the entry has it."""
-        name, known = ".".join(rest), set(ROLES)
-        options = {role: self.entry(family, self.value(family, role, "name"), location).Options for role in ROLES}
-        for role, model in options.items():
-            known |= set(model.model_fields)
-            if name in model.model_fields:
-                self._set((family, role, "options", name), value, location)
-        if name not in known:
-            raise location.error(f"unknown role or option '{name}'{nearest(name, known)}")
-
-    def _assign_field(
-        self, above: FieldPath, model: type[BaseModel], path: Sequence[str], value: Any, location: SourceLocation
-    ) -> None:
-        """Set the field ``path`` of a section, or without a path merge a mapping into the section."""
-        if not path:
-            self._merge_section(above, model, value, location)
+    def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+        """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
+        if isinstance(value, Mapping) and (value or len(path) == 1 or self.nested(*path)):
+            refuse_both(value, "" if path == ("train",) else "train.", location)
+            for key in sorted(value, key=assignment_order):
+                self._assign_field((*path, *key.split(".")), value[key], location.child(key))
             return
-        name, rest = path[0], path[1:]
-        if above == ("data",) and (name == "options" or name not in model.model_fields):
-            self._assign_dataset_options(path[1:] if name == "options" else path, value, location)
-            return
-        if name not in model.model_fields:
-            hint = suggest_field(name, model.model_fields, str(above[0]))
-            raise location.error(f"unknown field '{name}'{hint}")
-        info = model.model_fields[name]
-        inner = section_of(info.annotation)
-        if inner is None and rest:
-            raise location.error(f"'{name}' is a value without fields, got '{'.'.join(rest)}'")
-        if inner is not None and (rest or isinstance(value, Mapping)):
-            self._assign_field((*above, name), inner, rest, value, location)
-            return
-        if (*above, name) == ("data", "dataset"):
-            self._check_dataset(value, location)
-        if above == ("train",) and name in _EXCLUSIVE and value is not None:
-            self.values.pop(("train", _EXCLUSIVE[name]), None)
-        self._set((*above, name), _with_absolute_paths(value, info, location), location)
-
-    def _merge_section(self, above: FieldPath, model: type[BaseModel], value: Any, location: SourceLocation) -> None:
-        if not isinstance(value, Mapping):
-            hint = f"; type data: {{dataset: {value}}}" if above == ("data",) and isinstance(value, str) else ""
-            raise location.error(f"expected a mapping, got {shown(value)}{hint}")
-        if above == ("train",):
-            refuse_both(value, "", location)
-        if len(above) > 1 and not self.nested(*map(str, above)):
-            self._set(above, {}, location)
-        for key in sorted(value, key=lambda key: key != "dataset"):
-            self._assign_field(above, model, key.split("."), value[key], location.child(key))
-
-    def _check_dataset(self, value: Any, location: SourceLocation) -> None:
-        if not isinstance(value, str):
-            raise location.error(f"expected the name of a dataset, got {shown(value)}")
-        if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
-            raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
-        self.entry("dataset", value, location)
-        if value != self.dataset:
-            self.values = {path: kept for path, kept in self.values.items() if path[:2] != ("data", "options")}
+        if path == ("data", "dataset"):
+            if not isinstance(value, str):
+                raise location.error(f"expected the name of a dataset, got {shown(value)}")
+            if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
+                raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
+            self._entry("dataset", value, location)
+            if value != self.dataset:
+                self.values = {path: kept for path, kept in self.values.items() if not is_dataset_option(path)}
+        if path[0] == "train" and len(path) == 2 and path[1] in _EXCLUSIVE and value is not None:
+            self.values.pop(("train", _EXCLUSIVE[path[1]]), None)
+        folder = location.source.folder
+        if folder and path[0] == "data" and self._is_file(path):
+            value = located(value, folder)
+        self._set(path, value, location)
 
     @property
     def dataset(self) -> str:
         """The name of the dataset."""
-        return str(self.value("data", "dataset", default=DataConfig().dataset))
+        return self.value("data", "dataset") or DataConfig().dataset
 
-    def _assign_dataset_options(self, path: Sequence[str], value: Any, location: SourceLocation) -> None:
-        if not path and isinstance(value, Mapping):
-            for option, setting in value.items():
-                self._assign_dataset_options((option,), setting, location.child(option))
-            return
-        known = self.entry("dataset", self.dataset, location).Options.model_fields
-        name = ".".join(path) or "options"
-        if name not in known:
-            fields = [*known, *(field for field in DataConfig.model_fields if field != "options")]
-            hint = suggest_field(name, fields, "data")
-            raise location.error(f"unknown field '{name}' of dataset '{self.dataset}'{hint}")
-        self._set(("data", "options", name), _with_absolute_paths(value, known[name], location), location)
+    def expand_shorthands(self) -> None:
+        """Replace values such as ``model.layers`` by values of the fields whose defaults they are."""
+        for path, names in SHORTHANDS.items():
+            if path in self.values:
+                value = self.values.pop(path)
+                self.values |= {(path[0], name): self.values.get((path[0], name), value) for name in names}
+
+    def build(self) -> RunConfig:
+        """Return the complete configuration; equal configurations are equal however they were written.
+
+        Contradictory fields are not an error here, because a variant may still be excluded.
+
+        Raises:
+            HeadToHeadError: For an unknown name or field, or a wrong type.
+        """
+        raw = {name: self.nested(name) for name in SECTIONS}
+        dataset, written = self.registry.dataset(self.dataset), raw["data"]
+        options = {name: written.pop(name) for name in [*written] if is_dataset_option(("data", name))}
+        for name in options:
+            if name not in dataset.Options.model_fields:
+                hint = suggest_field(name, [*dataset.Options.model_fields, *DataConfig.model_fields], "data")
+                message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
+                raise self.location(("data", name)).error(message)
+        raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
+        d_ff, d_model = (raw["model"].get(name, getattr(ModelInput(), name)) for name in ("d_ff", "d_model"))
+        raw["model"]["d_ff"] = times_width(d_ff, d_model)
+        sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
+        sections["model"] = complete_model(sections["model"])
+        parsed = self._checked(dataset.Options, options, "data")
+        sections["data"] = sections["data"].model_copy(update={"options": parsed})
+        evaluate, run = sections["evaluate"], self.value(INIT_FROM)
+        if evaluate.decode == "beam" and evaluate.beam is None:
+            sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
+        for family in FAMILIES:
+            roles = {}
+            for role, chosen in self.nested(family).items():
+                model = self.registry.find(family, chosen["name"]).entry.Options
+                entry_options = self._checked(model, chosen.get("options", {}), family, role, "options")
+                roles[role] = EntryConfig(name=chosen["name"], options=entry_options)
+            sections[family] = PerRole(**roles)
+        return RunConfig(**sections, init_from=None if run is None else InitFrom(run=run, weights=run))
+
+    def build_consistent(self) -> RunConfig:
+        """Return the complete configuration; contradictory fields are an error."""
+        config = self.build()
+        contradiction = find_contradiction(config, self.registry)
+        if contradiction:
+            path, reason = contradiction
+            raise self.location(path).error(reason)
+        return config
+
+    def _checked(self, model: type[Model], values: Mapping[str, Any], *above: str) -> Model:
+        return checked(model, values, lambda inside: self.location((*above, *inside)))
+
+    def _is_file(self, path: tuple[str, ...]) -> bool:
+        """Return whether a field of the data section holds paths of files."""
+        model: type[BaseModel] | None = DataConfig
+        if is_dataset_option(path):
+            model = self.registry.dataset(self.dataset).Options
+        markers: list[Any] = []
+        for part in path[1:]:
+            info = model.model_fields.get(part) if model else None
+            model, markers = (section_of(info.annotation), info.metadata) if info else (None, [])
+        return any(isinstance(marker, FilePath) for marker in markers)
 
 
 def assignment_order(key: str) -> tuple[int, bool]:
     """Sort key of assignments: sections before their fields, a dataset before its options."""
-    return key.count("."), key != "data.dataset"
+    return key.count("."), key not in ("dataset", "data.dataset")
+
+
+def is_dataset_option(path: FieldPath) -> bool:
+    """Return whether a path is that of an option of the dataset, which stands beside ``data.dataset``."""
+    return path[0] == "data" and (path[1] == "options" or path[1] not in DataConfig.model_fields)
 
 
 def refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
@@ -242,12 +294,6 @@ def refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation
     for name, other in _EXCLUSIVE.items():
         if values.get(prefix + name) is not None and values.get(prefix + other) is not None:
             raise location.error(f"{prefix}{name} and {prefix}{other} are both given; keep one of them")
-
-
-def _with_absolute_paths(value: Any, info: FieldInfo, location: SourceLocation) -> Any:
-    is_path = any(isinstance(marker, FilePath) for marker in info.metadata)
-    folder = location.source.folder
-    return located(value, folder) if is_path and folder is not None else value
 
 
 def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
@@ -259,12 +305,38 @@ def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, di
     raise location.error(f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}")
 
 
-def _suggestion(path: tuple[str, ...]) -> str:
-    """Return what an unknown first field may stand for."""
-    head, rest = path[0], path[1:]
-    if head in ("base", "baseline") and rest:
-        return f"; did you mean '{'.'.join(rest)}'?"
-    if head in ExperimentFile.model_fields:
-        option = f"; type {_FLAGS[head]} instead of --set" if head in _FLAGS else ""
-        return f"; it is a field of the experiment file, outside base{option}"
-    return suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
+def times_width(d_ff: Any, d_model: Any) -> Any:
+    """Return the width that a text such as ``4x`` stands for; other values are unchanged."""
+    if isinstance(d_ff, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff) and isinstance(d_model, int):
+        return round(float(d_ff.removesuffix("x")) * d_model)
+    return d_ff
+
+
+def complete_model(model: ModelInput) -> ModelConfig:
+    """Complete the section: ``layers``, ``dropout`` and ``norm`` set the defaults of other fields."""
+    defaults: dict[str, Any] = {"final_norm": model.norm == "pre"}
+    for (_, shorthand), names in SHORTHANDS.items():
+        defaults |= dict.fromkeys(names, getattr(model, shorthand))
+    given = {name: getattr(model, name) for name in model.model_fields_set & set(ModelConfig.model_fields)}
+    return ModelConfig(**defaults | given)
+
+
+def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str] | None:
+    """Return the field and the reason if valid fields contradict each other, else None."""
+    train, data = config.train, config.data
+    if train.epochs is None and train.steps is None:
+        return ("train",), "give epochs or steps; neither is set"
+    if config.evaluate.beam is not None and config.evaluate.decode != "beam":
+        reason = (
+            f"beam search requires evaluate.decode: beam, got decode '{config.evaluate.decode}'; "
+            "set that, or leave evaluate.beam out"
+        )
+        return ("evaluate", "beam"), reason
+    if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
+        reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
+        return ("model", "tie_embeddings"), reason
+    splits = (*registry.dataset(data.dataset).splits, NOTHING_HELD_OUT)
+    if data.split not in splits:
+        hint = nearest(data.split, splits)
+        return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"
+    return None

@@ -12,7 +12,7 @@ from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 from headtohead.schema.sections import Options
 
 
@@ -60,15 +60,13 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
             ) from error
 
     config = RunConfig.model_validate(recorded)
-    update: dict[str, Any] = {
-        "data": config.data.model_copy(update={"options": parsed("dataset", config.data.dataset, config.data.options)})
-    }
+    dataset = parsed("dataset", config.data.dataset, config.data.options)
+    update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
     for family in FAMILIES:
-        roles = getattr(config, family).by_role()
-        update[family] = getattr(config, family).model_copy(
-            update={
+        update[family] = PerRole(
+            **{
                 role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))
-                for role, chosen in roles.items()
+                for role, chosen in getattr(config, family).by_role().items()
             }
         )
     return config.model_copy(update=update)

@@ -32,19 +32,15 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
         section = getattr(config, path[0])
         values = [getattr(section, name) for name in SHORTHANDS[path]]
         return values[0] if len(set(values)) == 1 else values
-    value: Any = config.model_dump(mode="json")
-    if path[0] == "data" and path[1] not in value["data"]:
-        path = ("data", "options", *path[1:])
-    if path[0] in FAMILIES and path[1:] and path[1] not in ROLES:
-        roles = value[path[0]]
-        path = (
-            path[0],
-            next((role for role in roles if path[1] in roles[role]["options"]), next(iter(roles))),
-            path[1],
-        )
-    if path[0] in FAMILIES and path[2:] and path[2] != "name":
-        path = (*path[:2], "options", *path[2:])
-    for part in path:
+    head, *rest = path
+    value: Any = getattr(config, head).model_dump(mode="json") if getattr(config, head) is not None else None
+    if head == "data" and rest and rest[0] not in value:
+        rest = ["options", *rest]
+    if head in FAMILIES and rest and rest[0] not in ROLES:
+        rest = [next((role for role in value if rest[0] in value[role]["options"]), next(iter(value))), *rest]
+    if head in FAMILIES and rest[1:] and rest[1] != "name":
+        rest = [rest[0], "options", *rest[1:]]
+    for part in rest:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-from headtohead.config.source_location import shown_limit
 
 
 def type_words(info: FieldInfo) -> str:
@@ -22,10 +20,10 @@ def type_words(info: FieldInfo) -> str:
 def _limited(words: str, metadata: Sequence[Any]) -> str:
     """Insert limits after the word number."""
     limits = [
-        f"{sign} {shown_limit(getattr(limit, name))}"
+        f"{sign} {int(bound):,}" if bound == int(bound) and bound < 1e15 else f"{sign} {bound:g}"
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
         for limit in metadata
-        if getattr(limit, name, None) is not None
+        if (bound := getattr(limit, name, None)) is not None
     ]
     return words.replace("number", f"number {' and '.join(limits)}", 1) if limits else words
 
@@ -54,25 +52,7 @@ def _words(annotation: Any) -> str:
 def option_rows(options: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, type, default as JSON, and meaning of the options of a plugin entry."""
     for name, info in options.model_fields.items():
-        default = "required" if info.is_required() else json_default(info)
+        default = (
+            "required" if info.is_required() else json.dumps(info.get_default(call_default_factory=True), default=str)
+        )
         yield name, type_words(info), default, info.description or ""
-
-
-def json_default(info: FieldInfo) -> str:
-    """Return the default of an option as JSON."""
-    return json.dumps(info.get_default(call_default_factory=True), default=str)
-
-
-def recipe_rows(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a recipe sets, with their values as JSON."""
-    for name, value in values.items():
-        yield name, json.dumps(value, ensure_ascii=False)
-
-
-def without_titles(value: Any) -> Any:
-    """Return a schema without the titles that pydantic derives from field names."""
-    if isinstance(value, list):
-        return [without_titles(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}

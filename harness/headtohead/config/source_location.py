@@ -72,11 +72,6 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
-def shown_limit(limit: float) -> str:
-    """Format a limit of a field: ``65,536``, ``1e-05``."""
-    return f"{int(limit):,}" if limit == int(limit) and abs(limit) < 1e15 else f"{limit:g}"
-
-
 def shown(value: Any) -> str:
     """Format a value as in YAML, at most 60 characters."""
     if value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -10,32 +11,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, SourceLocation, shown, shown_limit
-from headtohead.errors import nearest, suggestion
+from headtohead.config.source_location import FieldPath, SourceLocation, dotted, shown
+from headtohead.errors import HeadToHeadError, nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.synonyms import synonyms
 
 Model = TypeVar("Model", bound=BaseModel)
-
-_EXPECTED = {
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a finite number",
-    "string": "text",
-    "bool": "true or false",
-    "list": "a list",
-    "tuple": "a list",
-    "dict": "a mapping",
-    "model": "a mapping",
-}
-
-_LIMITS = {
-    "greater_than_equal": ("at least", "ge"),
-    "greater_than": ("greater than", "gt"),
-    "less_than_equal": ("at most", "le"),
-    "less_than": ("less than", "lt"),
-}
 
 
 def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]) -> Model:
@@ -57,20 +39,13 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
             ``file`` outside base, and None for the options of an entry and for other mappings.
     """
     fields = [field for field in known if (section, field) != ("data", "options")]
-    if section == "file" and name.partition(".")[0] in (*RunConfig.model_fields, "recipe"):
-        return f"; '{name}' is a field of base"
-    if section in SECTIONS and name in RunConfig.model_fields:
-        return f"; '{name}' is a field of base, outside '{section}'"
-    if section == "base" and name in ExperimentFile.model_fields:
-        return f"; '{name}' is a field of the experiment file, outside base"
-    for wanted in _candidates(name, section) if section else ():
+    for wanted in [name, *_candidates(name, section)] if section else ():
         head, _, last = wanted.rpartition(".")
         if last in fields and head.partition(".")[0] in ("", section):
             return f"; did you mean '{last}'?"
-        if section == "file" and wanted in configuration_fields():
-            return f"; did you mean 'base.{wanted}'?"
         if wanted in configuration_fields():
-            return f"; did you mean '{wanted}'{'' if head else ', a field of base'}?"
+            of_base = "" if head else ", a field of base"
+            return f"; did you mean 'base.{wanted}'?" if section == "file" else f"; did you mean '{wanted}'{of_base}?"
         if wanted in ExperimentFile.model_fields:
             return f"; did you mean '{wanted}', a field of the experiment file outside base?"
     return nearest(name, fields)
@@ -120,12 +95,28 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
 
     def rank(detail: ErrorDetails) -> tuple[int, bool]:
         is_misspelt = detail["type"] == "literal_error" and bool(_close(detail["input"], detail["ctx"]))
-        return len(_inside(detail["loc"], value)), detail["type"] in _LIMITS or is_misspelt
+        return len(_inside(detail["loc"], value)), detail["type"].startswith(
+            ("less", "greater", "missing")
+        ) or is_misspelt
 
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
     detail = max((other for other in details if _inside(other["loc"], value)[: len(first)] == first), key=rank)
     return _inside(detail["loc"], value), _message(detail, model)
+
+
+def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) -> Model:
+    """Return the options of an entry.
+
+    Raises:
+        HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
+    """
+    try:
+        return model(**given)
+    except ValidationError as error:
+        path, message = format_validation_error(error, model, given)
+        field = "" if message.startswith("unknown field") else dotted(path)  # the message quotes an unknown field
+        raise HeadToHeadError(": ".join(filter(None, (subject, field, message)))) from error
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
@@ -141,36 +132,33 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    kind, got, context, location = detail["type"], shown(detail["input"]), detail.get("ctx", {}), detail["loc"]
-    section = next((name for name, other in SECTIONS.items() if other is model), None)
-    remedy = suggest_lists(detail["input"], f"{section}.{location[0]}" if section and len(location) == 1 else "")
+    kind, given, context, location = detail["type"], detail["input"], detail.get("ctx", {}), detail["loc"]
     if kind == "extra_forbidden":
         *above, name = map(str, location)
         if above[:1] == ["design"] and name.partition(".")[0] in RunConfig.model_fields:
             return f"'{name}' is an axis; write product: {{{name}: [...]}}, or one_at_a_time"
-        in_file = "file" if model is ExperimentFile and not above else None
-        return f"unknown field '{name}'{suggest_field(name, _fields(model, above), in_file)}"
-    if kind == "missing" and isinstance(location[-1], str):
-        return f"field '{location[-1]}' is missing"
-    if kind in ("missing", "too_short", "too_long"):
-        wanted = context.get("min_length") or context.get("max_length") or int(location[-1]) + 1
-        return f"expected {wanted} values, got {got}"
-    if kind == "literal_error":
-        return f"expected {context['expected']}, got {got}{_close(detail['input'], context)}{remedy}"
-    if kind in _LIMITS:
-        words, key = _LIMITS[kind]
-        return f"must be {words} {shown_limit(context[key])}, got {got}"
+        section = next((section for section, other in SECTIONS.items() if other is model), None)
+        if model is ExperimentFile and not above:
+            section = "file"
+        return f"unknown field '{name}'{suggest_field(name, _fields(model, above), section)}"
+    if kind == "missing":
+        return f"{'field' if isinstance(location[-1], str) else 'item'} {location[-1]!r} is missing"
     if kind == "value_error":
         return str(context["error"])
-    expected = _EXPECTED.get(kind.split("_")[0])
-    if kind == "model_type":
-        expected = f"a mapping of {', '.join(_fields(model, location))}"
-    if kind == "list_type" and isinstance(detail["input"], dict) and len(location) == 1:
+    remedy = ""
+    if isinstance(given, list):
+        section = next((f"{section}.{location[0]}" for section, other in SECTIONS.items() if other is model), "")
+        remedy = suggest_lists(given, section) if len(location) == 1 else ""
+    elif kind == "literal_error":
+        remedy = _close(given, context)
+    elif kind == "list_type" and isinstance(given, dict) and len(location) == 1:
         remedy = "; begin each item with a hyphen"
-    field = model.model_fields.get(str(location[0])) if location else None
-    if got in ("'none'", "'None'") and field and type(None) in getattr(field.annotation, "__args__", ()):
+    elif given in ("none", "None") and detail["msg"].endswith("number"):
         remedy = "; type null"
-    return f"expected {expected}, got {got}{remedy}" if expected else f"{detail['msg'].lower()}, got {got}"
+    words = re.sub("an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"])
+    words = re.sub("a valid (array|list|tuple)", "a list", words)
+    words = re.sub("Input should be (?=greater|less)", "must be ", words).replace("Input should be", "expected")
+    return f"{words}, got {shown(given)}{remedy}"
 
 
 def _close(given: Any, context: Mapping[str, Any]) -> str:

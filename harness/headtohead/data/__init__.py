@@ -8,9 +8,9 @@ from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
-from headtohead.data.preparing import prepare, prepare_corpus, prepared_file, read_corpus
+from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
 from headtohead.data.reading import file_sha256, read_lines
-from headtohead.data.upper_bound import bag_of_words_upper_bound
+from headtohead.data.reference_points import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
 from headtohead.schema.metric import Metric
@@ -43,7 +43,6 @@ __all__ = [
     "hash_pairs",
     "prepare",
     "prepare_corpus",
-    "prepared_file",
     "read_corpus",
     "read_lines",
     "symbol_corpus",

@@ -30,15 +30,6 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Slot:
-    """One batch of an epoch: a range of a bucket's permuted rows."""
-
-    bucket: int
-    start: int
-    size: int
-
-
-@dataclass(frozen=True)
 class Padding:
     """Fraction of padding tokens in an epoch, from 0 to 1."""
 
@@ -99,27 +90,22 @@ class BatchPlan(Batches):
         self.buckets = [_bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
-    def slots(self, epoch: int) -> list[Slot]:
-        """Return the batches of an epoch in an order that does not depend on the seed."""
-        slots = []
-        for index, bucket in enumerate(self.buckets):
-            starts = np.cumsum([0, *bucket.sizes[:-1]])
-            slots += [Slot(index, int(start), size) for start, size in zip(starts, bucket.sizes, strict=True)]
-        order = np.random.default_rng([0x68326800, epoch]).permutation(len(slots))
-        return [slots[position] for position in order]
-
-    def permuted_rows(self, seed: int, epoch: int) -> list[Tensor]:
-        """Return the rows of each bucket in the order of one run."""
-        generator = np.random.default_rng([0x68326801, seed, epoch])
-        return [torch.from_numpy(generator.permutation(bucket.rows)) for bucket in self.buckets]
-
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield the batches of an epoch (see ``Batches.batches``)."""
-        orders = [self.permuted_rows(seed, epoch) for seed in seeds]
-        for slot in self.slots(epoch)[start:]:
-            bucket = self.buckets[slot.bucket]
-            rows = torch.stack([order[slot.bucket][slot.start : slot.start + slot.size] for order in orders])
-            yield rows, bucket.source_time, bucket.target_time
+        """Yield the batches of an epoch (see ``Batches.batches``); their order does not depend on the seed."""
+        slots = [
+            (index, first, size)
+            for index, bucket in enumerate(self.buckets)
+            for first, size in zip(np.cumsum([0, *bucket.sizes[:-1]]).tolist(), bucket.sizes, strict=True)
+        ]
+        generators = [np.random.default_rng([0x68326801, seed, epoch]) for seed in seeds]
+        permuted = [
+            torch.from_numpy(np.stack([generator.permutation(bucket.rows) for generator in generators]))
+            for bucket in self.buckets
+        ]
+        order = np.random.default_rng([0x68326800, epoch]).permutation(len(slots))
+        for index, first, size in (slots[position] for position in order[start:]):
+            bucket = self.buckets[index]
+            yield permuted[index][:, first : first + size], bucket.source_time, bucket.target_time
 
 
 class SentenceBatches(Batches):
@@ -148,14 +134,12 @@ class SentenceBatches(Batches):
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``)."""
-        shared = self._shared_order(epoch)
+        shared = np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
         for first in range(start * self.size, len(shared), self.size):
             rows = orders[:, first : first + self.size]
-            yield torch.from_numpy(rows), *self._times_of(rows[0])
-
-    def _shared_order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
+            source, target = (int(lengths[rows[0]].max()) for lengths in self.lengths)
+            yield torch.from_numpy(rows), *(self.times or (source, max(1, target)))
 
     def _order(self, shared: np.ndarray, seed: int, epoch: int) -> np.ndarray:
         generator = np.random.default_rng([0x68326803, seed, epoch])
@@ -167,12 +151,6 @@ class SentenceBatches(Batches):
         order: np.ndarray = substitutes[shared]
         return order
 
-    def _times_of(self, rows: np.ndarray) -> tuple[int, int]:
-        if self.times is not None:
-            return self.times
-        source, target = (int(lengths[rows].max()) for lengths in self.lengths)
-        return source, max(1, target)
-
 
 def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
     """Merge a group that does not fill half a batch with the next longer group."""
@@ -183,9 +161,7 @@ def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens:
         if _fills_half(waiting, longer, batch_tokens):
             merged.append(waiting)
             waiting = np.empty(0, dtype=np.int64)
-    if len(waiting):
-        merged.append(waiting)
-    return merged
+    return [*merged, waiting] if len(waiting) else merged
 
 
 def _split_by_surplus(rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
@@ -202,10 +178,8 @@ def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool
 
 
 def _bucket(rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int) -> Bucket:
-    source_time = int(source_lengths[rows].max())
-    target_time = max(1, int(target_lengths[rows].max()))
-    max_rows = max(1, batch_tokens // max(source_time, target_time))
-    batches = -(-len(rows) // max_rows)
+    source_time, target_time = int(source_lengths[rows].max()), max(1, int(target_lengths[rows].max()))
+    batches = -(-len(rows) // max(1, batch_tokens // max(source_time, target_time)))
     # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
     sizes = tuple(len(part) for part in np.array_split(rows, batches))
     return Bucket(np.sort(rows), source_time, target_time, sizes)

@@ -7,7 +7,8 @@ under every version of numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -91,22 +92,25 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
             f"{task.name}: shortest is {options.shortest} and longest {options.longest}; "
             "lower shortest or raise longest"
         )
-    random = Random(options.seed)
-    seen: dict[int, set[str]] = {}
+    random, seen = Random(options.seed), defaultdict[int, set[str]](set)
+
+    def draw(length: int, count: int, part: str | None) -> Iterator[Pair]:
+        """Generate examples of a length whose keys are new."""
+        for _ in range(count):
+            while (example := task.draw(random, length)).key in seen[length]:
+                pass
+            seen[length].add(example.key)
+            yield from (Pair(*pair, example.key, part) for pair in example.pairs)
+
     test: list[Pair] = []
     if split == "length":
         for length in range(options.shortest, 2 * options.longest + 1):
             available = task.capacity(length)
             if length <= options.longest:
                 available //= HELD_OUT
-            count = min(options.test_each // task.each(length), available)
-            test += _draw(task, random, length, count, seen.setdefault(length, set()), "test")
+            test += draw(length, min(options.test_each // task.each(length), available), "test")
     counts = _counts(task, options, {length: len(keys) for length, keys in seen.items()})
-    rest = [
-        pair
-        for length, count in counts.items()
-        for pair in _draw(task, random, length, count, seen.setdefault(length, set()), None)
-    ]
+    rest = [pair for length, count in counts.items() for pair in draw(length, count, None)]
     note = (
         f"split length: train and valid have {options.shortest} to {options.longest} {task.unit}, test has "
         f"{options.shortest} to {2 * options.longest}, up to {options.test_each} pairs of each length"
@@ -121,41 +125,25 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     )
 
 
-def _draw(task: Task, random: Random, length: int, count: int, seen: set[str], part: str | None) -> list[Pair]:
-    """Generate ``count`` examples whose keys are not in ``seen``, and add their keys to it."""
-    pairs: list[Pair] = []
-    remaining = count
-    while remaining:
-        example = task.draw(random, length)
-        if example.key not in seen:
-            seen.add(example.key)
-            remaining -= 1
-            pairs += [Pair(*pair, example.key, part) for pair in example.pairs]
-    return pairs
-
-
 def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[int, int]:
     """Return the number of examples of each length: equally many pairs as far as a length has them."""
     lengths = range(options.shortest, options.longest + 1)
     free = {length: task.capacity(length) - used.get(length, 0) for length in lengths}
-    available = sum(free[length] * task.each(length) for length in lengths)
-    if available < options.size:
+    pairs_of = {length: free[length] * task.each(length) for length in lengths}
+    if sum(pairs_of.values()) < options.size:
         raise HeadToHeadError(
-            f"{task.name} has only {available:,} pairs of {options.shortest} to {options.longest} "
+            f"{task.name} has only {sum(pairs_of.values()):,} pairs of {options.shortest} to {options.longest} "
             f"{task.unit}{' outside its test part' if used else ''}, but size is {options.size:,}; "
             "lower size, or allow more lengths or symbols"
         )
     counts, remaining = {}, options.size
-    by_capacity = sorted(lengths, key=lambda length: free[length] * task.each(length))
-    for index, length in enumerate(by_capacity):
-        equal_share = remaining // (len(by_capacity) - index)
-        counts[length] = min(free[length], equal_share // task.each(length))
+    for left, length in zip(range(len(lengths), 0, -1), sorted(lengths, key=pairs_of.__getitem__), strict=True):
+        counts[length] = min(free[length], remaining // left // task.each(length))
         remaining -= counts[length] * task.each(length)
     if sum(counts.values()) < MIN_EXAMPLES:
         raise HeadToHeadError(
             f"{task.name}: size {options.size:,} gives {sum(counts.values())} examples of "
-            f"{max(task.each(length) for length in lengths):,} pairs each, fewer than {MIN_EXAMPLES}; "
-            "raise size or lower longest"
+            f"{max(map(task.each, lengths)):,} pairs each, fewer than {MIN_EXAMPLES}; raise size or lower longest"
         )
     return {length: counts[length] for length in lengths}
 
@@ -205,7 +193,16 @@ def symbol_corpus(
     by_bag = options.all_orders or not ordered
 
     def draw(random: Random, length: int) -> Example:
-        source = _symbols(random, length, options, by_bag)
+        symbols: np.ndarray
+        if options.distinct:
+            symbols = random.permutation(options.alphabet)[:length]
+        elif not by_bag:
+            symbols = random.randint(options.alphabet, size=length)
+        else:
+            # Stars and bars: n of alphabet + n - 1 positions are a multiset of n symbols, each equally likely.
+            positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
+            symbols = random.permutation(positions - np.arange(length))
+        source = symbols.tolist()
         key = " ".join(map(str, sorted(source) if by_bag else source))
         orders = map(list, permutations(sorted(source))) if options.all_orders else [source]
         return Example(key, tuple((" ".join(map(str, order)), " ".join(map(str, answer(order)))) for order in orders))
@@ -219,17 +216,3 @@ def symbol_corpus(
     each = math.factorial if options.all_orders else lambda _: 1
     languages = ("symbols", f"symbols ({name})")
     return generate_corpus(Task(name, languages, citation, draw, capacity, each), options, split)
-
-
-def _symbols(random: Random, length: int, options: SymbolOptions, by_bag: bool) -> list[int]:
-    """Sample symbols: all sequences equally likely, or all multisets equally likely in a random order."""
-    symbols: np.ndarray
-    if options.distinct:
-        symbols = random.permutation(options.alphabet)[:length]
-    elif not by_bag:
-        symbols = random.randint(options.alphabet, size=length)
-    else:
-        # Stars and bars: n of alphabet + n - 1 positions are a multiset of n symbols, each equally likely.
-        positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
-        symbols = random.permutation(positions - np.arange(length))
-    return [int(symbol) for symbol in symbols]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from headtohead.data import subwords
 from headtohead.data.normalise import normaliser
 from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.errors import HeadToHeadError, nearest
 from headtohead.schema.run_config import DataConfig
 
 Ids = NDArray[np.int32]
@@ -38,6 +39,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.source)
 
+    def ids(self, side: Side) -> list[Ids]:
+        """Return the ids of each sentence of a side."""
+        return self.source if side == "source" else self.target
+
 
 @dataclass(frozen=True)
 class Tokeniser:
@@ -60,11 +65,12 @@ class Tokeniser:
         """Return the words or subwords of a normalised text."""
         if self.subwords is None:
             return normalised.split()
-        return subwords.pieces(self.subwords, normalised)
+        tokens: list[str] = subwords.load_tokenizer(self.subwords).encode(normalised, add_special_tokens=False).tokens
+        return tokens
 
     def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
         """Return the ids of words, boundary tokens included, truncated to ``max_tokens``."""
-        return vocabulary.bounded(vocabulary.encode(words), self.boundaries)[: self.max_tokens]
+        return vocabulary.encode(words, self.boundaries)[: self.max_tokens]
 
 
 @dataclass(frozen=True)
@@ -85,11 +91,17 @@ class PreparedData:
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
-        tokeniser = self.tokenisers[side]
-        return tokeniser.ids(tokeniser.words(text), self.vocabulary(side))
+        vocabulary, tokeniser = self.vocabulary(side), self.tokenisers[side]
+        return tokeniser.ids(tokeniser.words(text), vocabulary)
 
     def vocabulary(self, side: Side) -> Vocabulary:
-        """Return the vocabulary of a side."""
+        """Return the vocabulary of a side.
+
+        Raises:
+            HeadToHeadError: If the side is neither "source" nor "target".
+        """
+        if side not in SIDES:
+            raise HeadToHeadError(f"unknown side '{side}'{nearest(side, SIDES)}")
         return self.source_vocabulary if side == "source" else self.target_vocabulary
 
 

@@ -1,17 +1,14 @@
-"""Answers that need no training: nearest neighbour, vocabulary upper bound, copied source and most frequent target.
-
-Their scores are reference points for the scores of models.
-"""
+"""Answers that need no training, and their scores: reference points for the scores of models."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from headtohead.data.prepared import PreparedData
 from headtohead.errors import UndefinedError
@@ -33,6 +30,8 @@ def nearest_neighbours(sources: Sequence[str], train: Sequence[str]) -> NDArray[
     >>> nearest_neighbours(["a cat"], ["a dog", "the cat", "a cat sleeps"]).tolist()
     [2]
     """
+    from scipy import sparse
+
     columns: dict[str, int] = {}
     for sentence in train:
         for word in sentence.split():
@@ -86,8 +85,27 @@ def majority_target(data: PreparedData) -> str | None:
     return counts.most_common(1)[0][0] if len(counts) <= MOST_TARGETS else None
 
 
-def _counts(sentences: Sequence[str], columns: dict[str, int]) -> sparse.csr_array:
-    """Return the counts of known words ``[sentence, word]``."""
+def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
+    """Return the best exact match of a model whose output depends on the bag of source words only.
+
+    Such a model has one output per bag of words. The bound is the sum over bags of the largest
+    number of sentences that accept the same translation, divided by the number of sentences; None
+    without sentences. A repeated sentence counts once, as in exact match.
+
+    >>> bag_of_words_upper_bound(["a b", "b a", "c", "c"], [["x"], ["y"], ["z"], ["z"]])
+    0.6666666666666666
+    """
+    distinct = dict(zip(sources, references, strict=True))
+    accepted: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for source, translations in distinct.items():
+        accepted[tuple(sorted(source.split()))].update(set(translations))
+    return sum(max(counts.values()) for counts in accepted.values()) / len(distinct) if distinct else None
+
+
+def _counts(sentences: Sequence[str], columns: dict[str, int]) -> Any:
+    """Return the counts of known words ``[sentence, word]`` as a sparse array."""
+    from scipy import sparse
+
     indices: list[int] = []
     ends = [0]
     values: list[int] = []

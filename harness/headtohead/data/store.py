@@ -11,8 +11,7 @@ import json
 import logging
 import os
 import zipfile
-from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ from numpy.typing import NDArray
 
 from headtohead import files, ownership
 from headtohead.config.identity import identity_fields
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser
+from headtohead.data.prepared import SIDES, PreparedData, Split, Tokeniser
 from headtohead.data.reading import max_data_bytes, open_file
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 11
+FORMAT = 12
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 log = logging.getLogger(__name__)
@@ -63,10 +62,8 @@ class PreparedStore:
     def load(self, key: str) -> PreparedData | None:
         """Return the prepared data, or None if the file is missing or damaged."""
         path = self.path(key)
-        if not os.path.lexists(path):
-            return None
         try:
-            return _unpack(path, self.max_bytes, path.stem)
+            return _unpack(path, self.max_bytes) if os.path.lexists(path) else None
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
@@ -110,62 +107,54 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
         "key": key,
         "record": data.record,
         "data_hash": data.data_hash,
-        "vocabularies": {side: _values(data.vocabulary(side)) for side in SIDES},
-        "tokenisers": {side: _values(data.tokenisers[side]) for side in SIDES},
-        "splits": {
-            part: [
-                split.source_text,
-                split.target_text,
-                [list(accepted[1:]) for accepted in split.references] if part != "train" else None,
-            ]
+        "vocabularies": {side: asdict(data.vocabulary(side)) for side in SIDES},
+        "tokenisers": {side: asdict(data.tokenisers[side]) for side in SIDES},
+        "texts": {part: [split.source_text, split.target_text] for part, split in data.splits.items()},
+        "further_references": {
+            part: [list(accepted[1:]) for accepted in split.references]
             for part, split in data.splits.items()
+            if part != "train"
         },
     }
     text = json.dumps(document, ensure_ascii=False)
     arrays: dict[str, Array] = {"document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)}
     for part, split in data.splits.items():
-        for side, sequences in (("source", split.source), ("target", split.target)):
-            arrays[f"{part}.{side}.ids"] = np.concatenate(sequences)
-            arrays[f"{part}.{side}.lengths"] = np.array([len(ids) for ids in sequences], np.int32)
+        for side in SIDES:
+            arrays[f"{part}.{side}.ids"] = np.concatenate(split.ids(side))
+            arrays[f"{part}.{side}.ends"] = np.cumsum([len(ids) for ids in split.ids(side)])
     return arrays
 
 
-def _unpack(path: Path, max_bytes: int, key: str | None = None) -> PreparedData:
+def _unpack(path: Path, max_bytes: int) -> PreparedData:
     with open_file(path, max_bytes) as file:
         if file.read(DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
             raise ValueError("its content does not have its sha256")
         file.seek(DIGEST_BYTES)
         with np.load(file, allow_pickle=False) as arrays:
             document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
-            if key not in (None, document["key"]):
+            if document["key"] != path.stem:
                 raise ValueError("it belongs to another configuration")
-            splits = {part: _unpack_split(arrays, part, document["splits"][part]) for part in PARTS}
+            splits = {}
+            for part in PARTS:
+                texts = document["texts"][part]
+                further = document["further_references"].get(part, [()] * len(texts[1]))
+                references = [(own, *others) for own, others in zip(texts[1], further, strict=True)]
+                source, target = (
+                    _sentences(arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.ends"]) for side in SIDES
+                )
+                if len({len(column) for column in (source, target, *texts)}) != 1:
+                    raise ValueError(f"the {part} split has columns of different lengths")
+                splits[part] = Split(source, target, texts[0], texts[1], references)
     return PreparedData(
-        Vocabulary(*document["vocabularies"]["source"]),
-        Vocabulary(*document["vocabularies"]["target"]),
+        Vocabulary(**document["vocabularies"]["source"]),
+        Vocabulary(**document["vocabularies"]["target"]),
         splits,
         document["record"],
         document["data_hash"],
-        {side: Tokeniser(*document["tokenisers"][side]) for side in SIDES},
+        {side: Tokeniser(**document["tokenisers"][side]) for side in SIDES},
     )
 
 
-def _values(record: Vocabulary | Tokeniser) -> list[Any]:
-    return [getattr(record, field.name) for field in fields(record)]
-
-
-def _unpack_split(arrays: Mapping[str, Array], part: str, texts: list[Any]) -> Split:
-    source_text, target_text, others = texts
-    references = [(own, *further) for own, further in zip(target_text, others or [[]] * len(target_text), strict=True)]
-    split = Split(
-        _unpack_ids(arrays, part, "source"), _unpack_ids(arrays, part, "target"), source_text, target_text, references
-    )
-    if not len(split.source) == len(split.target) == len(source_text) == len(target_text):
-        raise ValueError(f"the {part} split has columns of different lengths")
-    return split
-
-
-def _unpack_ids(arrays: Mapping[str, Array], part: str, side: Side) -> list[Array]:
-    ids, lengths = arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.lengths"]
-    ends = np.cumsum(lengths).tolist()
-    return [ids[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+def _sentences(ids: Array, ends: Array) -> list[Array]:
+    ends = ends.tolist()  # np.split takes four times as long
+    return [ids[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]

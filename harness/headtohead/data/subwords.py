@@ -37,23 +37,6 @@ def learn(texts: Sequence[str], size: int, min_count: int) -> str:
     return merges
 
 
-def pieces(merges: str, text: str) -> list[str]:
-    """Return the subwords of a normalised text; concatenated, with ▁ replaced by a space, they are the text."""
-    tokens: list[str] = load_tokenizer(merges).encode(text, add_special_tokens=False).tokens
-    return tokens
-
-
-def decode(tokenizer: str, ids: Sequence[int]) -> str:
-    """Return the text of ids, decoded by a ``tokenizer.json`` with its special tokens as text."""
-    text: str = load_tokenizer(tokenizer).decode(ids, skip_special_tokens=False)
-    return " ".join(text.split())
-
-
-def inventory(merges: str) -> list[str]:
-    """Return all subwords that the merges can produce."""
-    return sorted(load_tokenizer(merges).get_vocab())
-
-
 @lru_cache(maxsize=8)
 def load_tokenizer(text: str) -> Any:
     """Return the tokenizer of a JSON text, without padding and truncation.

@@ -20,6 +20,12 @@ PAD_WORD, UNK_WORD, SOS_WORD, EOS_WORD = SPECIALS
 
 Boundaries = Literal["none", "eos", "sos-eos"]
 Unknown = Literal["token", "drop", "refuse"]
+BOUNDARIES: dict[Boundaries, tuple[list[str], list[str]]] = {
+    "none": ([], []),
+    "eos": ([], [EOS_WORD]),
+    "sos-eos": ([SOS_WORD], [EOS_WORD]),
+}
+"""Boundary tokens before and after a sentence."""
 
 
 @dataclass(frozen=True)
@@ -42,36 +48,51 @@ class Vocabulary:
     @cached_property
     def pad(self) -> int | None:
         """The id of padding, or None."""
-        return self._index(PAD_WORD)
+        return self._specials.get(PAD_WORD)
 
     @cached_property
     def unk(self) -> int | None:
         """The id of unknown words, or None."""
-        return self._index(UNK_WORD)
+        return self._specials.get(UNK_WORD)
 
     @cached_property
     def sos(self) -> int | None:
         """The id of the start of a sentence, or None."""
-        return self._index(SOS_WORD)
+        return self._specials.get(SOS_WORD)
 
     @cached_property
     def eos(self) -> int | None:
         """The id of the end of a sentence, or None."""
-        return self._index(EOS_WORD)
+        return self._specials.get(EOS_WORD)
 
-    def encode(self, words: Iterable[str]) -> list[int]:
-        """Return ids; special tokens written in a text are unknown words.
+    def encode(self, words: Iterable[str], boundaries: Boundaries = "none") -> list[int]:
+        """Return ids with boundary tokens; special tokens written in a text are unknown words.
 
         Raises:
-            UndefinedError: For an unknown word, if ``unknown`` is ``refuse``.
+            UndefinedError: For an unknown word, if ``unknown`` is ``refuse``, or if the vocabulary has no such boundary
+                token.
         """
-        ids = self._ids
-        if self.unknown == "token" and self.unk is not None:
-            unk = self.unk
-            return [ids.get(word, unk) for word in words]
-        if self.unknown == "drop":
-            return [ids[word] for word in words if word in ids]
-        return [ids[word] if word in ids else self._refuse(word) for word in words]
+        ids, unk = self._ids, self.unk if self.unknown == "token" else None
+        try:
+            if self.unknown == "drop":
+                found = [ids[word] for word in words if word in ids]
+            elif unk is not None:
+                found = [ids.get(word, unk) for word in words]
+            else:
+                found = [ids[word] for word in words]
+        except KeyError as error:
+            raise UndefinedError(
+                f"the vocabulary has no word '{error.args[0]}', and data.vocabulary.unknown is refuse; "
+                "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
+            ) from None
+        specials, (front, back) = self._specials, BOUNDARIES[boundaries]
+        for word in (*back, *front):
+            if word not in specials:
+                raise UndefinedError(
+                    f"the vocabulary has no boundary token {word}; set data.source_boundaries or "
+                    "data.target_boundaries to none"
+                )
+        return [*(specials[word] for word in front), *found, *(specials[word] for word in back)]
 
     def __contains__(self, word: object) -> bool:
         """Return whether a word has an id; special tokens count as unknown words."""
@@ -91,47 +112,19 @@ class Vocabulary:
             if index not in skipped and index < len(self.words):
                 kept.append(int(index))
         if self.tokenizer is not None:
-            return subwords.decode(self.tokenizer, kept)
+            text = subwords.load_tokenizer(self.tokenizer).decode(kept, skip_special_tokens=False)
+            return " ".join(text.split())
         words = [self.words[index] for index in kept]
-        if self.pieces:
-            return " ".join("".join(words).replace(subwords.WORD_START, " ").split())
-        return " ".join(words)
-
-    def bounded(self, ids: list[int], boundaries: Boundaries) -> list[int]:
-        """Add boundary tokens to the ids of a sentence.
-
-        Raises:
-            UndefinedError: If the vocabulary has no such boundary token.
-        """
-        if boundaries == "none":
-            return ids
-        ended = [*ids, self._boundary(self.eos, EOS_WORD)]
-        return ended if boundaries == "eos" else [self._boundary(self.sos, SOS_WORD), *ended]
+        return " ".join("".join(words).replace(subwords.WORD_START, " ").split() if self.pieces else words)
 
     def count_words(self, ids: Iterable[int]) -> int:
         """Return the number of ids that are not boundary tokens."""
         return sum(index not in (self.sos, self.eos) for index in ids)
 
     @cached_property
+    def _specials(self) -> dict[str, int]:
+        return {word: self.words.index(word) for word in SPECIALS if word in self.words}
+
+    @cached_property
     def _ids(self) -> dict[str, int]:
-        specials = {self.pad, self.unk, self.sos, self.eos}
-        return {word: index for index, word in enumerate(self.words) if index not in specials}
-
-    def _index(self, word: str) -> int | None:
-        return self.words.index(word) if word in self.words else None
-
-    @staticmethod
-    def _boundary(index: int | None, word: str) -> int:
-        if index is None:
-            raise UndefinedError(
-                f"the vocabulary has no boundary token {word}; set "
-                "data.source_boundaries or data.target_boundaries to none"
-            )
-        return index
-
-    @staticmethod
-    def _refuse(word: str) -> int:
-        raise UndefinedError(
-            f"the vocabulary has no word '{word}', and data.vocabulary.unknown is refuse; "
-            "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
-        )
+        return {word: index for index, word in enumerate(self.words) if word not in SPECIALS}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headtohead.data import subwords
 from headtohead.data.prepared import SIDES, Side, Tokeniser
-from headtohead.data.vocabulary import EOS_WORD, SOS_WORD, SPECIALS, UNK_WORD, Boundaries, Vocabulary
+from headtohead.data.vocabulary import BOUNDARIES, EOS_WORD, SOS_WORD, SPECIALS, UNK_WORD, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 
@@ -30,7 +30,7 @@ def vocabularies_of(
     Raises:
         UndefinedError: If ``data.vocabulary.ids`` is incompatible with the data or with other fields.
     """
-    vocabulary = config.vocabulary
+    vocabulary, sentences = config.vocabulary, train
     if vocabulary.ids in ("printed", "position"):
         reason = f"data.vocabulary.ids: {vocabulary.ids} does not count words"
         refuse_counting_fields(config, reason, "data.vocabulary.shared", vocabulary.shared)
@@ -40,12 +40,18 @@ def vocabularies_of(
                 f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
         return {side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)}
-    sentences = train
     if vocabulary.ids != "standard":
-        sentences = {side: [_bounded(words, tokenisers[side].boundaries) for words in train[side]] for side in SIDES}
+        sentences = {}
+        for side in SIDES:
+            front, back = BOUNDARIES[tokenisers[side].boundaries]
+            plain = ([word for word in words if word not in SPECIALS] for words in train[side])
+            sentences[side] = [[*front, *words, *back] for words in plain]
     if vocabulary.ids == "position":
         return {side: _by_position(sentences[side], vocabulary) for side in SIDES}
-    pieces = {side: subwords.inventory(text) if (text := tokenisers[side].subwords) else None for side in SIDES}
+    pieces = {
+        side: sorted(subwords.load_tokenizer(text).get_vocab()) if (text := tokenisers[side].subwords) else None
+        for side in SIDES
+    }
     if vocabulary.shared:
         both = count_words([*sentences["source"], *sentences["target"]], vocabulary, pieces["source"])
         return {"source": both, "target": both}
@@ -80,14 +86,6 @@ def count_words(
     return Vocabulary([*front, *(word for word in ordered if word in included)], not limits, config.unknown)
 
 
-def _bounded(words: Iterable[str], boundaries: Boundaries) -> list[str]:
-    """Remove special tokens from the words of a sentence, then add its boundary tokens."""
-    plain = [word for word in words if word not in SPECIALS]
-    if boundaries == "none":
-        return plain
-    return [*plain, EOS_WORD] if boundaries == "eos" else [SOS_WORD, *plain, EOS_WORD]
-
-
 def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
     words = sorted(table, key=table.__getitem__)
     if [table[word] for word in words] != list(range(len(words))):
@@ -120,6 +118,5 @@ def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is
         "data.vocabulary.max_size": config.vocabulary.max_size is not None,
         "data.tokens: subword": config.tokens != "word",
     }
-    for name, is_set in fields.items():
-        if is_set:
-            raise UndefinedError(f"{reason}; leave out {name}")
+    for name in (name for name, is_set in fields.items() if is_set):
+        raise UndefinedError(f"{reason}; leave out {name}")

@@ -24,7 +24,6 @@ from headtohead.storage.run import RUN, STATUS, RunRecord
 from headtohead.storage.run_files import delete_run_files, run_files
 
 Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
-RUN_KINDS: tuple[Kind, ...] = ("archived", "reproduced", "superseded", "failed")
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
 PREPARED = "prepared"
 """Folder of the cache that is rebuilt when it is needed."""
@@ -40,8 +39,12 @@ class Leftover:
     kind: Kind
     path: Path
     reason: str
-    size: int
     experiment: Path | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return disk_usage(self.path).size
 
 
 def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list[Leftover]:
@@ -55,31 +58,7 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
     """
-    experiments = [ExperimentDirectory.read(folder) for folder in _experiments(runs_root)]
-    needed = {path for experiment in experiments for path in _needed(experiment, runs_root)}
-    found: list[Leftover] = []
-    for experiment in experiments:
-        if experiment.path.is_symlink():
-            continue
-        found += _folders("archived", experiment.path, ".archived", "moved by --fresh, --force or --repair")
-        found += _folders("reproduced", experiment.path, ".reproduced", "trained by h2h reproduce")
-        for path in run_directories(experiment.path):
-            if not run_files(path):
-                continue
-            for name in (RUN, STATUS):
-                _require(path / name)
-            read_record(RunRecord, path / RUN)
-            status, state = observe(path)
-            if path not in needed:
-                if state not in states.ACTIVE:
-                    found.append(_leftover("superseded", path, f"not in the plan, {state}", experiment.path))
-            elif state in REMOVED_STATES:
-                reason = f"{state}: {status.reason}" if status.reason else state
-                found.append(_leftover("failed", path, reason, experiment.path))
-    found += _folders("trial", runs_root, ".try", "trained by h2h run --try")
-    if ownership.owned(cache / PREPARED):
-        found.append(_leftover("cache", cache / PREPARED, "rebuilt when it is needed", None))
-    return [leftover for leftover in found if leftover.kind in kinds]
+    return [leftover for leftover in _leftovers(runs_root, cache) if leftover.kind in kinds]
 
 
 def remove(leftovers: Sequence[Leftover]) -> None:
@@ -98,9 +77,7 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(refuse_busy())
                 stack.enter_context(Lease(*runs))
-                current = {
-                    (other.kind, other.path) for other in find_leftovers(experiment.parent, experiment, RUN_KINDS)
-                }
+                current = {(other.kind, other.path) for other in _leftovers(experiment.parent, experiment)}
                 found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
             for leftover in found:
                 if leftover.kind == "cache":
@@ -109,17 +86,34 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                     delete_run_files(leftover.path)
 
 
-def _experiments(runs_root: Path) -> list[Path]:
-    """Return the folders of experiments.
-
-    Raises:
-        HeadToHeadError: If a folder with runs has no record.
-    """
+def _leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
     for folder in folders:
         if any(folder.glob(f"*/{RUN}")):
             _require(folder / EXPERIMENT)
-    return [folder for folder in folders if (folder / EXPERIMENT).is_file()]
+    experiments = [ExperimentDirectory.read(folder) for folder in folders if (folder / EXPERIMENT).is_file()]
+    needed = {path for experiment in experiments for path in _needed(experiment, runs_root)}
+    for experiment in experiments:
+        folder = experiment.path
+        if folder.is_symlink():
+            continue
+        yield from _hidden("archived", folder, ".archived", "moved by --fresh, --force or --repair", folder)
+        yield from _hidden("reproduced", folder, ".reproduced", "trained by h2h reproduce", folder)
+        for path in run_directories(folder):
+            if not run_files(path):
+                continue
+            for name in (RUN, STATUS):
+                _require(path / name)
+            read_record(RunRecord, path / RUN)
+            status, state = observe(path)
+            if path not in needed:
+                if state not in states.ACTIVE:
+                    yield Leftover("superseded", path, f"not in the plan, {state}", folder)
+            elif state in REMOVED_STATES:
+                yield Leftover("failed", path, f"{state}: {status.reason}" if status.reason else state, folder)
+    yield from _hidden("trial", runs_root, ".try", "trained by h2h run --try", None)
+    if ownership.owned(cache / PREPARED):
+        yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
 
 
 def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
@@ -136,14 +130,9 @@ def _require(record: Path) -> None:
         raise HeadToHeadError(unreadable(record, "no such file"))
 
 
-def _folders(kind: Kind, root: Path, name: str, reason: str) -> Iterator[Leftover]:
-    """Yield the folders in a hidden folder that contain files of runs."""
+def _hidden(kind: Kind, root: Path, name: str, reason: str, experiment: Path | None) -> Iterator[Leftover]:
+    """Yield the folders in a hidden folder that contain files of runs and no active run."""
     for path in sorted((root / name).glob("*")):
         checked = inside(root, name, path.name)
-        active = any(observe(run)[1] in states.ACTIVE for run in run_directories(checked))
-        if run_files(checked) and not active:
-            yield _leftover(kind, checked, reason, root if kind != "trial" else None)
-
-
-def _leftover(kind: Kind, path: Path, reason: str, experiment: Path | None) -> Leftover:
-    return Leftover(kind, path, reason, disk_usage(path).size, experiment)
+        if run_files(checked) and not any(observe(run)[1] in states.ACTIVE for run in run_directories(checked)):
+            yield Leftover(kind, checked, reason, experiment)

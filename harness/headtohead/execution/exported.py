@@ -1,8 +1,8 @@
 """Folders of exported models: weights, record and vocabularies, without the study and the data.
 
 ``model.safetensors`` holds the weights, ``config.json`` the record of the run with its configuration,
-``vocabulary.json`` the words of both sides. A side with subwords has the tokenizer of Hugging Face's ``tokenizers`` in
-``tokenizer.source.json`` or ``tokenizer.target.json``. ``manifest.json`` has the sha256 of every other file.
+``vocabulary.json`` the words and tokenisers of both sides. For other programs, the tokenizer of a side with subwords is
+also in ``tokenizer.source.json`` or ``tokenizer.target.json``. ``manifest.json`` has the sha256 of every other file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
-from headtohead.data.vocabulary import Boundaries, Unknown, Vocabulary
+from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.storage.record import Record, Sha256, read_record
 from headtohead.storage.run import RunRecord
@@ -47,19 +47,14 @@ class ManifestRecord(Record):
 class SideRecord(Record):
     """Words of a side by id, and how text becomes words."""
 
-    words: tuple[str, ...]
-    pieces: bool
-    decoded_by_tokenizer: bool
-    unknown: Unknown
-    normalise: str
-    boundaries: Boundaries
-    max_tokens: int | None = Field(ge=1)
+    vocabulary: Vocabulary
+    tokeniser: Tokeniser
 
 
 class ExportedVocabularies(Record):
     """``vocabulary.json``."""
 
-    format: Literal["headtohead-vocabulary/1"] = "headtohead-vocabulary/1"
+    format: Literal["headtohead-vocabulary/2"] = "headtohead-vocabulary/2"
     source: SideRecord
     target: SideRecord
 
@@ -102,9 +97,13 @@ def write_exported(
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
-    texts = {CONFIG: _json(ExportRecord(run=_portable(record))), CARD: card}
+    portable = RunRecord.model_validate(_without_folders(record.to_json()))
+    texts = {CONFIG: _json(ExportRecord(run=portable)), CARD: card}
     if words is not None:
-        texts[VOCABULARIES] = _json(ExportedVocabularies(**{side: _side(words, side) for side in SIDES}))
+        sides = {
+            side: SideRecord(vocabulary=words.vocabulary(side), tokeniser=words.tokenisers[side]) for side in SIDES
+        }
+        texts[VOCABULARIES] = _json(ExportedVocabularies(**sides))
         texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     try:
@@ -141,51 +140,18 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
             raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
     exported = read_record(ExportRecord, folder / CONFIG)
     assert exported is not None
-    vocabularies = read_record(ExportedVocabularies, folder / VOCABULARIES)
-    if vocabularies is None and exported.run.imported is None:
-        raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
-    return exported.run, _words(folder, vocabularies, exported.run) if vocabularies else None
-
-
-def _words(folder: Path, vocabularies: ExportedVocabularies, record: RunRecord) -> PreparedData:
-    sides: dict[Side, SideRecord] = {"source": vocabularies.source, "target": vocabularies.target}
-    tokenisers: dict[Side, Tokeniser] = {}
-    for side, found in sides.items():
-        subwords = files.read_text(folder / TOKENIZERS[side]) if (folder / TOKENIZERS[side]).is_file() else None
-        if found.pieces and subwords is None:
-            raise HeadToHeadError(f"'{folder}' has no {TOKENIZERS[side]}; export the run again")
-        tokenisers[side] = Tokeniser(found.normalise, subwords, found.boundaries, found.max_tokens)
-    source, target = (
-        Vocabulary(
-            list(found.words),
-            found.pieces,
-            found.unknown,
-            tokenisers[side].subwords if found.decoded_by_tokenizer else None,
-        )
-        for side, found in sides.items()
-    )
-    return PreparedData(source, target, {}, dict(record.data), record.data["data_hash"], tokenisers)
-
-
-def _side(words: PreparedData, side: Side) -> SideRecord:
-    vocabulary, tokeniser = words.vocabulary(side), words.tokenisers[side]
-    return SideRecord(
-        words=tuple(vocabulary.words),
-        pieces=vocabulary.pieces,
-        decoded_by_tokenizer=vocabulary.tokenizer is not None,
-        unknown=vocabulary.unknown,
-        normalise=tokeniser.normalise,
-        boundaries=tokeniser.boundaries,
-        max_tokens=tokeniser.max_tokens,
-    )
-
-
-def _portable(record: RunRecord) -> RunRecord:
-    """Return the record with names instead of absolute paths, which mean nothing on another machine."""
-    return RunRecord.model_validate(_without_folders(record.model_dump(mode="json")))
+    run, sides = exported.run, read_record(ExportedVocabularies, folder / VOCABULARIES)
+    if sides is None:
+        if run.imported is None:
+            raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
+        return run, None
+    tokenisers: dict[Side, Tokeniser] = {"source": sides.source.tokeniser, "target": sides.target.tokeniser}
+    vocabularies = sides.source.vocabulary, sides.target.vocabulary
+    return run, PreparedData(*vocabularies, {}, dict(run.data), run.data["data_hash"], tokenisers)
 
 
 def _without_folders(value: Any) -> Any:
+    """Return the record with names instead of absolute paths, which mean nothing on another machine."""
     if isinstance(value, str) and PurePath(value).is_absolute():
         return PurePath(value).name or value
     if isinstance(value, dict):
@@ -194,4 +160,4 @@ def _without_folders(value: Any) -> Any:
 
 
 def _json(record: Record) -> str:
-    return json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n"

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import format_validation_error
+from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.plan import Plan
 from headtohead.plugins.launcher import Launcher
@@ -22,18 +19,7 @@ def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
         HeadToHeadError: If the name or an option is unknown, with a suggestion, or a value is invalid.
     """
     entry = current().launcher(name)
-    unknown = sorted(values.keys() - entry.Options.model_fields.keys())
-    if unknown and not entry.Options.model_fields:
-        raise HeadToHeadError(f"launcher '{name}' has no options, got '{unknown[0]}'")
-    try:
-        options = entry.Options(**values)
-    except ValidationError as error:
-        path, message = format_validation_error(error, entry.Options, values)
-        if message.startswith("unknown field"):  # the message quotes the option
-            message, path = message.replace("field", "option", 1), ()
-        subject = f"launcher '{name}': {dotted(path)}" if path else f"launcher '{name}'"
-        raise HeadToHeadError(f"{subject}: {message}") from error
-    return entry(options)
+    return entry(parse_options(entry.Options, values, f"launcher '{name}'"))
 
 
 def find_device(requested: str, launcher: Launcher) -> str:
@@ -43,10 +29,7 @@ def find_device(requested: str, launcher: Launcher) -> str:
         HeadToHeadError: If the device is not auto, cpu or cuda, or cuda is requested and the launcher has no GPU.
     """
     if requested not in ("auto", "cpu", "cuda"):
-        kind, _, number = requested.partition(":")
-        use = "auto, cpu or cuda"
-        if kind in ("cuda", "gpu"):
-            use = f"cuda, with CUDA_VISIBLE_DEVICES={number} for this GPU alone" if number.isdigit() else "cuda"
+        use = "auto, cpu or cuda, with CUDA_VISIBLE_DEVICES for a single GPU"
         raise HeadToHeadError(f"unknown device '{requested}'; use --device {use}")
     if requested == "cpu":
         return requested

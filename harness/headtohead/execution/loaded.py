@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from headtohead.config.entries import recorded_config
 from headtohead.config.project import runs_folder
-from headtohead.data import PreparedData, cache_root, prepare
+from headtohead.data import PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
-from headtohead.execution.tokenizer import Tokenizer
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -32,6 +31,44 @@ NO_TRANSLATION = {
     "teacher-forced": "it decodes from the reference (evaluate.decode: teacher-forced), which a new sentence lacks",
 }
 """Reasons why a run cannot translate, by the value of ``evaluate.decode``."""
+
+
+@dataclass(frozen=True, repr=False)
+class Tokenizer:
+    """Normalisation, tokens and vocabularies of a run, for ``side`` "source" or "target".
+
+    Both sides have the same vocabulary with ``data.vocabulary.shared``.
+    """
+
+    data: PreparedData
+
+    def encode(self, text: str, side: Side = "source") -> list[int]:
+        """Return the ids of a raw text, with the boundary tokens and the truncation of training.
+
+        Raises:
+            HeadToHeadError: If the vocabulary refuses a word (``data.vocabulary.unknown: refuse``).
+        """
+        return self.data.tokenise(text, side)
+
+    def decode(self, ids: Iterable[int], side: Side = "target") -> str:
+        """Return the normalised text of ids up to the first <eos>, without <pad> and <sos>."""
+        return self.data.vocabulary(side).decode(map(int, ids))
+
+    def tokens(self, ids: Iterable[int], side: Side = "source") -> list[str]:
+        """Return the token of each id, special tokens included; an id without a token is returned as its digits."""
+        return [self.data.vocabulary(side).label(int(index)) for index in ids]
+
+    def vocab_size(self, side: Side = "source") -> int:
+        """Return the number of tokens of a side, special tokens included."""
+        return len(self.data.vocabulary(side))
+
+    def special_ids(self, side: Side = "source") -> dict[str, int | None]:
+        """Return the ids of "pad", "unk", "sos" and "eos"; None for a token that the vocabulary lacks."""
+        vocabulary = self.data.vocabulary(side)
+        return {"pad": vocabulary.pad, "unk": vocabulary.unk, "sos": vocabulary.sos, "eos": vocabulary.eos}
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(source={self.vocab_size('source')} tokens, target={self.vocab_size('target')} tokens)"
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,33 +1,106 @@
-"""Progress of an experiment: a progress bar on a terminal, plain lines otherwise."""
+"""Messages of an experiment: its progress on a terminal or as plain lines, and the reasons of runs without a result.
+
+Runs that are DONE or DIVERGED have a result. Runs that are FAILED, OOM or TIMEOUT are retrained only with
+``--retry``; the same command resumes all others.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from headtohead.errors import shown_path
 from headtohead.escaping import single_line
-from headtohead.execution.scheduler import Watcher
 from headtohead.storage import exits, states
-from headtohead.storage.stack import StackFolder
+from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.stack import StackFolder, stack_folders
 
 LINE_SECONDS = 60.0
 """Time between the lines of a training whose output is no terminal."""
 
 
-def make_watcher() -> Watcher:
-    """Return the watcher for standard error: a progress bar on a terminal, else lines."""
-    return ProgressBarWatcher() if sys.stderr.isatty() else LineWatcher()
+class Watcher:
+    """Shows the training of stacks on standard error: a line for every stack that ends.
+
+    On a terminal, a progress bar over all steps is drawn below these lines; else the step and the loss of the stacks in
+    training are printed every minute.
+    """
+
+    def __init__(self, folders: Sequence[StackFolder]) -> None:
+        self.folders, self.total = list(folders), len(folders)
+        self.finished: set[str] = set()
+        self.started = self.printed = time.monotonic()
+        self.bar = None
+        if sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            self.bar = progress.Progress(
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.TaskProgressColumn(),
+                progress.TimeElapsedColumn(),
+                progress.TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.task = self.bar.add_task("", total=self.total)
+            self.bar.start()
+        self.print(f"training {_size(folders)}")
+
+    def print(self, line: str) -> None:
+        """Print a line to standard error."""
+        if self.bar is None:
+            print(single_line(line), file=sys.stderr, flush=True)
+        else:
+            self.bar.console.print(single_line(line), highlight=False, markup=False)
+
+    def tick(self) -> None:
+        """Show the current steps; called a few times per second."""
+        existing = [folder for folder in self.folders if folder.exists]  # a halved stack has no folder
+        training = [folder for folder in existing if folder.path.name not in self.finished]
+        now = time.monotonic()
+        if self.bar is not None:
+            done = float(len(self.folders) - len(training))
+            for folder in training:
+                if progress := folder.read_progress():
+                    done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
+            description = f"{_size(existing)}{_losses(training)}"
+            self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
+        elif now - self.printed >= LINE_SECONDS:
+            self.printed = now
+            for folder in training:
+                progress = folder.read_progress()
+                if progress and progress["step"] < progress["steps"]:
+                    steps = f"step {progress['step']:,} of {progress['steps']:,}"
+                    self.print(f"{folder.record.variant}: {steps}{_losses([folder])} ({now - self.started:.0f} s)")
+
+    def ended(self, folder: StackFolder, code: int) -> None:
+        """Print a line about the end of the process of a stack."""
+        if folder not in self.folders:  # a part of a split stack
+            self.folders.append(folder)
+        if code not in {exits.BUSY, exits.OOM}:
+            self.finished.add(folder.path.name)
+        number = f"[{min(len(self.finished), self.total)}/{self.total}]"
+        self.print(f"{number} {_describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)")
+        self.tick()
+
+    def close(self) -> None:
+        """Stop drawing; the bar stays on the screen."""
+        if self.bar is not None:
+            self.bar.stop()
 
 
-def describe_end(folder: StackFolder, code: int) -> str:
+def _describe_end(folder: StackFolder, code: int) -> str:
     """Return a line about the end of a stack: its runs, the worker's notes and the reasons of failures."""
     record = folder.record
     statuses = [run.status for run in folder.runs()]
     done = sum(status.state == states.DONE for status in statuses)
     runs = "; ".join([f"{done} of {len(statuses)} runs done", *record.notes])
     if code == exits.OK and done == len(statuses):
-        return f"{record.variant}: {runs}{losses([folder])}"
+        return f"{record.variant}: {runs}{_losses([folder])}"
     if code == exits.BUSY:
         return f"{record.variant}: waiting for another process that trains it"
     left = len(folder.open_runs())
@@ -39,7 +112,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 
-def losses(folders: Sequence[StackFolder]) -> str:
+def _losses(folders: Sequence[StackFolder]) -> str:
     """Return the training losses of stacks at their last evaluations as ``, loss 2.1 to 3.4``, or an empty text."""
     progress = [folder.read_progress() for folder in folders]
     found = sorted(loss for stack in progress if stack and (loss := stack.get("loss")) is not None)
@@ -47,84 +120,48 @@ def losses(folders: Sequence[StackFolder]) -> str:
     return f", loss {' to '.join(ends)}" if ends else ""
 
 
-def size(folders: Sequence[StackFolder]) -> str:
-    """Return the numbers of runs without a result and of stacks as text."""
+def _size(folders: Sequence[StackFolder]) -> str:
     runs = sum(len(folder.open_runs()) for folder in folders)
     return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
 
 
-class LineWatcher(Watcher):
-    """Prints a line for every stack that ends, and every minute the step and the loss of the stacks in training."""
+def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each distinct reason of failed runs, with the path of a log.
 
-    def start(self, folders: Sequence[StackFolder]) -> None:
-        self.folders, self.total = list(folders), len(folders)
-        self.finished: set[str] = set()
-        self.started = self.printed = time.monotonic()
-        self.print(f"training {size(folders)}")
-
-    def print(self, line: str) -> None:
-        """Print a line to standard error."""
-        print(single_line(line), file=sys.stderr, flush=True)
-
-    def tick(self) -> None:
-        now = time.monotonic()
-        if now - self.printed < LINE_SECONDS:
-            return
-        self.printed = now
-        for folder in self.folders:
-            progress = folder.read_progress() if folder.exists else None
-            if progress and progress["step"] < progress["steps"]:
-                steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                self.print(f"{folder.record.variant}: {steps}{losses([folder])} ({now - self.started:.0f} s)")
-
-    def ended(self, folder: StackFolder, code: int) -> None:
-        if folder not in self.folders:  # a part of a split stack
-            self.folders.append(folder)
-        if code not in {exits.BUSY, exits.OOM}:
-            self.finished.add(folder.path.name)
-        number = f"[{min(len(self.finished), self.total)}/{self.total}]"
-        self.print(f"{number} {describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)")
+    Args:
+        experiment: The experiment's folder.
+        directories: Names of run directories in the folder.
+    """
+    logs = {
+        member.directory: log
+        for folder in stack_folders(experiment)
+        if (log := folder.path / "worker.log").exists()
+        for member in folder.record.members
+    }
+    reasons: Counter[tuple[str, str]] = Counter()
+    log_of: dict[tuple[str, str], Path] = {}
+    for name in directories:
+        status = RunDirectory(experiment / name).status
+        if status.state in states.RETRYABLE:
+            group = status.state, status.reason or "no reason was recorded"
+            reasons[group] += 1
+            if name in logs:
+                log_of.setdefault(group, logs[name])
+    for (state, reason), count in reasons.items():
+        location = log_of.get((state, reason))
+        yield f"{count} {state}: {reason}" + (f"; log with the traceback: {shown_path(location)}" if location else "")
 
 
-class ProgressBarWatcher(LineWatcher):
-    """Draws a progress bar over all steps, with an estimate of the remaining time, below the lines of ended stacks."""
+def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:
+    """Return advice how to continue; empty if all runs have results.
 
-    def start(self, folders: Sequence[StackFolder]) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self.bar = Progress(TextColumn("{task.description}"), *columns, console=Console(stderr=True))
-        self.task = self.bar.add_task("", total=len(folders))
-        self.bar.start()
-        super().start(folders)
-
-    def print(self, line: str) -> None:
-        self.bar.console.print(single_line(line), highlight=False, markup=False)
-
-    def tick(self) -> None:
-        done = 0.0
-        for folder in self.folders:
-            if folder.path.name in self.finished or not folder.path.exists():
-                done += 1.0
-            elif progress := folder.read_progress():
-                done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
-        existing = [folder for folder in self.folders if folder.exists]  # a halved stack has no folder
-        training = [folder for folder in existing if folder.path.name not in self.finished]
-        description = f"{size(existing)}{losses(training)}"
-        self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
-
-    def ended(self, folder: StackFolder, code: int) -> None:
-        super().ended(folder, code)
-        self.tick()
-
-    def close(self) -> None:
-        """Stop drawing; the bar stays on the screen."""
-        self.bar.stop()
+    Args:
+        counts: Number of runs by state.
+        command: Text that names the command to repeat.
+    """
+    steps = []
+    if any(count for state, count in counts.items() if state not in states.FINAL):
+        steps.append(f"{command} resumes")
+    if any(counts.get(state) for state in states.RETRYABLE):
+        steps.append(f"{command} with --retry retrains the failed runs")
+    return ", and ".join(steps)

@@ -78,27 +78,29 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     Raises:
         HeadToHeadError: If another process writes a damaged run; then nothing is moved.
     """
-    runs = {
-        path.parent.name: RunDirectory(inside(experiment, path.parent.name))
-        for path in sorted(experiment.glob(f"[!.]*/{STATUS}"))
-    }
-    found = {name: damage for name, run in runs.items() if (damage := _damage(run))}
-    damaged = {name: damage for name, damage in found.items() if set(damage) != {HEADS}}
+    paths = sorted(experiment.glob(f"[!.]*/{STATUS}"))
+    runs = [RunDirectory(inside(experiment, path.parent.name)) for path in paths]
+    found = {run.path: damage for run in runs if (damage := _damage(run))}
+    heads = [path for path, damage in found.items() if set(damage) == {HEADS}]
+    damaged = {path.name: damage for path, damage in found.items() if path not in heads}
     if found:
-        with _exclusive(experiment, [experiment / name for name in found]) as lease:
-            for name in found.keys() - damaged.keys():
-                RunWriter(experiment / name, lease).remove_result(HEADS)
-                log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
+        with _exclusive(experiment, found) as lease:
+            for path in heads:
+                RunWriter(path, lease).remove_result(HEADS)
+                log(f"{HEADS} of {path.name} is damaged and was removed; h2h ablate-heads {path.name} writes it anew")
             if damaged:
                 _archive(experiment, [experiment / name for name in damaged])
-    finished = sum(1 for name, run in runs.items() if name in found or run.state in states.RESULTS)
+    finished = sum(1 for run in runs if run.path in found or run.state in states.RESULTS)
     retrained = f"{len(damaged)} of {finished} finished runs damaged: {_listed(damaged)}; retraining"
     log(retrained if damaged else f"none of {finished} finished runs is damaged")
-    reused = {
-        reference: damage
-        for reference, run in _reused(experiment).items()
-        if (damage := _damage(run)) and set(damage) != {HEADS}
-    }
+    reused: dict[str, dict[str, str]] = {}
+    with suppress(HeadToHeadError):  # an unreadable plan is rewritten
+        directory = ExperimentDirectory.read(experiment)
+        for planned in directory.record.runs:
+            if planned.reused_from and (path := directory.run_path(planned)).exists():
+                damage = _damage(RunDirectory(path))
+                if damage and set(damage) != {HEADS}:
+                    reused[planned.reused_from] = damage
     if reused:
         log(
             f"{len(reused)} reused runs of other experiments damaged: {_listed(reused)}; training in "
@@ -151,11 +153,10 @@ def _archive(experiment: Path, runs: Collection[Path]) -> Path:
 
 def _listed(damaged: Mapping[str, Mapping[str, str]]) -> str:
     """Return the names of the first damaged runs, each with its first damaged file."""
-    texts = [
-        f"{name} ({f'{file} {damage}'.strip()})"
-        for name, of_run in damaged.items()
-        for file, damage in [*of_run.items()][:1]
-    ]
+    texts = []
+    for name, damages in damaged.items():
+        file, damage = next(iter(damages.items()))
+        texts.append(f"{name} ({f'{file} {damage}'.strip()})")
     return ", ".join(texts[:SHOWN]) + (f", and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
@@ -168,15 +169,3 @@ def _damage(run: RunDirectory) -> dict[str, str]:
         return damages
     except HeadToHeadError as error:
         return {"": str(error)}
-
-
-def _reused(experiment: Path) -> dict[str, RunDirectory]:
-    """Return the reused runs of other experiments by reference; none if the plan is unreadable, as it is rewritten."""
-    with suppress(HeadToHeadError):
-        directory = ExperimentDirectory.read(experiment)
-        return {
-            run.reused_from: RunDirectory(path)
-            for run in directory.record.runs
-            if run.reused_from and (path := directory.run_path(run)).exists()
-        }
-    return {}

@@ -15,7 +15,7 @@ from headtohead.config.versions import drift
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import LocalLauncher
-from headtohead.execution.scheduler import Machine, Watcher, lay_out, run_stacks, stacks_of
+from headtohead.execution.scheduler import Machine, lay_out, run_stacks, stacks_of
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
@@ -38,7 +38,7 @@ class Reproduction:
     summary: str
 
 
-def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
+def reproduce(run: Path | str, runs: Path) -> Reproduction:
     """Retrain the run's stack in a separate folder and compare the run with the original.
 
     All members are trained, because rounding may depend on the number of members.
@@ -63,7 +63,7 @@ def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
     with nullcontext(inside(path.parent, ".reproduced")) if writable else files.scratch_folder() as workspace:
         folder = _copy(stacks[0], inside(workspace, path.name))
         machine = Machine(LocalLauncher(), folder.record.device, workers=1)
-        stopped = run_stacks([folder], machine, watcher, folder.experiment)
+        stopped = run_stacks([folder], machine, folder.experiment)
         new = RunDirectory(folder.experiment / path.name)
         if stopped or new.state != states.DONE:
             reason = stopped or new.status.reason

@@ -11,14 +11,15 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence, Set
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
+from headtohead.execution.progress import Watcher
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
@@ -48,22 +49,6 @@ BUSY_SECONDS = 1.0
 
 
 log = logging.getLogger(__name__)
-
-
-class Watcher:
-    """Receives progress events, for display on a terminal; this class ignores them."""
-
-    def start(self, folders: Sequence[StackFolder]) -> None:
-        """Called before stacks start."""
-
-    def tick(self) -> None:
-        """Called a few times per second."""
-
-    def ended(self, folder: StackFolder, code: int) -> None:
-        """Called when the process of a stack has ended."""
-
-    def close(self) -> None:
-        """Called last, also after errors."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +82,7 @@ def pending(plan: Plan) -> list[PlannedRun]:
     return [run for run in plan.selected if not run.reused_from and run.state not in states.FINAL]
 
 
-def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command: str) -> Outcome:
+def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
     """Train every pending run of a plan.
 
     Raises:
@@ -118,19 +103,16 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
         hooks = current().manager.hook
         hooks.on_experiment_start(experiment=experiment)
         with _disk_errors(experiment):
-            outcome.stopped = run_stacks(folders, machine, watcher, experiment)
+            outcome.stopped = run_stacks(folders, machine, experiment)
         hooks.on_experiment_end(experiment=experiment)
     outcome.states = final_states(plan)
     return outcome
 
 
-def run_stacks(folders: Sequence[StackFolder], machine: Machine, watcher: Watcher, experiment: Path) -> str | None:
+def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
-    watcher.start(folders)
-    try:
+    with closing(Watcher(folders)) as watcher:
         return _Execution(machine, watcher, experiment).run({run for folder in folders for run in folder.record.hashes})
-    finally:
-        watcher.close()
 
 
 def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
@@ -272,30 +254,25 @@ class _Execution:
             with layout_lock(self.experiment):
                 records = {folder.path: folder.record for folder in stacks_of(self.experiment, self.left)}
             self.left = set()
-            if stopped := self._round(records):
-                return stopped
+            workers, _ = self.machine.share(len(records))
+            plugins = worker_plugins()
+            jobs = [Job(path, self.machine.device, record.threads, plugins) for path, record in records.items()]
+            log.info("training %d stacks, %d at a time", len(jobs), workers)
+            ends = self.machine.launcher.launch(jobs, workers)
+            try:
+                for end in ends:
+                    if end is None:
+                        self.watcher.tick()
+                        continue
+                    log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
+                    with layout_lock(self.experiment):
+                        stopped = self._ended(StackFolder(end.job.stack), records[end.job.stack], end.code)
+                    if stopped:
+                        return stopped
+            finally:
+                getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
             if self.left:
                 time.sleep(BUSY_SECONDS)
-        return None
-
-    def _round(self, records: Mapping[Path, StackRecord]) -> str | None:
-        workers, _ = self.machine.share(len(records))
-        plugins = worker_plugins()
-        jobs = [Job(path, self.machine.device, record.threads, plugins) for path, record in records.items()]
-        log.info("training %d stacks, %d at a time", len(jobs), workers)
-        ends = self.machine.launcher.launch(jobs, workers)
-        try:
-            for end in ends:
-                if end is None:
-                    self.watcher.tick()
-                    continue
-                log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
-                with layout_lock(self.experiment):
-                    stopped = self._ended(StackFolder(end.job.stack), records[end.job.stack], end.code)
-                if stopped:
-                    return stopped
-        finally:
-            getattr(ends, "close", lambda: None)()  # a plugin's iterator may have none
         return None
 
     def _ended(self, folder: StackFolder, record: StackRecord, code: int) -> str | None:
@@ -306,13 +283,12 @@ class _Execution:
         self._handle(folder, folder.record, code)
         if not folder.exists:
             return None
+        if code != exits.BUSY or folder.path not in self.waiting:
+            self.watcher.ended(folder, code)
         if code == exits.BUSY:
-            if folder.path not in self.waiting:
-                self.watcher.ended(folder, code)
             self.waiting.add(folder.path)
             return None
         self.waiting.discard(folder.path)
-        self.watcher.ended(folder, code)
         statuses = [run.status for run in folder.runs()]
         if all(status.state == states.FAILED for status in statuses):
             for signature in {str(status.signature) for status in statuses}:

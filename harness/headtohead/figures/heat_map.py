@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from numpy.typing import ArrayLike, NDArray
 
 from headtohead.figures import style
@@ -34,7 +33,7 @@ TITLE_CHARACTERS = 32
 """Characters in a line of a title."""
 PIXELS_PER_INCH = 96
 CELL_PIXELS = 17
-"""Height of a cell of `heat_map_figure`, and its width where cells contain no text."""
+"""Width and height of a cell of `heat_map_figure`."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,6 @@ class ColourRange:
     low: float
     high: float
 
-    @classmethod
-    def covering(cls, *matrices: ArrayLike, probabilities: bool = False) -> ColourRange:
-        """Return the range that covers all finite entries of the matrices.
-
-        Args:
-            matrices: Of any shape; NaN marks masked cells.
-            probabilities: End the range at exactly 1 where the largest entry rounds to 1.
-        """
-        values = np.concatenate([np.ravel(np.asarray(matrix, dtype=float)) for matrix in matrices])
-        values = values[np.isfinite(values)]
-        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-        if low < -1e-9 * max(1.0, high):
-            largest = max(-low, high)
-            return cls(-largest, largest if high > 1e-9 * largest else 0.0)
-        return cls(0.0, 1.0 if high == 0 or (probabilities and high > 0.999) else high)
-
     @property
     def colours(self) -> Colormap:
         """The colour map from ``low`` to ``high``."""
@@ -71,28 +54,18 @@ class ColourRange:
         return SIGNED if self.high > 0 else NEGATIVE
 
 
-def heat_map(
-    axes: Axes,
-    matrix: ArrayLike,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    *,
-    colour_range: ColourRange | None = None,
-    texts: Sequence[Sequence[str]] = (),
-) -> AxesImage:
-    """Draw ``matrix`` ``[row, column]`` with its row and column labels, and return the image.
+def heat_map(axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequence[str], scale: ColourRange) -> None:
+    """Draw ``matrix`` ``[row, column]`` with its row and column labels.
 
     Args:
         axes: Where to draw; its grid and frame are replaced, and the cells fill it.
         matrix: Values; NaN cells are masked and drawn in grey.
         rows: Label of each row, or nothing for no labels. Of more than 10 numbers every fifth is shown.
         columns: Label of each column; labels longer than two letters are rotated.
-        colour_range: Range of the colours, to share between maps; by default that of ``matrix``.
-        texts: A text for each cell, such as its value.
+        scale: Range of the colours.
     """
     values: NDArray[Any] = np.asarray(matrix, dtype=float)
-    scale = colour_range or ColourRange.covering(values)
-    image = axes.imshow(
+    axes.imshow(
         np.ma.masked_invalid(values),
         cmap=scale.colours,
         vmin=scale.low,
@@ -111,11 +84,6 @@ def heat_map(
     axes.set_yticks(*_ticks(rows))
     for spine in axes.spines.values():
         spine.set_edgecolor(MUTED)
-    largest = max(-scale.low, scale.high)
-    for row, column in np.ndindex(values.shape) if texts else ():
-        colour = PAPER if abs(values[row, column]) > 0.6 * largest else INK
-        axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=7, color=colour)
-    return image
 
 
 def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uint8]:
@@ -132,37 +100,27 @@ def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uin
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A matrix ``[row, column]`` with its labels; NaN marks a masked cell.
-
-    ``texts`` holds a text for each cell, such as its value.
-    """
+    """A matrix ``[row, column]`` with its labels; NaN marks a masked cell."""
 
     values: NDArray[np.floating[Any]] = field(repr=False)
     rows: Sequence[str]
     columns: Sequence[str]
     title: str = ""
-    texts: Sequence[Sequence[str]] = ()
 
 
-def heat_map_figure(
-    maps: Sequence[HeatMap], *, colour_range: ColourRange | None = ColourRange(-1.0, 1.0), across: int = 3
-) -> Figure:
-    """Draw heat maps side by side on the same colour scale.
+def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
+    """Draw heat maps of weights from -1 to 1 side by side in reading order.
 
     Args:
-        maps: In reading order.
-        colour_range: Range of the colours; None covers all maps.
+        maps: The maps.
         across: Largest number of maps in a row; fewer where the page is too narrow.
     """
-    scale = colour_range or ColourRange.covering(*(heat.values for heat in maps))
-    cell = max([CELL_PIXELS, *(8 + 5.5 * len(text) for heat in maps for row in heat.texts for text in row)])
-    left = 10 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
     titles = [textwrap.wrap(heat.title, TITLE_CHARACTERS, break_on_hyphens=False) for heat in maps]
+    left = 10.0 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
     above = 10 + 14 * max(map(len, titles), default=0)
-    below = 14 + max(
-        (6.6 * len(label(name)) * _is_rotated(heat.columns) for heat in maps for name in heat.columns), default=0
-    )
-    wide = max((left + cell * len(heat.columns) + 8 for heat in maps), default=0)
+    rotated = [len(label(name)) for heat in maps for name in heat.columns if _is_rotated(heat.columns)]
+    below = 14 + 6.6 * max(rotated, default=0)
+    wide = max((left + CELL_PIXELS * len(heat.columns) + 8 for heat in maps), default=0)
     wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
     high = max((above + CELL_PIXELS * len(heat.rows) + below for heat in maps), default=0)
     across = max(1, min(across, len(maps), int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))))
@@ -171,10 +129,10 @@ def heat_map_figure(
         figure = Figure(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
         for index, (heat, title) in enumerate(zip(maps, titles, strict=True)):
             x, y = (index % across) * wide, (index // across) * high
-            map_width, map_height = cell * len(heat.columns), CELL_PIXELS * len(heat.rows)
+            map_width, map_height = CELL_PIXELS * len(heat.columns), CELL_PIXELS * len(heat.rows)
             bottom = height - y - above - map_height
             axes = figure.add_axes(((x + left) / width, bottom / height, map_width / width, map_height / height))
-            heat_map(axes, heat.values, heat.rows, heat.columns, colour_range=scale, texts=heat.texts)
+            heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-1.0, 1.0))
             axes.tick_params(labelsize=7.9, pad=3)
             for line, text in enumerate(title):
                 top = 1 - (y + 13 + 14 * line) / height

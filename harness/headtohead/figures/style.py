@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from xml.sax.saxutils import escape
@@ -14,7 +14,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from headtohead.escaping import visible
 
@@ -88,7 +87,7 @@ def to_svg(figure: Figure, salt: str) -> str:
         if (layout := figure.get_layout_engine()) is not None:
             layout.execute(figure)
             figure.set_layout_engine(None)  # else savefig draws the figure once more, for its layout
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata=FORMATS["svg"])
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
@@ -100,19 +99,21 @@ def to_svg(figure: Figure, salt: str) -> str:
     return visible(text)  # XML allows no control characters
 
 
-def to_png(figure: Figure, dots_per_inch: int = 144) -> bytes:
-    """Return the figure as a PNG on white."""
-    with matplotlib.rc_context(_RC):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor=PAPER, metadata={"Software": None})
-    return buffer.getvalue()
+FORMATS = {
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Producer": None},
+    "png": {"Software": None},
+}
+"""The formats of figures, with the metadata that would differ between equal figures."""
 
 
-def to_pdf(figure: Figure) -> bytes:
-    """Return the figure as a PDF on white; equal figures give equal bytes."""
+def to_bytes(figure: Figure, form: str, salt: str) -> bytes:
+    """Return the figure as a file of one of the ``FORMATS``, PDF and PNG on white; ``salt`` as in `to_svg`."""
+    if form == "svg":
+        return to_svg(figure, salt).encode()
     with matplotlib.rc_context({**_RC, "pdf.fonttype": 42}):  # text stays text
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="pdf", facecolor=PAPER, metadata={"CreationDate": None, "Producer": None})
+        figure.savefig(buffer, format=form, dpi=144, facecolor=PAPER, metadata=FORMATS[form])
     return buffer.getvalue()
 
 
@@ -137,53 +138,6 @@ def bare_left(axes: Axes) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-
-
-def row_figure(rows: int, *, pitch: float = 0.34) -> Figure:
-    """Return an empty figure for a chart with a labelled row per variant; ``pitch`` is a row's height in inches."""
-    return Figure(figsize=(WIDTH, 0.85 + pitch * rows), layout="constrained")
-
-
-def name_rows(axes: Axes, names: Sequence[str], *, bold: Collection[int] = ()) -> None:
-    """Label the rows 0, 1, … from top to bottom, left of the axes."""
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_yticks(range(len(names)), shortened(names, 60))
-    for row in bold:
-        axes.get_yticklabels()[row].set_fontweight("bold")
-
-
-def note_rows(axes: Axes, notes: Sequence[str], strong: Sequence[bool]) -> None:
-    """Print a note per row, right of the axes; other notes are muted."""
-    for row, (note, is_strong) in enumerate(zip(notes, strong, strict=True)):
-        colour = INK if is_strong else MUTED
-        place = axes.get_yaxis_transform()
-        axes.annotate(note, (1.005, row), xycoords=place, ha="left", va="center", fontsize=8.5, color=colour)
-
-
-def seed_points(
-    figure: Figure,
-    axes: Axes,
-    row: int,
-    points: Sequence[tuple[float, str]],
-    colour: str,
-    *,
-    alpha: float,
-    hollow: bool = False,
-) -> None:
-    """Draw the values of all seeds around a row, each with its tooltip."""
-    for index, (value, tooltip) in enumerate(points):
-        offset = (index - (len(points) - 1) / 2) * 0.34 / max(len(points) - 1, 1)
-        fill: dict[str, Any] = {"markerfacecolor": "none"} if hollow else {}
-        (point,) = axes.plot(
-            value, row + offset, "o", color=colour, markersize=4.6, alpha=alpha, markeredgewidth=0.9, zorder=3, **fill
-        )
-        tip(figure, point, tooltip)
-
-
-def line_legend(figure: Figure, colours: Mapping[str, str], **options: Any) -> None:
-    """Draw a legend of lines above the figure; ``options`` are those of ``Figure.legend``."""
-    handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in colours.values()]
-    figure.legend(handles, shortened(list(colours)), loc="outside upper left", **options)
 
 
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:

@@ -1,8 +1,9 @@
 """Single changes between two configurations: ``design: [{between: {from: A, to: B}}]``.
 
-A change is a difference between the two configurations. Each change is added to the first configuration and
-taken from the second. A change without an effect when added and with a large effect when taken works only
-together with others. Two configurations that differ in n changes need 2n + 2 variants.
+A change is a difference between the two configurations as written, so that values which derive from others follow
+them, such as ``d_ff: 4x``. Each change is added to the first configuration and taken from the second. A change without
+an effect when added and with a large effect when taken works only together with others. Two configurations that differ
+in n changes need 2n + 2 variants.
 """
 
 from __future__ import annotations
@@ -13,26 +14,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import FAMILIES, ConfigBuilder, is_dataset_option
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import Match
-from headtohead.planning.variants import Variant
-from headtohead.plugins.registry import Registry
+from headtohead.planning.variants import Match, Variant
 from headtohead.schema.run_config import INIT_FROM, EntryConfig, PerRole, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""
 
+DATASET: FieldPath = ("data", "dataset")
+
 GROUPS: tuple[tuple[FieldPath, ...], ...] = (
-    (("data", "dataset"), ("data", "split")),
+    (DATASET, ("data", "split")),
     (("train", "epochs"), ("train", "steps")),
     (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("quirks", "pad_to")),
 )
 """Fields that depend on each other: if several of a group differ, they form one change."""
-
 
 START, END = "from", "to"
 """Slugs of the two configurations."""
@@ -49,37 +49,46 @@ class Change:
 
 
 def changes_between(
-    start: RunConfig,
-    end: RunConfig,
+    start: ConfigBuilder,
+    end: ConfigBuilder,
     identity: Callable[[RunConfig], str],
     groups: Mapping[str, Sequence[str]],
-    registry: Registry,
     location: SourceLocation,
 ) -> tuple[Change, ...]:
     """Return the changes between two configurations that a result depends on, in the order of the schema.
 
     Args:
-        start: The first configuration, resolved.
-        end: The second configuration, resolved.
+        start: The first configuration, with shorthands expanded.
+        end: The second configuration, with shorthands expanded.
         identity: Returns a text that is equal for configurations with equal results.
         groups: Fields that form one change, by the name of the change.
-        registry: Provides the plugin entries.
         location: Location of the groups in the experiment file.
 
     Raises:
         HeadToHeadError: If a group contains an unknown field, two groups contain the same field, or two changes have
             the same name.
     """
-    fields = list(_fields(RunConfig))
-    named = [*_named_groups(groups, fields, location), *(("", group) for group in GROUPS)]
-    differing = [field for field in fields if identity(with_fields_from(start, [field], end)) != identity(start)]
+    named = [*_named_groups(groups, location), *(("", group) for group in GROUPS)]
+    written = [{path: value for path, (value, _) in side.values.items()} for side in (start, end)]
+    changed = {
+        _field_of(path)
+        for path in written[0].keys() | written[1].keys()
+        if (path in written[0], written[0].get(path)) != (path in written[1], written[1].get(path))
+    }
+    ends = [(side, other, identity(side.build())) for side, other in ((start, end), (end, start))]
+    differing = [
+        field
+        for field in FIELDS
+        if field in changed
+        and any(identity(with_fields_from(side, [field], other).build()) != own for side, other, own in ends)
+    ]
     changes: dict[tuple[FieldPath, ...], Change] = {}
     for field in differing:
         name, group = next(((name, group) for name, group in named if field in group), ("", (field,)))
         members = tuple(member for member in differing if member in group)
         first, *others = members
         name = name or "+".join([".".join(first), *(other[-1] for other in others)])
-        before, after = (_value(config, members, registry) for config in (start, end))
+        before, after = (_value(side, members) for side in (start, end))
         changes[members] = Change(name, members, before, after)
     words = [slug_word(change.name) for change in changes.values()]
     for word in words:
@@ -89,12 +98,13 @@ def changes_between(
 
 
 def expand_between(
-    ends: tuple[RunConfig, RunConfig], names: tuple[str, str], changes: Sequence[Change], match: Match
+    start: ConfigBuilder, end: ConfigBuilder, names: tuple[str, str], changes: Sequence[Change], match: Match
 ) -> tuple[list[Variant], list[ChangeContrast]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     Args:
-        ends: The two configurations.
+        start: The first configuration.
+        end: The second configuration.
         names: Their display names.
         changes: The changes between them.
         match: The count that ``d_ff`` is widened to match.
@@ -105,39 +115,44 @@ def expand_between(
         """Return the slug of the configuration with these changes; with one or two changes some are equal."""
         key = frozenset(applied)
         if key not in variants:
-            fields = [field for change in changes if change in key for field in change.fields]
+            fields = [field for change in applied for field in change.fields]
+            builder = end if len(key) == len(changes) else with_fields_from(start, fields, end)
             axes = {change.name: change.after if change in key else change.before for change in changes}
-            variants[key] = Variant(slug, title, axes, with_fields_from(ends[0], fields, ends[1]), match)
+            variants[key] = Variant(slug, title, axes, builder.build(), match)
         return variants[key].slug
 
-    start, end = names
-    slug_at((), START, start)
-    slug_at(changes, END, end)
+    slug_at((), START, names[0])
+    slug_at(changes, END, names[1])
     added, taken = [], []
     for change in changes:
         name, word = change.name, slug_word(change.name)
-        plus = slug_at([change], shortened_slug(f"from-plus-{word}"), f"{start} + {name}")
-        added.append(ChangeContrast(kind="added", name=f"{name} in {start}", change=name, variant=plus, against=START))
+        plus = slug_at([change], shortened_slug(f"from-plus-{word}"), f"{names[0]} + {name}")
+        of_start = f"{name} in {names[0]}"
+        added.append(ChangeContrast(kind="added", name=of_start, change=name, variant=plus, against=START))
     for change in changes:
         name, word = change.name, slug_word(change.name)
         rest = [other for other in changes if other is not change]
-        minus = slug_at(rest, shortened_slug(f"to-minus-{word}"), f"{end} − {name}")
-        taken.append(ChangeContrast(kind="taken", name=f"{name} in {end}", change=name, variant=END, against=minus))
+        minus = slug_at(rest, shortened_slug(f"to-minus-{word}"), f"{names[1]} − {name}")
+        of_end = f"{name} in {names[1]}"
+        taken.append(ChangeContrast(kind="taken", name=of_end, change=name, variant=END, against=minus))
     return list(variants.values()), [*added, *taken]
 
 
-def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
-    """Return ``config`` with the values of these fields taken from ``source``."""
+def with_fields_from(builder: ConfigBuilder, fields: Collection[FieldPath], source: ConfigBuilder) -> ConfigBuilder:
+    """Return a copy with the values of these fields, or their absence, taken from ``source``."""
+    twin = builder.copy()
+    kept = {path: value for path, value in builder.values.items() if _field_of(path) not in fields}
+    twin.values = kept | {path: value for path, value in source.values.items() if _field_of(path) in fields}
+    return twin
 
-    def replaced(section: Any, origin: Any, name: str, *rest: str) -> Any:
-        value = getattr(origin, name)
-        return section.model_copy(update={name: replaced(getattr(section, name), value, *rest) if rest else value})
 
-    for field in fields:
-        config = replaced(config, source, *field)
-        if field == ("data", "dataset"):
-            config = replaced(config, source, "data", "options")
-    return config
+def _field_of(path: Sequence[Any]) -> FieldPath:
+    """Return the field of a change to which a value belongs: an entry or a dataset includes its options."""
+    if path[0] in FAMILIES:
+        return tuple(path[:2])
+    if is_dataset_option(tuple(path)):
+        return DATASET
+    return next((tuple(path[:length]) for length in (2, 3) if tuple(path[:length]) in FIELDS), tuple(path))
 
 
 def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
@@ -153,16 +168,19 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
             yield path
 
 
+FIELDS = tuple(_fields(RunConfig))
+
+
 def _named_groups(
-    groups: Mapping[str, Sequence[str]], known: Sequence[FieldPath], location: SourceLocation
+    groups: Mapping[str, Sequence[str]], location: SourceLocation
 ) -> list[tuple[str, tuple[FieldPath, ...]]]:
     group_of: dict[FieldPath, str] = {}
     for name, fields in groups.items():
         for position, dotted in enumerate(fields):
             path = tuple(dotted.split("."))
-            matching = [field for field in known if field[: len(path)] == path]
+            matching = [field for field in FIELDS if field[: len(path)] == path]
             if not matching:
-                names = [".".join(field) for field in known]
+                names = [".".join(field) for field in FIELDS]
                 raise location.child(name, position).error(f"unknown field '{dotted}'{nearest(dotted, names)}")
             for field in matching:
                 if field in group_of:
@@ -172,12 +190,17 @@ def _named_groups(
     return [(name, tuple(field for field, owner in group_of.items() if owner == name)) for name in groups]
 
 
-def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -> Scalar:
-    dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
-    labels = (
-        entry_label(dataset) if field == ("data", "dataset") else label_at(config, field, registry) for field in fields
-    )
-    values: list[Scalar] = ["nothing" if label in ("", None) else label for label in labels]
+def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
+    """Return the label of these fields: ``4x`` as written, other values with their defaults."""
+    config = builder.build()
+    values: list[Scalar] = []
+    for field in fields:
+        label = label_at(config, field, builder.registry)
+        if field == DATASET:
+            label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
+        elif field == ("model", "d_ff"):
+            label = builder.value(*field) or label
+        values.append("nothing" if label in ("", None) else label)
     if len(values) == 1:
         return values[0]
     return ", ".join(f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True))

@@ -26,12 +26,7 @@ def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry
         registry: Provides the plugin entries.
     """
     reached = longest_sequences(config, longest)
-    return (
-        _misfit(config, registry)
-        or _untrainable(config, longest)
-        or _undecodable(config)
-        or _entry_incompatibility(config, reached, registry)
-    )
+    return _misfit(config, registry) or _unusable(config, longest) or _entry_incompatibility(config, reached, registry)
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
@@ -67,9 +62,9 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
     return reached
 
 
-def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
-    """Return why batches cannot be built or contain no label, or None."""
-    train = config.train
+def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
+    """Return why batches cannot be built, contain no label or cannot be decoded, or None."""
+    train, decode = config.train, config.evaluate.decode
     if config.quirks.pad_to != "batch" and train.batch_size is None:
         return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
@@ -85,11 +80,6 @@ def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
         return "no target has a second token, so there is no label; set quirks.shift_targets: false"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
-    return None
-
-
-def _undecodable(config: RunConfig) -> str | None:
-    decode = config.evaluate.decode
     if decode in STEPWISE and config.data.target_boundaries == "none":
         return (
             f"{decode} decoding requires start and end tokens, but data.target_boundaries is none; "
@@ -109,8 +99,7 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
             return str(error)
         entry = config.positional.role(role)
         encoding = registry.positional(entry.name)
-        acts = encoding.mechanisms_of(entry.options)
-        reason = misfit(encoding, acts, style, geometry, role)
+        reason = misfit(encoding, encoding.mechanisms_of(entry.options), style, geometry, role)
         if reason:
             return reason
     return None
@@ -122,9 +111,7 @@ def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], regist
             chosen = getattr(config, family).role(role)
             registered = registry.find(family, chosen.name)
             reason = _incompatible_with(registered, chosen.options, Setting(config, role, longest))
-            if reason:
-                return reason
-            if issubclass(registered.entry, Component):
+            if reason is None and issubclass(registered.entry, Component):
                 bound = find_bound(registered.entry, chosen.options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:

@@ -10,25 +10,26 @@ from typing import Any
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
-from headtohead.planning.axes import DATA_AXIS, Match
 from headtohead.planning.metrics import check_metric, reported_metrics
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import DATA_AXIS, Variant
 from headtohead.schema.metric import UNPADDED
-from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
 from headtohead.storage.metrics import find
 
-Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
+FindCondition = Callable[[Mapping[str, Any], SourceLocation], Callable[[Variant], bool]]
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""
+
+Axis = tuple[str, ...]
+"""The paths of an axis: one, or those of a ``zip``, which change together."""
 
 
 @dataclass(frozen=True)
 class Factorial:
     """A product block: its axes, and the slug of each combination by the indices of its values."""
 
-    axes: tuple[str, ...]
+    axes: tuple[Axis, ...]
     cells: Mapping[tuple[int, ...], str]
 
 
@@ -49,18 +50,20 @@ def factor_contrasts(
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
         for position, axis in enumerate(factorial.axes):
-            if axis == DATA_AXIS:
+            if axis == (DATA_AXIS,):
                 continue
-            against = labels[baseline][axis]
-            index = next((c[position] for c, slug in factorial.cells.items() if labels[slug][axis] == against), None)
+            against = {path: labels[baseline][path] for path in axis}
+            index = next(
+                (c[position] for c, slug in factorial.cells.items() if against.items() <= labels[slug].items()), None
+            )
             groups: dict[Scalar, dict[tuple[str, str | None], None]] = {}
             for cell, slug in factorial.cells.items():
                 if index is None:
-                    other = by_labels.get(tuple({**labels[slug], axis: against}.items()))
+                    other = by_labels.get(tuple({**labels[slug], **against}.items()))
                 else:
                     other = factorial.cells[(*cell[:position], index, *cell[position + 1 :])]
                 if other != slug:
-                    groups.setdefault(labels[slug][axis], {})[slug, other] = None
+                    groups.setdefault(_value(axis, labels[slug]), {})[slug, other] = None
             given = _fixed_axes(factorial, axis, labels, baseline)
             condition = ", ".join(f"{name} {text(fixed)}" for name, fixed in given.items())
             for value, group in groups.items():
@@ -69,11 +72,12 @@ def factor_contrasts(
                 )
                 # A single pair is a contrast of two variants, not an average.
                 if pairs and len(group) > 1:
+                    name, of_baseline = " and ".join(axis), _value(axis, against)
                     contrast = FactorContrast(
-                        name=f"{axis}: {text(value)} − {text(against)}" + (f" ({condition})" if given else ""),
-                        axis=axis,
+                        name=f"{name}: {text(value)} − {text(of_baseline)}" + (f" ({condition})" if given else ""),
+                        axis=name,
                         value=value,
-                        against=against,
+                        against=of_baseline,
                         given=given,
                         pairs=pairs,
                         pairs_missing=len(group) - len(pairs),
@@ -93,14 +97,14 @@ def interaction_contrasts(
     contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
     for factorial in factorials:
         # The axis `data` is last: differences within the same data are compared between data.
-        order = sorted(range(len(factorial.axes)), key=lambda position: factorial.axes[position] == DATA_AXIS)
+        order = sorted(range(len(factorial.axes)), key=lambda position: factorial.axes[position] == (DATA_AXIS,))
         for positions in itertools.combinations(order, 2):
-            axis, other_axis = (factorial.axes[position] for position in positions)
-            against, other_against = (labels[baseline][name] for name in (axis, other_axis))
+            axis, other_axis = axes = [factorial.axes[position] for position in positions]
+            against, other_against = (_value(side, labels[baseline]) for side in axes)
             settings: dict[tuple[int, ...], dict[tuple[Scalar, Scalar], str]] = {}
             for cell, slug in factorial.cells.items():
                 rest = tuple(index for position, index in enumerate(cell) if position not in positions)
-                settings.setdefault(rest, {})[labels[slug][axis], labels[slug][other_axis]] = slug
+                settings.setdefault(rest, {})[_value(axis, labels[slug]), _value(other_axis, labels[slug])] = slug
             pairs: dict[tuple[Scalar, Scalar], list[tuple[str, str]]] = {}
             for setting in settings.values():
                 for value, other in setting:
@@ -110,14 +114,15 @@ def interaction_contrasts(
                         pairs.setdefault((value, other), []).extend([(a, b), (d, c)])
             given = _fixed_axes(factorial, axis, labels, baseline)
             condition = "".join(f", {name} {text(fixed)}" for name, fixed in given.items())
+            name, other_name = (" and ".join(side) for side in axes)
             for (value, other), of_value in pairs.items():
                 contrast = InteractionContrast(
-                    name=f"{axis}: {text(value)} − {text(against)}, by {other_axis}: {text(other)} − "
+                    name=f"{name}: {text(value)} − {text(against)}, by {other_name}: {text(other)} − "
                     f"{text(other_against)}{condition}",
-                    axis=axis,
+                    axis=name,
                     value=value,
                     against=against,
-                    other_axis=other_axis,
+                    other_axis=other_name,
                     other_value=other,
                     other_against=other_against,
                     pairs=tuple(of_value),
@@ -126,20 +131,25 @@ def interaction_contrasts(
     return list(contrasts.values())
 
 
-def _fixed_axes(factorial: Factorial, axis: str, labels: Labels, baseline: str) -> dict[str, Scalar]:
+def _value(axis: Axis, labels: Mapping[str, Scalar]) -> Scalar:
+    """Return the value of an axis; those of a ``zip`` are joined."""
+    return labels[axis[0]] if len(axis) == 1 else " and ".join(text(labels[path]) for path in axis)
+
+
+def _fixed_axes(factorial: Factorial, axis: Axis, labels: Labels, baseline: str) -> dict[str, Scalar]:
     """Return the other axes that are constant in the block at a value that differs from the baseline's."""
     first = labels[next(iter(factorial.cells.values()))]
     return {
-        name: first[name]
-        for position, name in enumerate(factorial.axes)
-        if name != axis
+        " and ".join(other): _value(other, first)
+        for position, other in enumerate(factorial.axes)
+        if other != axis
         and len({cell[position] for cell in factorial.cells}) == 1
-        and first[name] != labels[baseline][name]
+        and _value(other, first) != _value(other, labels[baseline])
     }
 
 
 def declared_contrasts(
-    loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, conditions: Conditions
+    loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, condition: FindCondition
 ) -> tuple[DeclaredContrast, ...]:
     """Return the contrasts that the file declares.
 
@@ -147,7 +157,7 @@ def declared_contrasts(
         loaded: The experiment file.
         variants: Variants of the design that are not excluded.
         baseline: Slug of the baseline.
-        conditions: Converts axis values to predicates, as in ``exclude``.
+        condition: Converts axis values to a predicate, as in ``exclude``.
 
     Raises:
         HeadToHeadError: For a side that matches no variant or several, for equal sides, for sides with different
@@ -161,7 +171,7 @@ def declared_contrasts(
         for field in ("metric", "against_metric"):
             check_metric(getattr(declared, field), base.config, location.child(field), of_heads_too=True)
         variant, against = (
-            _select(getattr(declared, side), variants, base, conditions, location.child(side))
+            _select(getattr(declared, side), variants, base, condition, location.child(side))
             for side in ("variant", "against")
         )
         contrast = DeclaredContrast(
@@ -198,14 +208,14 @@ def _select(
     when: Mapping[str, Any] | None,
     variants: Sequence[Variant],
     baseline: Variant,
-    conditions: Conditions,
+    condition: FindCondition,
     location: SourceLocation,
 ) -> Variant:
     """Return the variant with these axis values; other axes have the baseline's values."""
     if not when:
         return baseline
-    wanted = conditions(when, location)
-    matching = [variant for variant in variants if all(holds(variant.config, variant.match) for holds in wanted)]
+    holds = condition(when, location)
+    matching = [variant for variant in variants if holds(variant)]
     if len(matching) > 1:
         rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}.items()
         matching = [variant for variant in matching if rest <= variant.axes.items()] or matching

@@ -8,31 +8,19 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
 from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
-from headtohead.config.resolve import build_config, build_consistent_config, merge_base, merge_recipe
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
-from headtohead.planning.axes import (
-    DATA_AXIS,
-    MATCH_AXIS,
-    RECIPE_AXIS,
-    Match,
-    assign_data,
-    check_axis,
-    data_label,
-    match_value,
-    recipe_label,
-)
 from headtohead.planning.between import END, START, changes_between, expand_between
-from headtohead.planning.contrasts import Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
-from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities, no_incompatibility
+from headtohead.planning.contrasts import Axis, Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
+from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities
 from headtohead.planning.metrics import reported_metrics
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, Variant, check_axis, label_of_parts
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.run_config import RunConfig
@@ -97,7 +85,7 @@ class Design:
 
 
 def expand(
-    loaded: LoadedExperiment, registry: Registry, find_incompatibility: FindIncompatibility = no_incompatibility
+    loaded: LoadedExperiment, registry: Registry, find_incompatibility: FindIncompatibility = lambda config: None
 ) -> Design:
     """Turn a checked experiment file into variants.
 
@@ -123,7 +111,7 @@ def expand(
     if between:
         design = _expand_between(loaded, registry, find_incompatibility, *between)
     else:
-        axes = _Axes(loaded, registry)
+        axes = Axes(loaded, registry)
         for kind, content, location in blocks:
             axes.add_block(kind, content, location)
         design = axes.design(find_incompatibility)
@@ -160,54 +148,48 @@ def variant_key(config: RunConfig, match: Match) -> str:
 
 @dataclass
 class _Cell:
-    """A resolved combination of axis values; ``labels`` are the axis values as the user wrote them."""
+    """A resolved combination of axis values; ``written`` are the values as in the file, with their locations."""
 
     config: RunConfig
     match: Match
-    labels: dict[str, Scalar]
-
-    @property
-    def key(self) -> str:
-        return variant_key(self.config, self.match)
+    written: dict[str, tuple[Any, SourceLocation]]
 
 
 Values = Mapping[str, tuple[Any, SourceLocation]]
 """The value of each axis of a combination, with its location."""
 
 
-class _Axes:
+class Axes:
     """Expands blocks of axes: each combination of values overrides the baseline."""
 
     def __init__(self, loaded: LoadedExperiment, registry: Registry) -> None:
         self.loaded, self.registry = loaded, registry
         sections = [name for name in ("baseline", "base") if "recipe" in getattr(loaded.file, name)]
-        recipe = (
-            (getattr(loaded.file, sections[0])["recipe"], loaded.location(sections[0], "recipe")) if sections else None
+        self.recipe = next(
+            ((getattr(loaded.file, name)["recipe"], loaded.location(name, "recipe")) for name in sections), None
         )
-        self.recipe = recipe_label(*recipe) if recipe else None
-        self.start = self._merged_over(recipe)
-        self.baseline = _Cell(build_consistent_config(self.start), loaded.file.match, {RECIPE_AXIS: self.recipe})
+        self.start = self._merged_over(self.recipe)
+        self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, {})
         self.axes: list[str] = []
-        self.cells: dict[str, _Cell] = {self.baseline.key: self.baseline}
-        self.products: list[tuple[tuple[str, ...], dict[tuple[int, ...], str]]] = []
+        self.cells: dict[str, _Cell] = {variant_key(self.baseline.config, self.baseline.match): self.baseline}
+        self.products: list[tuple[tuple[Axis, ...], dict[tuple[int, ...], str]]] = []
 
     def design(self, find_incompatibility: FindIncompatibility) -> Design:
         """Return the design of the blocks that were added."""
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
-        labels = {key: self._labels(cell) for key, cell in self.cells.items()}
+        labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
         slugs = _unique_slugs(labels)
-        cells = {
-            key: Variant(slugs[key], title_of(labels[key]), labels[key], cell.config, cell.match)
+        found = [
+            Variant(slugs[key], title_of(labels[key]), labels[key], cell.config, cell.match)
             for key, cell in self.cells.items()
-        }
-        base = cells[self.baseline.key]
+        ]
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
-        incompatibilities.require(base, "the baseline, which every variant is compared with", location)
-        variants, excluded = incompatibilities.split(cells.values())
+        incompatibilities.require(found[0], "the baseline, which every variant is compared with", location)
+        variants, excluded = incompatibilities.split(found)
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
-            baseline=base.slug,
+            baseline=found[0].slug,
             excluded=tuple(excluded),
             seeds=self.loaded.seeds,
             factorials=tuple(
@@ -215,7 +197,7 @@ class _Axes:
             ),
             notes=tuple(incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
-            declared=declared_contrasts(self.loaded, variants, base.slug, incompatibilities.conditions),
+            declared=declared_contrasts(self.loaded, variants, found[0].slug, incompatibilities.condition),
         )
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
@@ -223,7 +205,7 @@ class _Axes:
         builder = ConfigBuilder(self.registry, self.loaded.location("base"))
         name, fields = named_parts(*recipe, "name") if recipe else (None, {})
         if recipe:
-            merge_recipe(builder, name, recipe[1])
+            builder.merge_recipe(name, recipe[1])
         for section in ("base", "baseline"):
             given = {key: value for key, value in getattr(self.loaded.file, section).items() if key != "recipe"}
             builder.merge(given, self.loaded.location(section))
@@ -234,32 +216,31 @@ class _Axes:
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
         """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
         if kind == ZIP:
-            kind, content = "product", {ZIP: content}
-            location = SourceLocation(location.source, location.path[:-1])
-        plain = tuple(axis for axis in content if axis != ZIP)
-        choices = [self._choices({axis: content[axis]}, location) for axis in plain]
-        if ZIP in content:
-            choices.append(self._choices(content[ZIP], location.child(ZIP)))
+            kind, content, location = "product", {ZIP: content}, SourceLocation(location.source, location.path[:-1])
         zipped = content.get(ZIP, {})
-        for axis in (axis for axis in zipped if axis in plain):
+        plain = {axis: listed for axis, listed in content.items() if axis != ZIP}
+        for axis in plain.keys() & zipped:
             raise location.child(ZIP, axis).error(f"'{axis}' is an axis of this {kind} already; remove one of them")
+        choices = [self.choices({axis: listed}, location) for axis, listed in plain.items()]
+        axes: list[Axis] = [(axis,) for axis in plain]
+        if ZIP in content:
+            choices.append(self.choices(zipped, location.child(ZIP)))
+            axes.append(tuple(zipped))
         if kind == "product":
-            refuse_both({**content, **zipped}, "train.", location)
-            products = itertools.product(*(enumerate(choice) for choice in choices))
-            cells = {
+            refuse_both({**plain, **zipped}, "train.", location)
+            keys = {
                 tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))
-                for parts in products
+                for parts in itertools.product(*(enumerate(choice) for choice in choices))
             }
-            self.products.append((plain, cells))
-            return
-        for choice in choices:
-            for values in choice:
+            self.products.append((tuple(axes), keys))
+        else:
+            for values in itertools.chain(*choices):
                 self._add(values)
 
-    def _choices(self, axes: Any, location: SourceLocation) -> list[Values]:
+    def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
-        if not isinstance(axes, Mapping) or not axes:
-            raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
+        if not axes:
+            raise location.error("expected a mapping of axes with lists of values, got none")
         refuse_both(axes, "train.", location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))
@@ -272,8 +253,9 @@ class _Axes:
         rows = [dict(zip(axes, row, strict=True)) for row in zip(*axes.values(), strict=True)]
         for number, row in enumerate(rows):
             if row in rows[:number]:
+                names = ", ".join(axes)
                 raise location.child(next(iter(axes)), number).error(
-                    f"axis '{', '.join(axes)}' lists this value twice; remove one"
+                    f"axis '{names}' lists this value twice; remove one"
                 )
         return [
             {axis: (value, location.child(axis, number)) for axis, value in row.items()}
@@ -281,47 +263,39 @@ class _Axes:
         ]
 
     def _add(self, values: Values) -> str:
-        cell = self._cell(values)
-        key = cell.key
-        known = self.cells.setdefault(key, cell)
-        for axis, label in cell.labels.items():  # the baseline was added without the labels of the axes
-            if known.labels.get(axis) is None:
-                known.labels[axis] = label
-        return key
-
-    def _cell(self, values: Values) -> _Cell:
-        match = self.baseline.match
+        """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
         builder = self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
-        labels: dict[str, Scalar] = {}
+        match = self.baseline.match
         for axis in sorted(values, key=assignment_order):
             value, location = values[axis]
             if axis == MATCH_AXIS:
-                match = match_value(value, location)
-            elif axis == RECIPE_AXIS:
-                labels[axis] = recipe_label(value, location)
-            elif axis == DATA_AXIS:
-                assign_data(builder, value, location)
-                labels[axis] = data_label(value, location)
-            else:
+                if value not in get_args(Match):
+                    known = ", ".join(get_args(Match))
+                    raise location.error(f"expected one of {known}, got {shown(value)}")
+                match = value
+            elif axis != RECIPE_AXIS:
                 builder.assign(tuple(axis.split(".")), value, location)
-                if isinstance(value, str) and (axis in FAMILIES or axis == "model.d_ff"):
-                    labels[axis] = value
-        return _Cell(build_config(builder), match, labels)
+        cell = _Cell(builder.build(), match, dict(values))
+        key = variant_key(cell.config, match)
+        known_cell = self.cells.setdefault(key, cell)
+        known_cell.written = cell.written | known_cell.written
+        return key
 
-    def _labels(self, cell: _Cell) -> dict[str, Scalar]:
-        labels: dict[str, Scalar] = {}
-        for axis in self.axes:
-            if axis == MATCH_AXIS:
-                labels[axis] = cell.match
-            elif axis == RECIPE_AXIS:
-                labels[axis] = cell.labels.get(axis, self.recipe)
-            elif axis == DATA_AXIS:
-                same = self.baseline.labels.get(axis) if cell.config.data == self.baseline.config.data else None
-                labels[axis] = cell.labels.get(axis) or same or cell.config.data.dataset
-            else:
-                label = label_at(cell.config, tuple(axis.split(".")), self.registry)
-                labels[axis] = cell.labels.get(axis, label)
-        return labels
+    def _label(self, axis: str, cell: _Cell) -> Scalar:
+        """Return the label of an axis value: names and multiples as written, other values as resolved."""
+        written = cell.written.get(axis)
+        if axis == MATCH_AXIS:
+            return cell.match
+        if axis == RECIPE_AXIS:
+            recipe = written or self.recipe
+            return label_of_parts(*recipe, "name") if recipe else None
+        if axis == DATA_AXIS:
+            if written is None and cell.config.data == self.baseline.config.data:
+                written = self.baseline.written.get(axis)
+            return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
+        if written and isinstance(written[0], str) and (axis in FAMILIES or axis == "model.d_ff"):
+            return written[0]
+        return label_at(cell.config, tuple(axis.split(".")), self.registry)
 
 
 _NOT_WITH_BETWEEN = {
@@ -347,19 +321,20 @@ def _expand_between(
         raise loaded.location("base", "recipe").error(
             "the recipes of between are from and to, and base is merged over both; remove this recipe"
         )
-    builders = []
+    builders: dict[str, ConfigBuilder] = {}
     for side, written in (("from", block.start), ("to", block.end)):
-        end_location = location.child(side)
-        builder = ConfigBuilder(registry, end_location)
-        merge_base(builder, _end_fields(written, end_location, registry), end_location)
+        at = location.child(side)
+        builder = ConfigBuilder(registry, at)
+        builder.merge(_end_fields(written, at, registry), at)
         builder.merge(loaded.file.base, loaded.location("base"))
-        builders.append(_overridden(builder, loaded))
-    start, end = map(build_consistent_config, builders)
-    if start.init_from != end.init_from:
+        builders[side] = _overridden(builder, loaded)
+    start, end = builders.values()
+    if start.build_consistent().init_from != end.build_consistent().init_from:
         raise location.error("init_from cannot differ between the two configurations; move it to base")
-    match = loaded.file.match
-    groups = block.groups, registry, location.child("groups")
-    changes = changes_between(start, end, lambda config: variant_key(config, match), *groups)
+    match, groups = loaded.file.match, location.child("groups")
+    start.expand_shorthands()
+    end.expand_shorthands()
+    changes = changes_between(start, end, lambda config: variant_key(config, match), block.groups, groups)
     if not changes:
         raise location.error(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
@@ -368,9 +343,9 @@ def _expand_between(
     names = _end_name(block.start, "start"), _end_name(block.end, "end")
     if names[0] == names[1]:
         names = f"{names[0]} (from)", f"{names[1]} (to)"
-    points, contrasts = expand_between((start, end), names, changes, match)
+    points, contrasts = expand_between(start, end, names, changes, match)
     axes = tuple(change.name for change in changes)
-    incompatibilities = Incompatibilities(loaded, registry, builders[0], axes, find_incompatibility)
+    incompatibilities = Incompatibilities(loaded, registry, start, axes, find_incompatibility)
     for point in points:
         if point.slug in (START, END):
             incompatibilities.require(point, f"the configuration '{point.slug}'", location.child(point.slug))

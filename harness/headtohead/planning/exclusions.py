@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts
+from headtohead.config.builder import (
+    FAMILIES,
+    ConfigBuilder,
+    assignment_order,
+    find_contradiction,
+    named_parts,
+    times_width,
+)
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.resolve import build_config, find_contradiction, times_width
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.axes import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, assign_data, match_value
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""
 
-Condition = Callable[[RunConfig, Match], bool]
-
-
-def no_incompatibility(config: RunConfig) -> None:
-    """Return None for every configuration: used before the data is prepared."""
-    return
+Condition = Callable[[Variant], bool]
 
 
 class Incompatibilities:
@@ -38,12 +37,12 @@ class Incompatibilities:
         registry: Registry,
         start: ConfigBuilder,
         axes: Sequence[str],
-        find_incompatibility: FindIncompatibility = no_incompatibility,
+        find_incompatibility: FindIncompatibility,
     ) -> None:
         self.loaded, self.registry, self.start, self.axes = loaded, registry, start, axes
         self.find_incompatibility = find_incompatibility
         self.exclusions = [
-            self.conditions(exclusion.when, loaded.location("exclude", number, "when"))
+            self.condition(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
         self._used: set[int] = set()
@@ -68,11 +67,8 @@ class Incompatibilities:
             if reason is None:
                 running.append(variant)
             else:
-                excluded.append(
-                    ExcludedRecord(
-                        slug=variant.slug, title=variant.title, axes=variant.axes, reason=reason, source=source
-                    )
-                )
+                slug, title, axes = variant.slug, variant.title, variant.axes
+                excluded.append(ExcludedRecord(slug=slug, title=title, axes=axes, reason=reason, source=source))
         return running, excluded
 
     def notes(self) -> list[str]:
@@ -89,16 +85,12 @@ class Incompatibilities:
 
     def _excluding(self, variant: Variant) -> list[int]:
         """Return the indices of the exclusions that match, and mark them as used."""
-        matching = [
-            number
-            for number, conditions in enumerate(self.exclusions)
-            if all(holds(variant.config, variant.match) for holds in conditions)
-        ]
+        matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
         self._used.update(matching)
         return matching
 
-    def conditions(self, when: Mapping[str, Any], location: SourceLocation) -> list[Condition]:
-        """Return predicates that all hold for the combinations with these axis values."""
+    def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
+        """Return a predicate that holds for the combinations with these axis values."""
         if not when:
             raise location.error("no axis values are given; name at least one")
         if RECIPE_AXIS in when:
@@ -109,29 +101,30 @@ class Incompatibilities:
                 if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
                     raise location.child(axis).error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
                 builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
-        return [self._condition(axis, value, builder, location.child(axis)) for axis, value in when.items()]
+        config = builder.build()
+        conditions = [self._condition(axis, value, config, location.child(axis)) for axis, value in when.items()]
+        return lambda variant: all(holds(variant) for holds in conditions)
 
-    def _condition(self, axis: str, value: Any, builder: ConfigBuilder, location: SourceLocation) -> Condition:
-        """Return a predicate for an axis value; ``builder`` has the values of all axes."""
+    def _condition(self, axis: str, value: Any, config: RunConfig, location: SourceLocation) -> Condition:
+        """Return a predicate for an axis value; ``config`` has the values of all axes."""
         if axis == MATCH_AXIS:
-            wanted = match_value(value, location)
-            return lambda _, match: match == wanted
+            return lambda variant: bool(variant.match == value)
         if axis == DATA_AXIS:  # a name stands for all data of the dataset, fields for exactly this data
             name, fields = named_parts(value, location, "dataset")
             builder = self.start.copy()
-            assign_data(builder, value, location)
-            data = build_config(builder).data
-            return lambda config, _: config.data == data if fields else config.data.dataset == name
+            builder.assign((DATA_AXIS,), value, location)
+            data = builder.build().data
+            return lambda variant: variant.config.data == data if fields else variant.config.data.dataset == name
+        if axis == "model.d_ff" and isinstance(value, str):  # 4x depends on the variant's width
+            return lambda variant: bool(variant.config.model.d_ff == times_width(value, variant.config.model.d_model))
         path = tuple(axis.split("."))
         of = _names if isinstance(value, str) and path[0] in FAMILIES else lambda value: value
-        target = of(value_at(build_config(builder), path))
-        if path == ("model", "d_ff") and isinstance(value, str):  # 4x depends on the variant's width
-            return lambda config, _: bool(config.model.d_ff == times_width(value, config.model.d_model))
-        return lambda config, _: bool(of(value_at(config, path)) == target)
+        target = of(value_at(config, path))
+        return lambda variant: bool(of(value_at(variant.config, path)) == target)
 
 
 def _names(value: Any) -> Any:
     """Return entries without their options: names by role, or a name."""
-    if isinstance(value, Mapping) and set(value) == set(ROLES):
-        return {role: entry["name"] for role, entry in value.items()}
-    return value["name"] if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return value["name"] if "name" in value else {role: entry["name"] for role, entry in value.items()}
+    return value

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headtohead.planning.axes import Match
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import Match, Variant
 from headtohead.schema.run_config import MAX_D_FF, RunConfig
 from headtohead.storage.experiment import ModelCounts
 

@@ -13,6 +13,27 @@ from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import Pitfall
 
+CONSEQUENCES = {
+    "nothing held out": "all pairs are in the training set, so scores measure memorisation, not generalisation",
+    "split by rows": "a sentence with several translations can be in the training set and in the test set",
+    "letters lost": "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
+    "words dropped": "words outside the vocabulary are removed: the model translates other sentences than were given",
+    "no boundary tokens": "the first word of a target is never a label, and a translation has no start and no end",
+    "positions by batch row": "every token of a sentence gets the same position, its row index in the batch: the model "
+    "cannot represent word order, and a sentence's result depends on its row",
+    "future not masked": "in training the model attends to the tokens that it predicts",
+    "padding not masked": "padding is attended to, so a sentence's result depends on the other sentences of its batch",
+    "source ignored": "cross-attention attends to the decoder itself: no output depends on the source",
+    "one table, two vocabularies": "words of the two languages with the same id share an embedding",
+    "never trained": "the weights keep their values at initialisation",
+    "targets not shifted": "labels are not shifted: each token is its own label, and the decoder attends to it",
+    "parameters frozen": "the parameters outside quirks.trainable keep their values at initialisation",
+    "fixed padding": "every sentence is padded to the same length: most of the computation is spent on padding",
+    "not autoregressive": "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
+    "reference as input": "translations are the most likely tokens of a pass that receives the reference",
+}
+"""The consequence of each pitfall, by its name. Attention styles declare further pitfalls."""
+
 
 def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = None) -> tuple[Pitfall, ...]:
     """Return the pitfalls of a resolved configuration, in the order of its sections.
@@ -24,115 +45,40 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     by_row = _roles_by_row(config, registry)
     future = [role for role in ("decoder", "cross") if _lacks(config, registry, role, "hides-future")]
     padded = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
+    no_start = data.target_boundaries == "none" and decode in {*STEPWISE, "none"}
+    padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
+    two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
+    before = [
+        ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
+        ("split by rows", "data.split", data.split == "row" and leak != 0),
+        ("letters lost", "data.normalise", data.normalise == "ascii-fold"),
+        ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
+        ("no boundary tokens", "data.target_boundaries", no_start),
+        ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
+    ]
+    after = [
+        ("future not masked", "masking.decoder", "decoder" in future),
+        ("future not masked", "masking.cross", future == ["cross"] and reads_decoder),
+        ("padding not masked", f"masking.{', masking.'.join(padded)}", padding_matters),
+        ("source ignored", "quirks.cross_attention_memory", reads_decoder),
+        ("one table, two vocabularies", "model.tie_embeddings", two_in_one),
+        ("never trained", "train.epochs", train.epochs == 0),
+        ("targets not shifted", "quirks.shift_targets", not quirks.shift_targets),
+        ("parameters frozen", "quirks.trainable", quirks.trainable is not None),
+        ("fixed padding", "quirks.pad_to", isinstance(quirks.pad_to, int)),
+        ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
+        ("reference as input", "evaluate.decode", decode == "teacher-forced"),
+    ]
     styles = [
-        (True, name, f"attention.{role}", consequence)
+        Pitfall(name, f"attention.{role}", consequence)
         for role in roles_of(config)
         for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items()
     ]
-    trained = ", ".join(quirks.trainable or ()) or "nothing"
-    rules = [
-        (
-            data.split == "nothing-held-out" and leak != 0,
-            "nothing held out",
-            "data.split",
-            "all pairs are in the training set, so scores measure memorisation, not generalisation",
-        ),
-        (
-            data.split == "row" and leak != 0,
-            "split by rows",
-            "data.split",
-            "a sentence with several translations can be in the training set and in the test set",
-        ),
-        (
-            data.normalise == "ascii-fold",
-            "letters lost",
-            "data.normalise",
-            "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
-        ),
-        (
-            data.vocabulary.unknown == "drop",
-            "words dropped",
-            "data.vocabulary.unknown",
-            "words outside the vocabulary are removed: the model translates other sentences than the user wrote",
-        ),
-        (
-            data.target_boundaries == "none" and decode in {*STEPWISE, "none"},
-            "no boundary tokens",
-            "data.target_boundaries",
-            "the first word of a target is never a label, and a translation has no start and no end",
-        ),
-        (
-            by_row,
-            "positions by batch row",
-            f"positional.{', positional.'.join(by_row)}",
-            "every token of a sentence gets the same position, its row index in the batch: the model cannot "
-            "represent word order, and a sentence's result depends on its row",
-        ),
-        *styles,
-        (
-            "decoder" in future,
-            "future not masked",
-            "masking.decoder",
-            "in training the decoder attends to the tokens that it predicts",
-        ),
-        (
-            future == ["cross"] and reads_decoder,
-            "future not masked",
-            "masking.cross",
-            "cross-attention attends to the decoder without a mask: in training it attends to the tokens that the "
-            "model predicts",
-        ),
-        (
-            padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder),
-            "padding not masked",
-            f"masking.{', masking.'.join(padded)}",
-            "padding is attended to, so a sentence's result depends on the other sentences of its batch",
-        ),
-        (
-            reads_decoder,
-            "source ignored",
-            "quirks.cross_attention_memory",
-            "cross-attention attends to the decoder itself: no output depends on the source",
-        ),
-        (
-            config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared,
-            "one table, two vocabularies",
-            "model.tie_embeddings",
-            "words of the two languages with the same id share an embedding",
-        ),
-        (train.epochs == 0, "never trained", "train.epochs", "the weights keep their values at initialisation"),
-        (
-            not quirks.shift_targets,
-            "targets not shifted",
-            "quirks.shift_targets",
-            "labels are not shifted: each token is its own label, and the decoder attends to it",
-        ),
-        (
-            quirks.trainable is not None,
-            "parameters frozen",
-            "quirks.trainable",
-            f"only {trained} is trained; the other parameters keep their values at initialisation",
-        ),
-        (
-            isinstance(quirks.pad_to, int),
-            "fixed padding",
-            "quirks.pad_to",
-            f"every sentence is padded to {quirks.pad_to} tokens: most of the computation is spent on padding",
-        ),
-        (
-            decode == "non-autoregressive",
-            "not autoregressive",
-            "evaluate.decode",
-            "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
-        ),
-        (
-            decode == "teacher-forced",
-            "reference as input",
-            "evaluate.decode",
-            "translations are the most likely tokens of a pass that receives the reference",
-        ),
-    ]
-    return tuple(Pitfall(name, field, consequence) for applies, name, field, consequence in rules if applies)
+    first, last = (
+        [Pitfall(name, field, CONSEQUENCES[name]) for name, field, applies in rules if applies]
+        for rules in (before, after)
+    )
+    return (*first, *styles, *last)
 
 
 def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:

@@ -8,21 +8,22 @@ setting with the lowest mean validation loss.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.validation_errors import find_field
-from headtohead.errors import HeadToHeadError
 from headtohead.model.members import MEMBER_FIELDS
-from headtohead.planning.design import Design, expand
+from headtohead.planning.design import Axes, Design
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.experiment_file import MAX_SEED, DesignBlock, Metrics
+from headtohead.schema.experiment_file import MAX_SEED, Metrics
 from headtohead.schema.run_config import SHORTHANDS, RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
@@ -53,28 +54,17 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
                 raise location.child(path).error(f"'{axis}' is an axis of the design; remove it from tune")
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
-    # Merged over the baseline like axes, so that values are validated with their locations in the file.
-    block = DesignBlock(product=dict(tune))
-    file = loaded.file.model_copy(
-        update={"design": [block], "tune": None, "contrasts": [], "exclude": [], "match": "none"}
-    )
-    lines = {
-        ("design", 0, "product", *path[1:]): line for path, line in loaded.source.lines.items() if path[:1] == ("tune",)
-    }
-    try:
-        sweep_design = expand(replace(loaded, file=file, source=replace(loaded.source, lines=lines)), registry)
-    except HeadToHeadError as error:
-        raise HeadToHeadError(str(error).replace("design[0].product", "tune")) from error
-    baseline = sweep_design.variant(sweep_design.baseline)
-    variants = {variant.slug: variant for variant in sweep_design.variants}
-    (factorial,) = sweep_design.factorials
-    # The cells are in the order of the file; values that are written differently but equal share a slug.
-    return [
-        TuningSetting(
-            {path: variants[slug].axes[path] for path in tune}, _changes(variants[slug].config, baseline.config, tune)
-        )
-        for slug in dict.fromkeys(factorial.cells.values())
-    ]
+    axes = Axes(loaded, registry)
+    settings: dict[tuple[Scalar, ...], TuningSetting] = {}
+    for parts in itertools.product(*(axes.choices({path: listed}, location) for path, listed in tune.items())):
+        builder = axes.start.copy()
+        for path, (value, at) in (item for part in parts for item in part.items()):
+            builder.assign(tuple(path.split(".")), value, at)
+        config = builder.build()
+        values = {path: label_at(config, tuple(path.split(".")), registry) for path in tune}
+        # Values that are written differently but equal are one setting.
+        settings.setdefault(tuple(values.values()), TuningSetting(values, _changes(config, axes.baseline.config, tune)))
+    return list(settings.values())
 
 
 def _fields_of(path: str) -> set[tuple[str, str]]:
@@ -118,35 +108,24 @@ def sweep(
             "seeds": list(seeds),
         }
     )
-    variants = tuple(
-        Variant(
-            f"{variant.slug}-{setting.slug}",
-            f"{variant.title} · {setting.name}",
-            {**variant.axes, **setting.values},
-            _shortened(setting.apply(variant.config), loaded.file.tune_epochs),
-            variant.match,
-        )
-        for variant in design.variants
-        for setting in settings
-    )
+    variants = []
+    for variant, setting in itertools.product(design.variants, settings):
+        config = setting.apply(variant.config)
+        if loaded.file.tune_epochs is not None:
+            train = config.train.model_copy(update={"epochs": loaded.file.tune_epochs, "steps": None})
+            config = config.model_copy(update={"train": train})
+        slug, title = f"{variant.slug}-{setting.slug}", f"{variant.title} · {setting.name}"
+        variants.append(Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match))
     return (
         replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds),
         Design(
             axes=(*design.axes, *settings[0].values),
-            variants=variants,
+            variants=tuple(variants),
             baseline=f"{design.baseline}-{settings[0].slug}",
             excluded=(),
             seeds=seeds,
         ),
     )
-
-
-def _shortened(config: RunConfig, epochs: float | None) -> RunConfig:
-    """Return the configuration with this number of epochs; unchanged with None."""
-    if epochs is None:
-        return config
-    train = config.train.model_copy(update={"epochs": epochs, "steps": None})
-    return config.model_copy(update={"train": train})
 
 
 def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, TunedVariant]:

@@ -1,13 +1,34 @@
-"""Variants: what an experiment compares."""
+"""Variants, which an experiment compares, and the axes in which they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from headtohead.config.labels import Scalar
-from headtohead.planning.axes import Match
-from headtohead.schema.run_config import RunConfig
+from headtohead.config.builder import FAMILIES, named_parts
+from headtohead.config.labels import Scalar, scalar, text
+from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.validation_errors import suggest_field
+from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
+from headtohead.schema.sections import NotHashed
+
+Match = Literal["none", "parameters", "flops"]
+
+MATCH_AXIS = "match"
+"""Axis that is not a configuration field: the count that ``d_ff`` is widened to match."""
+
+RECIPE_AXIS = "recipe"
+"""Axis that is not a configuration field: the recipe that ``base`` is merged over.
+
+A value is a recipe's name, or a mapping of ``name`` and fields; the fields override ``base``.
+"""
+
+DATA_AXIS = "data"
+"""Axis of whole data sections: a value is a dataset's name, or a mapping of ``dataset`` and fields.
+
+The fields are merged over ``base.data``. Scores of different values are not compared with each other.
+"""
 
 
 @dataclass(frozen=True)
@@ -19,3 +40,34 @@ class Variant:
     axes: Mapping[str, Scalar]
     config: RunConfig
     match: Match = "none"
+
+
+def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
+    """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
+    section, _, field = axis.partition(".")
+    fields = [*FAMILIES, *SECTIONS, INIT_FROM]
+    if axis not in (MATCH_AXIS, RECIPE_AXIS) and section not in fields:
+        raise location.error(f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}")
+    if axis in SECTIONS and axis != DATA_AXIS:
+        example = f"{axis}.{next(iter(SECTIONS[axis].model_fields))}"
+        raise location.error(f"'{axis}' is a section, not an axis; name a field of it, such as {example}")
+    if _is_runtime(section, field):
+        raise location.error(f"'{axis}' does not change any result; remove it from the design")
+    if not values or not isinstance(values, list):
+        raise location.error(f"axis '{axis}' requires a list of values, got {shown(values)}")
+
+
+def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:
+    """Return the label of a recipe or a data section: its name, which it has under ``key``, and the changed fields."""
+    name, fields = named_parts(value, location, key)
+    changed = [
+        f"{field.rpartition('.')[2]}={text(scalar(setting))}"
+        for field, setting in fields.items()
+        if not _is_runtime(*field.split(".")[:2]) and field not in ("data.file", "data.url")
+    ]
+    return f"{name}({', '.join(changed)})" if changed else name
+
+
+def _is_runtime(section: str, field: str = "") -> bool:
+    info = SECTIONS[section].model_fields.get(field) if section in SECTIONS else None
+    return info is not None and any(isinstance(mark, NotHashed) for mark in info.metadata)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import Combination
-from headtohead.planning.axes import DATA_AXIS
-from headtohead.report.section import contrast_name, ends, with_ends
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval
+from headtohead.analysis.two_way import Combination, TwoWayResult
+from headtohead.planning.variants import DATA_AXIS
+from headtohead.report.section import contrast_name, ends
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
 from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME, WORSE, Verdict
 from headtohead.storage.metrics import higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
@@ -33,8 +33,8 @@ def answer(analysis: Analysis) -> str:
         return opening + _no_answer(analysis, contrasts)
     if analysis.allow_partial and analysis.unranked:
         opening = f"On the finished seeds: {opening}"
-    if contrasts[-1].kind not in ("declared", "added", "taken") and (best := two_way_answer(analysis)):
-        return opening + best
+    if contrasts[-1].kind not in ("declared", "added", "taken") and analysis.two_way:
+        return opening + two_way_answer(analysis, analysis.two_way)
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
     counts = Counter[str](contrast.verdict_name for contrast in by_size)
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
@@ -92,11 +92,8 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     return ""
 
 
-def two_way_answer(analysis: Analysis) -> str:
-    """Return the best of all pairs of two crossed axes and the verdicts on the others; empty without such a table."""
-    result = analysis.two_way
-    if result is None:
-        return ""
+def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
+    """Return the best of all pairs of two crossed axes and the verdicts on the others."""
     metric, (best, *others) = analysis.metric, result.ranking
     level = "highest" if higher_is_better(metric) else "lowest"
     first = (
@@ -119,6 +116,12 @@ def verdict_of(combination: Combination) -> Verdict:
     if comparison is None:
         return NO_VERDICT
     return EQUIVALENT if comparison.is_equivalent else WORSE if comparison.is_worse else INCONCLUSIVE
+
+
+def with_ends(summary: Summary, metric: str) -> str:
+    """Return a mean with its 95 % interval in parentheses."""
+    interval = f" (95 % interval {ends(summary.low, summary.high, metric)})" if math.isfinite(summary.low) else ""
+    return show(summary.mean, metric) + interval
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -17,8 +17,10 @@ from headtohead.statistics.verdicts import Judgement
 
 if TYPE_CHECKING:
     from headtohead.analysis.judge import Judged
-    from headtohead.analysis.study import LooksStatus
     from headtohead.report.content import Report
+
+TARGET = ("reached", "median_steps", "median_seconds", "earlier", "later", "holm_p", "verdict", "reason")
+"""Fields of `headtohead.analysis.targets.VariantTarget` in ``answer.json``."""
 
 
 def answer_file(report: Report) -> str:
@@ -29,6 +31,8 @@ def answer_file(report: Report) -> str:
     margin, found = record.margins.get(analysis.metric), analysis.convergence
     points = analysis.reference_points.get(analysis.frames.baseline)
     compared = analysis.reference_comparisons("nearest_neighbour")
+    status = analysis.looks
+    reason = "at_most" if status and status.undecided else "not_ranked" if status and status.unranked else "decided"
     answer = {
         "format": "headtohead-answer/1",
         "experiment": record.name,
@@ -39,18 +43,23 @@ def answer_file(report: Report) -> str:
         "setup": setup_line(analysis),
         "metric": analysis.metric,
         "margin": margin.value if margin else None,
-        "looks": _looks(analysis.looks) if analysis.looks else None,
+        "looks": status
+        and {
+            "planned": status.looks.seeds,
+            "taken": status.taken,
+            "level": status.level,
+            "stopped": None if not status.complete or status.next is not None else reason,
+            "undecided": status.undecided,
+            "set_after_results": status.late,
+        },
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
         "contrasts": [
             {
                 "family": name,
-                "name": contrast.name,
-                "metric": contrast.metric,
+                **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
                 **_tests(contrast.paired, contrast.judgement),
                 "verdict": contrast.verdict_name,
-                "reason": contrast.reason,
-                "seeds": list(contrast.seeds),
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and contrast.agreement.verdict,
             }
@@ -62,17 +71,7 @@ def answer_file(report: Report) -> str:
                 "metric": target.metric,
                 "target": "baseline" if target.value is None else target.value,
                 "variants": {
-                    slug: {
-                        "runs": len(own.steps),
-                        "reached": own.reached,
-                        "median_steps": own.median_steps,
-                        "median_seconds": own.median_seconds,
-                        "seeds_earlier": own.earlier,
-                        "seeds_later": own.later,
-                        "holm_p": own.holm_p,
-                        "verdict": own.verdict,
-                        "reason": own.reason,
-                    }
+                    slug: {"runs": len(own.steps), **{name: getattr(own, name) for name in TARGET}}
                     for slug, own in target.variants.items()
                 },
             }
@@ -99,15 +98,15 @@ def answer_file(report: Report) -> str:
 
 def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
     """Return the judgement of a table of scores as JSON data."""
-    answer = {
+    return {
         "format": "headtohead-judge/1",
         "metric": judged.metric,
         "higher_is_better": judged.higher_is_better,
         "margin": judged.margin,
         "paired": judged.is_paired,
-        "baseline": {"variant": judged.baseline, **_summary(judged.summary)},
+        "baseline": _plain({"variant": judged.baseline, **_summary(judged.summary)}),
         "contrasts": [
-            {"variant": found.variant, **_summary(found.summary), **_tests(found.difference, found.judgement)}
+            _plain({"variant": found.variant, **_summary(found.summary), **_tests(found.difference, found.judgement)})
             for found in judged.variants
         ],
         "looks": list(judged.looks.seeds) if judged.looks else None,
@@ -115,8 +114,6 @@ def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
         "warnings": list(judged.warnings),
         "exit_code": exit_code,
     }
-    plain: dict[str, Any] = _plain(answer)
-    return plain
 
 
 def _tests(difference: Difference | None, judgement: Judgement) -> dict[str, Any]:
@@ -135,19 +132,6 @@ def _tests(difference: Difference | None, judgement: Judgement) -> dict[str, Any
 
 def _summary(summary: Summary) -> dict[str, Any]:
     return {"seeds": summary.n, "mean": summary.mean, "standard_deviation": summary.sd}
-
-
-def _looks(status: LooksStatus) -> dict[str, Any]:
-    goes_on = not status.complete or status.next is not None
-    reason = "at_most" if status.undecided else "not_ranked" if status.unranked else "decided"
-    return {
-        "planned": list(status.looks.seeds),
-        "taken": list(status.taken),
-        "level": status.level,
-        "stopped": None if goes_on else reason,
-        "undecided": list(status.undecided),
-        "set_after_results": status.late,
-    }
 
 
 def _interval(interval: Interval | None) -> dict[str, float] | None:

@@ -1,76 +1,152 @@
-"""The sections on attention: the same head of every variant side by side, and the head ablation."""
+"""The attention maps of a report: the same head of every variant side by side."""
 
 from __future__ import annotations
 
-import math
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from headtohead.analysis.study import Analysis
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
-from headtohead.report.content import Report
-from headtohead.report.gallery import Gallery, payload
-from headtohead.report.section import Section, table
-from headtohead.schema.roles import ROLES
-from headtohead.storage.attention_maps import entropy, mean_distance
+from headtohead.storage import states
+from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mean_distance
+
+MOST_BYTES = 1_500_000
+"""Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
+MOST_VARIANTS = 24
 
 
-def attention_section(report: Report) -> Section | None:
-    """Return the maps with entropy and distance of every head, or None without recorded maps."""
-    gallery = report.gallery
-    if gallery is None:
+@dataclass(frozen=True)
+class VariantMaps:
+    """The maps of a variant's first finished seed."""
+
+    slug: str
+    title: str
+    seed: int
+    maps: Sequence[ProbeMaps] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The maps of the variants that fit into a page, and the number of omitted variants.
+
+    The page opens with the first head of the last layer of ``role``, on the first sentence.
+    """
+
+    variants: tuple[VariantMaps, ...]
+    num_omitted: int
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles with maps, in the order of the model."""
+        probes = [variant.maps[0] for variant in self.variants]
+        known = dict.fromkeys(role for probe in probes for role in (*probe.probe["heads"], *probe.weights))
+        return [role for role in known if any(role in probe.weights for probe in probes)]
+
+    @property
+    def role(self) -> str:
+        """The initially selected role."""
+        shown = self.variants[0].maps[0].weights
+        return next((role for role in ("cross", *self.roles) if role in shown), "cross")
+
+    @property
+    def layer(self) -> int:
+        """The initially selected layer."""
+        return max(len(self.variants[0].maps[0].weights.get(self.role, ())) - 1, 0)
+
+    @property
+    def signed(self) -> str:
+        """The titles of the variants with negative weights, comma-separated."""
+        return ", ".join(f"“{variant.title}”" for variant in self.variants if variant.maps[0].probe.get("signed"))
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence per variant on how its maps are computed if training computes none."""
+        return [
+            f"“{variant.title}”: {'; '.join(dict.fromkeys(notes.values()))}."
+            for variant in self.variants
+            if (notes := variant.maps[0].probe.get("map_notes"))
+        ]
+
+
+def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
+    """Return the run and the seed of a variant's first seed with state DONE; None for a variant that equals another."""
+    rows = analysis.frames.rows(slug)
+    done = rows[rows["state"] == states.DONE]
+    if done.empty or analysis.frames.trained(slug) != slug:
         return None
-    text = (
-        "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
-        "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
-        "different models. Entropy is in nats, distance in tokens."
-    )
-    runs = report.analysis.frames.runs
-    if "attention/fused_difference" in runs and not math.isnan(
-        largest := float(runs["attention/fused_difference"].max())
-    ):
-        text += (
-            f" The maps come from the explicit path; its output differs from the fast path by at most {largest:.1e}."
-        )
-    if gallery.num_omitted:
-        text += f" The maps of {gallery.num_omitted} more variants are in the run directories."
-    if gallery.signed:
-        text += f" Negative weights of {gallery.signed} have the other colour, full at −1."
-    rows = []
-    for variant in gallery.variants:
-        maps = variant.maps[gallery.probe].weights
-        for role in (role for role in ROLES if role in maps):
-            pairs = zip(entropy(maps[role]).flat, mean_distance(maps[role]).flat, strict=True)
-            heads = ", ".join(f"{own:.2f} / {distance:.2f}" for own, distance in pairs)
-            rows.append({"variant": variant.title, "role": role, "entropy / distance by layer and head": heads})
-    source = gallery.variants[0].maps[gallery.probe].probe["source"]
-    return Section(
-        "Attention maps",
-        " ".join([text, *gallery.notes]),
-        figure="attention",
-        caption=f"Sentence “{source}”, {gallery.role}, layer {gallery.layer}, head {gallery.head}, one seed of each.",
-        maps=payload(gallery),
-        parts=[Section("Entropy and distance of every head, first sentence", frame=table(rows))],
-    )
+    return str(done.index[0]), int(done["seed"].iloc[0])
 
 
-def heads_section(report: Report) -> Section:
-    """Return the figure of the head ablation, which is drawn if a run of the baseline has one."""
-    return Section(
-        "Heads",
-        "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
-        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
-        figure="heads",
-    )
+def gallery(analysis: Analysis) -> Gallery | None:
+    """Return the maps of the first variants of the design that fit into a page, or None without maps."""
+    selected: list[VariantMaps] = []
+    remaining, omitted = MOST_BYTES, 0
+    for slug, variant in analysis.frames.by_slug.items():
+        if (run := shown_run(analysis, slug)) is None:
+            continue
+        if len(selected) >= MOST_VARIANTS or remaining <= 0:
+            omitted += 1
+            continue
+        maps = load_maps(analysis.frames.path(run[0]))
+        size = sum(weights.size for probe in maps for weights in probe.weights.values())
+        if not size or (size > remaining and selected):
+            omitted += bool(maps)
+            continue
+        remaining -= size
+        selected.append(VariantMaps(slug, variant.title, run[1], maps))
+    return Gallery(tuple(selected), omitted) if selected else None
 
 
 def attention_figure(gallery: Gallery) -> Figure:
-    """Draw the selected head of every variant side by side."""
+    """Draw the initially selected head of every variant side by side."""
     maps = []
     for variant in gallery.variants:
-        weights = variant.weights(gallery.probe, gallery.role)
-        if weights is None or gallery.layer >= len(weights) or gallery.head >= weights.shape[1]:
-            continue
-        queries, keys = variant.maps[gallery.probe].tokens(gallery.role)
-        title = f"{variant.title} (seed {variant.seed})"
-        maps.append(HeatMap(weights[gallery.layer, gallery.head], queries, keys, title))
+        probe = variant.maps[0]
+        weights = probe.weights.get(gallery.role)
+        if weights is not None and gallery.layer < len(weights):
+            title = f"{variant.title} (seed {variant.seed})"
+            maps.append(HeatMap(weights[gallery.layer, 0], *probe.tokens(gallery.role), title))
     return heat_map_figure(maps)
+
+
+def payload(gallery: Gallery) -> dict[str, Any]:
+    """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
+    return {
+        "open": {"probe": 0, "role": gallery.role, "layer": gallery.layer, "head": 0},
+        "probes": [probe.probe["source"] for probe in gallery.variants[0].maps],
+        "roles": gallery.roles,
+        "variants": [
+            {"title": variant.title, "seed": variant.seed, "probes": [_probe(probe) for probe in variant.maps]}
+            for variant in gallery.variants
+        ],
+    }
+
+
+def _probe(probe: ProbeMaps) -> dict[str, Any]:
+    roles = {}
+    for role, weights in probe.weights.items():
+        scale, signed = float(np.abs(weights).max(initial=0.0)) or 1.0, bool((weights < 0).any())
+        content = base64.b64encode(_quantised(weights, scale, signed)).decode("ascii")
+        roles[role] = {
+            "shape": list(weights.shape),
+            "scale": round(scale, 6),
+            "signed": signed,
+            "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
+            "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
+            "bytes": content,
+        }
+    tokens = {side: list(probe.probe[f"{side}_tokens"]) for side in ("source", "target")}  # type: ignore[literal-required]
+    return tokens | {"cross": probe.tokens("cross")[1], "roles": roles}
+
+
+def _quantised(weights: NDArray[np.float32], scale: float, signed: bool) -> bytes:
+    """Return a byte per weight: 0 to 255, or 1 to 255 around 128 for signed weights."""
+    fractions = weights.astype(np.float64) / scale
+    levels = fractions * 127 + 128 if signed else fractions * 255
+    return levels.round().clip(0, 255).astype(np.uint8).tobytes()

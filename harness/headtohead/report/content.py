@@ -9,12 +9,12 @@ from pathlib import Path
 from headtohead.analysis.study import Analysis
 from headtohead.figures.style import PALETTE
 from headtohead.report.answer import answer
+from headtohead.report.attention import Gallery, gallery
 from headtohead.report.figures.palette import Palette
-from headtohead.report.gallery import Gallery, gallery
 from headtohead.report.remarks import Remark, remarks
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
-from headtohead.storage.metrics import counted, readable
+from headtohead.storage.metrics import counted, readable, unpadded
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200
@@ -64,16 +64,15 @@ class Report:
         """The remarks beside the answer: warnings and cautions."""
         return [remark for remark in self.remarks if remark.severity != "note"]
 
-    @cached_property
+    @property
     def banner(self) -> str | None:
         """A warning if variants are incomplete, else None."""
         missing, run_states = self.analysis.incomplete, self.analysis.frames.runs["state"]
         if not missing:
             return None
-        final = int(run_states.isin(states.RESULTS).sum())
         count = (
-            f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs ({final} of {len(run_states)} "
-            "runs have a result)."
+            f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs "
+            f"({run_states.isin(states.RESULTS).sum()} of {len(run_states)} runs have a result)."
         )
         if self.analysis.allow_partial:
             return (
@@ -88,14 +87,19 @@ class Report:
         best = slugs[:MOST_ROWS]
         return best if baseline in best or baseline not in slugs else [*best[:-1], baseline]
 
+    @property
+    def has_unpadded(self) -> bool:
+        """Whether scores without padding were evaluated and can differ: some mask does not hide padding."""
+        frames = self.analysis.frames
+        evaluated = unpadded(self.analysis.metric) in frames.runs
+        return evaluated and not all(frames.by_slug[slug].padding_hidden for slug in self.listed)
+
     @cached_property
     def colours(self) -> dict[str, str]:
         """The colour of each variant in the figures, by title; empty if there are more values than colours."""
-        palette, by_slug = Palette(self.analysis.frames), self.analysis.frames.by_slug
-        colours = {slug: palette.colour(slug) for slug in by_slug if palette.is_coloured}
-        return {
-            by_slug[slug].title: f"var(--c{PALETTE.index(colour) + 1}, {colour})" for slug, colour in colours.items()
-        }
+        palette, variants = Palette(self.analysis.frames), self.analysis.frames.by_slug
+        colours = {variants[slug].title: palette.colour(slug) for slug in variants if palette.is_coloured}
+        return {title: f"var(--c{PALETTE.index(colour) + 1}, {colour})" for title, colour in colours.items()}
 
     @cached_property
     def gallery(self) -> Gallery | None:

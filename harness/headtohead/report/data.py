@@ -7,8 +7,8 @@ from typing import Any
 
 from headtohead.analysis.reference_points import NAMES, ReferencePoints, decodes, scoring_metrics
 from headtohead.config.labels import listed
+from headtohead.report.attention import MOST_VARIANTS, shown_run
 from headtohead.report.content import Report
-from headtohead.report.gallery import MOST_VARIANTS, shown_run
 from headtohead.report.section import Section, score, table
 from headtohead.storage.metrics import readable, show
 from headtohead.storage.translations import Translation, translations_of
@@ -20,16 +20,14 @@ SAMPLES = 8
 def data_section(report: Report) -> Section:
     """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
     frames = report.analysis.frames
-    rows = [{"property": name, "value": value} for name, value in data_properties(report.record.data).items()]
-    if frames.has_draws:
-        text = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
-        rows.insert(0, {"property": "draws", "value": text})
+    draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
+    rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data).items())
     runs = frames.details.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
     found |= {
         ("sacreBLEU", f"{readable(f'test/{name}')}: {text}") for run in runs for name, text in run.signatures.items()
     }
-    return Section("Data", frame=table([*rows, *({"property": name, "value": value} for name, value in sorted(found))]))
+    return Section("Data", frame=table({"property": name, "value": value} for name, value in rows + sorted(found)))
 
 
 def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
@@ -88,15 +86,33 @@ def reference_section(report: Report) -> Section | None:
 
 def translation_section(report: Report) -> Section | None:
     """Return the test sentences on which the variants differ most, or None without saved translations."""
-    by_slug = _translated(report)
+    analysis, by_slug = report.analysis, dict[str, list[Translation]]()
+    for slug in analysis.frames.by_slug:
+        run = shown_run(analysis, slug)
+        if run is not None and len(by_slug) < MOST_VARIANTS:
+            rows = translations_of(analysis.frames, slug, run[1])
+            by_slug |= {slug: rows} if rows else {}
     if not by_slug:
         return None
-    rows = [row for index in sample(by_slug) for row in _outputs(report, by_slug, index)]
+    cells = []
+    for index in sample(by_slug):
+        groups: dict[tuple[bool, str], list[str]] = {}
+        for slug, rows in by_slug.items():
+            groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(report.title(slug))
+        first = next(iter(by_slug.values()))[index]
+        source = f"{first.source}\n{' / '.join(first.references)}"
+        # Exact matches first, then the most frequent translation.
+        for (wrong, text), titles in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
+            named = "every variant" if len(titles) == len(by_slug) else listed(titles, most=6)
+            row = {"source and reference": source, "exact": "✗" if wrong else "✓"}
+            cells.append(row | {"translation": text or "(empty)", "variants": named})
+            source = ""
+    limited = f" (the first {MOST_VARIANTS} of the design)" * (len(by_slug) == MOST_VARIANTS)
     return Section(
         "Translations side by side",
-        "The sentences on which the variants differ most, translated by the first finished seed of each variant"
-        f"{f' (the first {MOST_VARIANTS} of the design)' if len(by_slug) == MOST_VARIANTS else ''}.",
-        frame=table(rows),
+        "The sentences on which the variants differ most, translated by the first finished seed of each "
+        f"variant{limited}.",
+        frame=table(cells),
     )
 
 
@@ -105,49 +121,13 @@ def sample(by_slug: Mapping[str, Sequence[Translation]]) -> list[int]:
 
     Ties go to the sentence with more distinct outputs, then to the earlier sentence. Sources are not repeated.
     """
-    first, size = next(iter(by_slug.values())), len(by_slug)
-
-    def sort_key(index: int) -> tuple[int, int, int]:
-        exact = sum(rows[index].exact for rows in by_slug.values())
-        return -min(exact, size - exact), -len({rows[index].hypothesis for rows in by_slug.values()}), index
-
-    shared = range(min(map(len, by_slug.values())))
-    same = [index for index in shared if len({rows[index].source for rows in by_slug.values()}) == 1]
-    chosen: dict[str, int] = {}
-    for index in sorted(same, key=sort_key):
-        if len(chosen) < SAMPLES:
-            chosen.setdefault(first[index].source, index)
-    return sorted(chosen.values())
-
-
-def _translated(report: Report) -> dict[str, list[Translation]]:
-    """Return the translations of the first finished seed of the first variants."""
-    analysis, by_slug = report.analysis, dict[str, list[Translation]]()
-    for slug in analysis.frames.by_slug:
-        run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
-        if run is not None and len(by_slug) < MOST_VARIANTS:
-            rows = translations_of(analysis.frames, slug, run[1])
-            by_slug |= {slug: rows} if rows else {}
-    return by_slug
-
-
-def _outputs(report: Report, by_slug: Mapping[str, Sequence[Translation]], index: int) -> list[dict[str, str]]:
-    """Return the distinct translations of a sentence, exact matches first."""
-    groups: dict[tuple[bool, str], list[str]] = {}
-    for slug, rows in by_slug.items():
-        groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(report.title(slug))
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
-    first = next(iter(by_slug.values()))[index]
-    source = f"{first.source}\n{' / '.join(first.references)}"
-    return [
-        {
-            "source and reference": source * (number == 0),
-            "exact": "✗" if wrong else "✓",
-            "translation": text or "(empty)",
-            "variants": "every variant" if len(titles) == len(by_slug) else listed(titles, most=6),
-        }
-        for number, ((wrong, text), titles) in enumerate(ordered)
-    ]
+    size, keys = len(by_slug), dict[str, tuple[int, int, int]]()
+    for index, rows in enumerate(zip(*by_slug.values(), strict=False)):
+        exact = sum(row.exact for row in rows)
+        key = (-min(exact, size - exact), -len({row.hypothesis for row in rows}), index)
+        if all(row.source == rows[0].source for row in rows):
+            keys[rows[0].source] = min(key, keys.get(rows[0].source, key))
+    return sorted(index for _, _, index in sorted(keys.values())[:SAMPLES])
 
 
 def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> list[dict[str, str]]:

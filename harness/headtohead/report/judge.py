@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,9 +14,6 @@ from headtohead.files import replace
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 from headtohead.statistics.verdicts import BETTER, EQUIVALENT, WORSE
 from headtohead.storage.metrics import counted, show_p
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
@@ -87,21 +81,18 @@ def write_figure(judged: Judged, path: Path) -> None:
     Raises:
         HeadToHeadError: If the ending of the name is none of these.
     """
-    from headtohead.figures import style
-    from headtohead.figures.forest import ForestRow, forest
+    from headtohead.figures.rows import Row, difference_figure
+    from headtohead.figures.style import FORMATS, to_bytes
 
-    forms: dict[str, Callable[[Figure], str | bytes]] = {
-        ".svg": partial(style.to_svg, salt="judge"),
-        ".pdf": style.to_pdf,
-        ".png": style.to_png,
-    }
-    if path.suffix.lower() not in forms:
-        raise HeadToHeadError(f"--figure {path}: unknown ending '{path.suffix}'; use {', '.join(forms)}")
+    form = path.suffix.lower().removeprefix(".")
+    if form not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise HeadToHeadError(f"--figure {path}: unknown ending '{path.suffix}'; use {known}")
     show = Numbers(judged)
     sign = -1 if judged.higher_is_better else 1
     largest = sorted(judged.variants, key=lambda found: -abs(found.difference.mean))[:MOST_ROWS]
     rows = [
-        ForestRow(
+        Row(
             name=f"{found.variant} against {judged.baseline}",
             note=f"{show(found.difference.mean, signed=True)}  {found.judgement.verdict}",
             mean=found.difference.mean,
@@ -112,10 +103,8 @@ def write_figure(judged: Judged, path: Path) -> None:
         )
         for found in sorted(largest, key=lambda found: sign * found.difference.mean)
     ]
-    drawn = forms[path.suffix.lower()](
-        forest(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
-    )
-    content = drawn.encode() if isinstance(drawn, str) else drawn
+    figure = difference_figure(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
+    content = to_bytes(figure, form, "judge")
     replace(path, lambda temporary: temporary.write_bytes(content))
 
 

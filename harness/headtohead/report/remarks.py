@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from headtohead.analysis.convergence import LOSS, NO_LOSS, NOT_JUDGED, Convergence, StepGap
+from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name
-from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span
 
 MOST_NAMED = 3
 """Maximum number of variants that a remark names."""
-
-INFORMATIVE_BOUND = 0.9
-"""Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
 
 POINTS = {"nearest_neighbour": "nearest-neighbour translation", "majority": "the most frequent target"}
 """The reference points that a model is expected to exceed."""
@@ -42,10 +38,20 @@ class Remark:
 
 def remarks(analysis: Analysis) -> tuple[Remark, ...]:
     """Return the remarks on a study, the most severe first."""
+    by_slug = analysis.frames.by_slug
+    equal = [variant for variant in by_slug.values() if variant.equal_to]
     return (
         *(Remark("warning", text) for text in _warnings(analysis)),
         *(Remark("caution", text) for text in _cautions(analysis)),
-        *_equal(analysis),
+        *(
+            Remark(
+                "note",
+                f"{variant.title} and {by_slug[str(variant.equal_to)].title} are the same by construction"
+                f"{f': {variant.equal_reason}' if variant.equal_reason else ''}; they were trained once.",
+                variant.slug,
+            )
+            for variant in equal
+        ),
         *(Remark("note", text) for text in _notes(analysis)),
     )
 
@@ -64,66 +70,70 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
 
 
 def _warnings(analysis: Analysis) -> Iterator[str]:
-    frames, metric = analysis.frames, analysis.metric
+    frames, metric, name = analysis.frames, analysis.metric, readable(analysis.metric)
     least, largest = span(metric)
     worst, best = (least, max) if higher_is_better(metric) else (largest, min)
+    points = analysis.reference_points.get(frames.baseline)
+    remedy = "Train longer, or set metrics.primary to another metric."
+    if points and points.scores["vocabulary_bound"].get(metric) == worst:  # longer training cannot help
+        remedy = (
+            f"The vocabulary upper bound is {show(worst, metric)}, so no model can score: use data.tokens: subword, or "
+            "another split or data.normalise."
+        )
     values = [value for slug in frames.by_slug for value in frames.scores(slug, metric).values()]
     if values and all(value == worst for value in values):
         yield (
-            f"Every run has the worst possible {readable(metric)}, {show(worst, metric)}, so this metric cannot "
-            f"compare the variants. {_remedy(analysis, worst)}"
+            f"Every run has the worst possible {name}, {show(worst, metric)}, so this metric cannot compare the "
+            f"variants. {remedy}"
         )
     margin = frames.record.margins.get(metric)
     means = [mean for slug in analysis.ranked if not math.isnan(mean := analysis.summaries[slug].mean)]
     if margin and means and math.isfinite(worst) and abs(best(means) - worst) <= margin.value:
         yield (
             f"The margin, {show(margin.value, metric)}, is wider than the distance of every score from the worst "
-            f"possible {readable(metric)} (best mean {show(best(means), metric)}), so equivalence shows nothing. "
-            f"{_remedy(analysis, worst)}"
+            f"possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. {remedy}"
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
-        yield f"Suspect: above {_bound(analysis)}: {_titles(frames, suspect)}."
-    leaky: dict[float, list[str]] = {}
-    for slug in frames.by_slug:
-        if not same_data_set(frames, slug, frames.baseline) and (leak := _mean_leak(frames, slug)):
-            leaky.setdefault(leak, []).append(slug)
-    found = [("LEAKY split", float(frames.record.data["leak"]))] if frames.record.data.get("leaky") else []
-    for name, leak in [*found, *((f"LEAKY split of {_titles(frames, slugs)}", leak) for leak, slugs in leaky.items())]:
+        bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
+        yield f"Suspect: above {bound}: {_titles(frames, suspect)}."
+    leaky = {"": float(frames.record.data["leak"])} if frames.record.data.get("leaky") else {}
+    other_data = [slug for slug in frames.by_slug if not same_data_set(frames, slug, frames.baseline)]
+    leaks = {slug: leak for slug in other_data if (leak := _mean_leak(frames, slug))}
+    for leak in dict.fromkeys(leaks.values()):
+        leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == leak])}"] = leak
+    for of, leak in leaky.items():
         yield (
-            f"{name}: the source of {100 * leak:.1f} % of the test pairs is also in the training set; scores are too "
-            "high."
+            f"LEAKY split{of}: the source of {100 * leak:.1f} % of the test pairs is also in the training set; scores "
+            "are too high."
         )
-    hashes: dict[tuple[str, str], set[str]] = {}
+    hashes: dict[str, set[str]] = {}
     for run in frames.details.values():
         for plugin in run.plugins:
-            hashes.setdefault((plugin.family, plugin.name), set()).add(plugin.source_sha256)
-    for (family, name), sources in sorted(hashes.items()):
-        if len(sources) > 1:
-            yield f"STALE: the source of {family} {name} changed between runs of this experiment."
+            hashes.setdefault(f"{plugin.family} {plugin.name}", set()).add(plugin.source_sha256)
+    for plugin_name in sorted(name for name, found in hashes.items() if len(found) > 1):
+        yield f"STALE: the source of {plugin_name} changed between runs of this experiment."
 
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
     frames = analysis.frames
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
-        leaks = {slug: f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug))}
-        note = f" (source also in training: {listed([*leaks.values()], most=MOST_NAMED)})" if leaks else ""
+        leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
+        note = f" (source also in training: {listed([*leaks], most=MOST_NAMED)})" if leaks else ""
         yield (
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
         )
     for key, name in POINTS.items():
         compared = analysis.reference_comparisons(key)
-        below = [found for found in compared if not found.beaten]
-        if below:
+        if below := [found for found in compared if not found.beaten]:
             best = max(below, key=lambda found: found.score)
-            titles = _titles(frames, [found.slug for found in below])
             # Variants with other test sentences have a reference of their own.
-            references = sorted(found.reference for found in below)
-            shown = (show(reference, best.metric) for reference in (references[0], references[-1]))
-            reference = " to ".join(dict.fromkeys(shown))
-            named = f"{len(below)} of {len(compared)} variants" if len(below) > MOST_NAMED else titles
+            ends = min(found.reference for found in below), max(found.reference for found in below)
+            reference = " to ".join(dict.fromkeys(show(end, best.metric) for end in ends))
+            many, titles = len(below) > MOST_NAMED, _titles(frames, [found.slug for found in below])
+            named = f"{len(below)} of {len(compared)} variants" if many else titles
             yield (
                 f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
                 f"best of them has {show(best.score, best.metric)}."
@@ -162,25 +172,8 @@ def _still_learning(analysis: Analysis) -> str:
     return text
 
 
-def _equal(analysis: Analysis) -> Iterator[Remark]:
-    for variant in analysis.frames.record.variants:
-        if variant.equal_to:
-            other = analysis.frames.by_slug[variant.equal_to]
-            reason = f": {variant.equal_reason}" if variant.equal_reason else ""
-            text = f"{variant.title} and {other.title} are the same by construction{reason}; they were trained once."
-            yield Remark("note", text, variant.slug)
-
-
 def _notes(analysis: Analysis) -> Iterator[str]:
     frames, metric = analysis.frames, analysis.metric
-    verdicts = analysis.upper_bound_verdicts
-    informative = analysis.upper_bound is not None and analysis.upper_bound <= INFORMATIVE_BOUND
-    if verdicts and informative and not any("suspect" in verdict for verdict in verdicts.values()):
-        yield f"Within {_bound(analysis)}: {_titles(frames, list(verdicts))}."
-    counts = frames.runs["state"].value_counts()
-    failed = (states.DIVERGED, states.FAILED, states.OOM, states.TIMEOUT, states.KILLED)
-    if parts := [f"{counts[state]} {state}" for state in failed if state in counts]:
-        yield f"Of {len(frames.runs)} runs, {', '.join(parts)}; see Runs."
     if frames.has_draws:
         yield (
             "Each seed has a new draw of the data, with its own split and vocabulary: intervals include seeds, draws "
@@ -201,33 +194,11 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         yield f"The baseline's standard deviation over {seeds} is {show(sd, metric)} {readable(metric)}."
-    points, scoring = analysis.reference_points.get(frames.baseline), analysis.reference_metric
-    if points is not None and scoring is not None:
-        scores = {name: show(values[scoring], scoring) for name, values in points.scores.items()}
-        majority = f", the most frequent target {scores['majority']}" if "majority" in scores else ""
-        yield (
-            f"Reference points on the baseline's test sentences, {readable(scoring)}: nearest-neighbour translation "
-            f"{scores['nearest_neighbour']}, vocabulary upper bound {scores['vocabulary_bound']}{majority}."
-        )
-    found = analysis.convergence
-    if found.trends and all(trend.verdict == NOT_JUDGED for trend in found.trends.values()):
-        reasons = [trend.reason for trend in found.trends.values() if trend.reason != NO_LOSS]
-        yield from [f"Whether the runs trained far enough cannot be judged: {reasons[0]}."] if reasons else []
-    elif found.decaying and not found.still_learning:
-        yield (
-            f"The learning rate decays to zero ({', '.join(found.decaying)}), which hides what the runs have left to "
-            "learn: their loss levels off in any case."
-        )
-    yield from _provenance(frames)
-
-
-def _provenance(frames: Frames) -> Iterator[str]:
-    """Return differences between runs in versions, devices or backends, and the notes of runs."""
     values: dict[str, set[str]] = {}
     notes: Counter[str] = Counter()
     for run in frames.details.values():
-        for name, value in sorted(run.versions.items()):
-            values.setdefault(name.replace("_", " "), set()).add(str(value))
+        for name, version in sorted(run.versions.items()):
+            values.setdefault(name.replace("_", " "), set()).add(str(version))
         if run.execution:
             values.setdefault("device or precision", set()).add(f"{run.execution.device} {run.execution.dtype}")
         if run.backend:
@@ -241,28 +212,13 @@ def _provenance(frames: Frames) -> Iterator[str]:
         yield f"Damaged lines of training histories, for example incomplete after a crash, are omitted: {torn}."
 
 
-def _remedy(analysis: Analysis, worst: float) -> str:
-    """Return what to do about the worst possible scores: longer training helps only if the vocabulary permits more."""
-    points = analysis.reference_points.get(analysis.frames.baseline)
-    if points and points.scores["vocabulary_bound"].get(analysis.metric) == worst:
-        return (
-            f"The vocabulary upper bound is {show(worst, analysis.metric)}, so no model can score: use "
-            "data.tokens: subword, or another split or data.normalise."
-        )
-    return "Train longer, or set metrics.primary to another metric."
-
-
-def _bound(analysis: Analysis) -> str:
-    return f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
-
-
 def _mean_leak(frames: Frames, slug: str) -> float:
     """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
     leaks = [leak for name in frames.rows(slug).index if (leak := frames.details[name].leak) is not None]
     return fmean(leaks or [0.0])
 
 
-def _titles(frames: Frames, slugs: tuple[str, ...] | list[str]) -> str:
+def _titles(frames: Frames, slugs: Sequence[str]) -> str:
     return listed([frames.by_slug[slug].title for slug in slugs], most=MOST_NAMED)
 
 

@@ -53,9 +53,11 @@ def environment(package: str, *, html: bool = False) -> Environment:
         "cell": _cell,
         "prose": _prose,
         "safe_markdown": safe_markdown,
+        "fence": lambda text: "~" * max(3, 1 + max(map(len, re.findall("~+", text)), default=0)),
+        "json": _json,
+        "themed": lambda svg: Markup(themed(svg)),
     }
-    filters["fence"] = lambda text: "~" * max(3, 1 + max(map(len, re.findall("~+", text)), default=0))
-    made.filters |= filters | {"json": _json, "themed": lambda svg: Markup(themed(svg))}
+    made.filters |= filters
     return made
 
 
@@ -67,39 +69,32 @@ def tidy_markdown(text: str) -> str:
 def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
     """Return a report as a self-contained page with these SVG figures."""
     folder = resources.files("headtohead.report") / "templates"
-    script, css = ((folder / name).read_text("utf-8") for name in ("report.js", "report.css"))
-    scripts = [script] if any(section.maps for section in sections) else []
-    values = {
-        "policy": content_policy(*scripts),
-        "css": Markup(css),
-        "setup": setup_line(report.analysis),
-        "scripts": [Markup(text) for text in scripts],
-    }
-    template = environment("headtohead.report", html=True).get_template("page.html.jinja")
-    return visible(template.render(report=report, sections=sections, figures=figures, **values))
+    scripts = [(folder / "report.js").read_text("utf-8")] if any(section.maps for section in sections) else []
+    return visible(
+        environment("headtohead.report", html=True)
+        .get_template("page.html.jinja")
+        .render(
+            report=report,
+            sections=sections,
+            figures=figures,
+            setup=setup_line(report.analysis),
+            policy=content_policy(*scripts),
+            css=Markup((folder / "report.css").read_text("utf-8")),
+            scripts=[Markup(text) for text in scripts],
+        )
+    )
 
 
-def fragment(
-    *sections: Section,
-    figures: Mapping[str, str] | None = None,
-    heading: str = "",
-    answer: str = "",
-    colours: Mapping[str, str] | None = None,
-) -> str:
+def fragment(*sections: Section, figures: Mapping[str, str] | None = None, heading: str = "", answer: str = "") -> str:
     """Return sections as HTML for notebook output, which has no style sheet."""
     template = environment("headtohead.report", html=True).get_template("fragment.html.jinja")
-    values = {"heading": heading, "answer": answer, "colours": colours or {}}
-    return visible(template.render(sections=sections, figures=figures or {}, **values))
+    return visible(template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer))
 
 
 def markdown(report: Report, sections: Sequence[Section], figures: Collection[str]) -> str:
     """Return a report as Markdown with links to these figures."""
-    template = environment("headtohead.report").get_template("report.md.jinja")
-    return visible(
-        tidy_markdown(
-            template.render(report=report, setup=setup_line(report.analysis), sections=sections, figures=figures)
-        )
-    )
+    template, setup = environment("headtohead.report").get_template("report.md.jinja"), setup_line(report.analysis)
+    return visible(tidy_markdown(template.render(report=report, setup=setup, sections=sections, figures=figures)))
 
 
 def markdown_table(frame: pd.DataFrame | None) -> str:

@@ -19,65 +19,48 @@ FORMATS = ("latex", "csv", "markdown")
 
 
 def score_table(report: Report, form: str) -> str:
-    """Return the table of variants as ``latex``, ``csv`` or ``markdown``."""
-    if form == "csv":
-        exact = exact_scores(report)
-        texts = exact.select_dtypes(exclude="number").columns
-        exact[texts] = exact[texts].map(spreadsheet_text)
-        return str(exact.to_csv(index=False))
-    analysis, best, notes = report.analysis, report.analysis.best, _notes(report)
-    contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
-    rows = []
-    for slug in analysis.order:
-        contrast = contrasts.get(slug)
-        rows.append(
-            {
-                "variant": report.title(slug),
-                "seeds": str(analysis.summaries[slug].n),
-                report.metric: (Bold if slug in best.slugs else str)(primary_score(report, slug)),
-                "difference": difference(contrast.paired if contrast else None, analysis.metric),
-                "p (Holm)": show_p(contrast.judgement.holm_p if contrast else None),
-                "verdict": "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else "–",
-                "parameters": show_count(analysis.frames.by_slug[slug].counts.total),
-            }
-        )
-    frame = pd.DataFrame(rows, dtype=object)
-    if form == "latex":
-        return latex_table(frame, caption=report.record.question, label=report.record.name, notes=notes)
-    parts = [f"**{markdown_escape(report.record.question)}**", markdown_table(frame), *map(markdown_escape, notes)]
-    return "\n\n".join(parts) + "\n"
-
-
-def exact_scores(report: Report) -> pd.DataFrame:
-    """Return the table with exact numbers; missing numbers are NaN."""
+    """Return the table of variants as ``latex``, ``csv`` or ``markdown``; numbers in CSV are exact."""
     analysis, best = report.analysis, report.analysis.best.slugs
-    contrasts, rows = {contrast.left: contrast for contrast in analysis.variants.contrasts}, []
+    contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
+    exact, shown = [], []
     for slug in analysis.order:
         variant, summary, contrast = analysis.frames.by_slug[slug], analysis.summaries[slug], contrasts.get(slug)
         paired, judgement = (contrast.paired, contrast.judgement) if contrast else (None, None)
         step = judgement.interval if judgement else None
         scored = summary if slug not in analysis.withheld else None
-        is_baseline = slug == analysis.frames.baseline
-        rows.append(
+        verdict = "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else ""
+        exact.append(
             {
-                "variant": slug,
-                "title": variant.title,
+                "variant": spreadsheet_text(slug),
+                "title": spreadsheet_text(variant.title),
                 "metric": analysis.metric,
                 "seeds": summary.n,
                 **{name: getattr(scored, name, math.nan) for name in ("mean", "low", "high", "sd")},
-                "difference": getattr(paired, "mean", math.nan),
-                "difference_low": getattr(paired, "low", math.nan),
-                "difference_high": getattr(paired, "high", math.nan),
-                "holm_level": getattr(step, "level", math.nan),
-                "holm_low": getattr(step, "low", math.nan),
-                "holm_high": getattr(step, "high", math.nan),
+                **{f"difference{end}": getattr(paired, end[1:] or "mean", math.nan) for end in ("", "_low", "_high")},
+                **{f"holm_{name}": getattr(step, name, math.nan) for name in ("level", "low", "high")},
                 "holm_p": getattr(judgement, "holm_p", math.nan),
-                "verdict": "baseline" if is_baseline else contrast.verdict if contrast else "",
+                "verdict": verdict,
                 "best": str(slug in best).lower(),
                 "parameters": variant.counts.total,
             }
         )
-    return pd.DataFrame(rows)
+        shown.append(
+            {
+                "variant": variant.title,
+                "seeds": str(summary.n),
+                report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
+                "difference": difference(paired, analysis.metric),
+                "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
+                "verdict": verdict or "–",
+                "parameters": show_count(variant.counts.total),
+            }
+        )
+    if form == "csv":
+        return str(pd.DataFrame(exact).to_csv(index=False))
+    frame, notes, question = pd.DataFrame(shown, dtype=object), _notes(report), report.record.question
+    if form == "latex":
+        return latex_table(frame, caption=question, label=report.record.name, notes=notes)
+    return "\n\n".join([f"**{markdown_escape(question)}**", markdown_table(frame), *map(markdown_escape, notes)]) + "\n"
 
 
 def _notes(report: Report) -> list[str]:
@@ -85,8 +68,7 @@ def _notes(report: Report) -> list[str]:
     analysis, frames, level = report.analysis, report.analysis.frames, f"{100 * ALPHA:g} %"
     direction = "higher" if higher_is_better(analysis.metric) else "lower"
     varied = "training seeds, draws of the data and test sentences" if frames.has_draws else "training seeds"
-    margin, looks = frames.record.margins.get(analysis.metric), analysis.looks
-    best = analysis.best
+    margin, looks, best = frames.record.margins.get(analysis.metric), analysis.looks, analysis.best
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
         f"t-intervals that include the variation of {varied}.",
@@ -99,14 +81,12 @@ def _notes(report: Report) -> list[str]:
             f"{', '.join(map(str, looks.taken))}; each tests at {100 * looks.level:.2g} % for {level} over all looks. "
             "The p-values are adjusted for the looks, the intervals of this table are not."
         )
-    if margin is None:
-        notes.append("Without a margin, no variant is equivalent; inconclusive does not show equality.")
-    else:
-        late = " The margin was set after results existed." * margin.late
-        notes.append(
-            f"Equivalent: two one-sided paired t-tests within the margin of {show(margin.value, analysis.metric)} at "
-            f"{level}, adjusted by Holm.{late}"
-        )
+    notes.append(
+        f"Equivalent: two one-sided paired t-tests within the margin of {show(margin.value, analysis.metric)} at "
+        f"{level}, adjusted by Holm.{' The margin was set after results existed.' * margin.late}"
+        if margin
+        else "Without a margin, no variant is equivalent; inconclusive does not show equality."
+    )
     notes.append(
         f"No score is bold, because {best.reason}."
         if best.reason

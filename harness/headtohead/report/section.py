@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pandas as pd
@@ -88,12 +89,6 @@ def ends(low: float, high: float, metric: str, *, signed: bool = False) -> str:
     return f"{show(low, metric, signed=signed)} to {show(high, metric, signed=signed)}"
 
 
-def with_ends(summary: Summary, metric: str) -> str:
-    """Return a mean with its 95 % interval in parentheses."""
-    interval = f" (95 % interval {ends(summary.low, summary.high, metric)})" if math.isfinite(summary.low) else ""
-    return show(summary.mean, metric) + interval
-
-
 def leveled(interval: Interval | None, metric: str) -> str:
     """Return an interval with its level: ``98.75 %: −0.010 to 0.023``."""
     return (
@@ -126,35 +121,33 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     return f"{by_slug[contrast.left].title} against {other}"
 
 
-def contrast_rows(
-    contrasts: Sequence[Contrast], names: Iterable[Mapping[str, str]], more: Iterable[Mapping[str, str]] = ()
-) -> list[dict[str, str]]:
+def contrast_table(
+    contrasts: Sequence[Contrast], first: Iterable[Mapping[str, str]], last: Iterable[Mapping[str, str]] = repeat({})
+) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, interval at the Holm step, verdict, p-values, effect size, TOST.
 
     Args:
         contrasts: The contrasts.
-        names: The first cells of each row.
-        more: The last cells of each row.
+        first: The first cells of each row.
+        last: The last cells of each row.
     """
     has_margin = any(contrast.judgement.equivalence for contrast in contrasts)
     rows = []
-    for contrast, name in zip(contrasts, names, strict=True):
+    for contrast, before, after in zip(contrasts, first, last, strict=False):
         paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.equivalence
-        row = {
-            **name,
-            "difference": difference(paired, contrast.metric),
-            "at the Holm step": leveled(judgement.interval, contrast.metric),
-            "verdict": "\n".join(filter(None, [contrast.verdict_name, contrast.reason])),
-            "Holm p": show_p(judgement.holm_p),
-            "sign-flip p": show_p(paired.sign_flip_p if paired else None),
-            "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
-        }
-        if has_margin:
-            late = "\nmargin set after results existed" * contrast.late_margin
-            row["equivalence p"] = (
-                f"{show_p(test.holm_p)}\n{leveled(test.interval, contrast.metric)}{late}" if test else "–"
-            )
-        rows.append(row)
-    for row, last in zip(rows, more, strict=False):
-        row.update(last)
-    return rows
+        late = "\nmargin set after results existed" * contrast.late_margin
+        equivalence = f"{show_p(test.holm_p)}\n{leveled(test.interval, contrast.metric)}{late}" if test else "–"
+        rows.append(
+            {
+                **before,
+                "difference": difference(paired, contrast.metric),
+                "at the Holm step": leveled(judgement.interval, contrast.metric),
+                "verdict": "\n".join(filter(None, [contrast.verdict_name, contrast.reason])),
+                "Holm p": show_p(judgement.holm_p),
+                "sign-flip p": show_p(paired.sign_flip_p if paired else None),
+                "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
+                **({"equivalence p": equivalence} if has_margin else {}),
+                **after,
+            }
+        )
+    return table(rows)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from headtohead.report.attention import attention_section, heads_section
+from headtohead.report.attention import payload
 from headtohead.report.content import Report
-from headtohead.report.contrasts import change_section, declared_section, factor_section
+from headtohead.report.contrasts import (
+    change_section,
+    declared_section,
+    factor_section,
+    two_way_section,
+    uncertainty_section,
+)
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.figures.rows import drawn_contrasts, drawn_variants
@@ -19,8 +25,6 @@ from headtohead.report.setup import (
     tuning_section,
 )
 from headtohead.report.training import target_section, training_section
-from headtohead.report.two_way import two_way_section
-from headtohead.report.uncertainty import uncertainty_section
 from headtohead.report.variants import padding_section, pitfall_section, variant_section
 
 
@@ -28,18 +32,25 @@ def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
     contrasts, drawn = report.analysis.main_contrasts, len(drawn_contrasts(report.analysis))
     averaged = ", averaged over the settings of the other axes" * any(found.kind == "factor" for found in contrasts)
-    own, other = (
-        sum(found.paired is not None and (found.metric == report.analysis.metric) is is_own for found in contrasts)
-        for is_own in (True, False)
-    )
+    is_own = [found.metric == report.analysis.metric for found in contrasts if found.paired is not None]
     return Section(
         "",
         figure="contrasts",
         caption=f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected "
         "difference. Triangles: outside the magnified range."
-        + f" The {drawn} largest differences." * (drawn < own)
-        + " Contrasts in other metrics are in the table." * (other > 0),
+        + f" The {drawn} largest differences." * (drawn < sum(is_own))
+        + " Contrasts in other metrics are in the table." * (not all(is_own)),
         lines=[remark.text for remark in report.remarks if remark.severity == "note"],
+    )
+
+
+def heads_section(report: Report) -> Section:
+    """Return the figure of the head ablation, which is drawn if a run of the baseline has one."""
+    return Section(
+        "Heads",
+        "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
+        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
+        figure="heads",
     )
 
 
@@ -55,6 +66,32 @@ def length_section(report: Report) -> Section:
 def cost_section(report: Report) -> Section:
     """Return the figure of the score against parameters, FLOPs and training time."""
     return Section("Score and cost", report.shown(len(drawn_variants(report.analysis))).strip(), figure="cost")
+
+
+def attention_section(report: Report) -> Section | None:
+    """Return the maps, in the page with entropy and distance of every head, or None without recorded maps."""
+    gallery, runs = report.gallery, report.analysis.frames.runs
+    if gallery is None:
+        return None
+    largest = runs["attention/fused_difference"].max() if "attention/fused_difference" in runs else None
+    texts = [
+        "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
+        "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
+        "different models. Entropy is in nats, distance in tokens.",
+        f"The maps come from the explicit path; its output differs from the fast path by at most {largest:.1e}."
+        if largest is not None and largest == largest
+        else "",
+        f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
+        f"Negative weights of {gallery.signed} have the other colour, full at −1." * bool(gallery.signed),
+    ]
+    source = gallery.variants[0].maps[0].probe["source"]
+    return Section(
+        "Attention maps",
+        " ".join(filter(None, [*texts, *gallery.notes])),
+        figure="attention",
+        caption=f"Sentence “{source}”, {gallery.role}, layer {gallery.layer}, head 0, one seed of each.",
+        maps=payload(gallery),
+    )
 
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from headtohead.report.section import Section, table
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
+from headtohead.storage.experiment import TuningRecord
 from headtohead.storage.metrics import counted, label, show, show_count
 
 MOST_VALUES = 4
@@ -23,44 +23,38 @@ MOST_VALUES = 4
 CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
 METHOD = (
-    "Every contrast is paired by seed: effects of a seed that all variants share cancel. Intervals are t-intervals "
-    "over seeds. The 95 % interval is not adjusted; the interval at the Holm step has the level at which Holm's "
-    "procedure tests the contrast, and excludes zero if and only if the difference is significant.",
+    "Every contrast is paired by seed. Intervals are t-intervals over seeds. The 95 % interval is not adjusted; the "
+    "interval at the Holm step excludes zero if and only if the difference is significant.",
     "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
     "factor contrasts, interactions, contrasts that the file declares, or the changes between two configurations. The "
     "sign-flip p is not adjusted. The effect is the mean difference divided by its standard deviation, "
-    "Hedges-corrected. Further metrics are described, not tested.",
+    "Hedges-corrected.",
     "Equivalent: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family. Without a "
     "margin no contrast is equivalent. An inconclusive contrast does not show equality.",
 )
 LOOKS = (
-    "Looks: the study is judged at several planned numbers of seeds. Every p-value is first adjusted for all planned "
-    "looks, by the joint distribution of their t-tests with a constant level (Pocock), then by Holm. Intervals at the "
-    "Holm step have the level of the look."
+    "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
+    "constant level (Pocock), then by Holm. Intervals at the Holm step have the level of the look."
 )
 
 
 def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds as a sentence."""
-    data, fields = analysis.frames.record.data, _fields(analysis)
-    variants = list(analysis.frames.by_slug.values())
+    data, variants, values = analysis.frames.record.data, list(analysis.frames.by_slug.values()), _values(analysis)
     counts = data.get("counts", {})
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
-    depth = f"{_values(fields['model.encoder_layers'])} + {_values(fields['model.decoder_layers'])} layers"
-    batch = fields["train.batch_size"]
-    tokens = f"up to {_values(fields['train.batch_tokens'])} tokens"
-    heads = _values(fields["model.heads"])
-    origins = [
-        f"run {init['run']}" if (init := variant.config.get("init_from")) else "the seed" for variant in variants
-    ]
+    languages = ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
+    batch, heads = values["train.batch_size"], values["model.heads"]
+    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
+    origins = [f"run {init['run']}" if (init := found.config.get("init_from")) else "the seed" for found in variants]
     parts = [
-        ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
-        + (f", {' and '.join(pairs)} pairs" if pairs else ""),
-        f"width {_values(fields['model.d_model'])}, {heads} head{'s' * (heads != '1')}, {depth}, feed-forward "
-        f"{_values([variant.d_ff for variant in variants])}, {_parameters(analysis)} parameters",
-        f"{_values(_steps(analysis))} steps of {tokens if batch == [None] else f'{_values(batch)} pairs'}",
-        f"learning rate {learning_rate(analysis)}, schedule {_values(fields['train.schedule'])}",
-        *([f"initial weights from {_values(origins)}"] if set(origins) != {"the seed"} else []),
+        languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
+        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {values['model.encoder_layers']} + "
+        f"{values['model.decoder_layers']} layers, feed-forward {_text_of([found.d_ff for found in variants])}, "
+        f"{_parameters(analysis)} parameters",
+        f"{_steps(analysis)} steps of {tokens}",
+        f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
+        *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
         counted(len(analysis.frames.seeds), "seed"),
     ]
     return f"Set-up: {'; '.join(parts)}."
@@ -68,37 +62,29 @@ def setup_line(analysis: Analysis) -> str:
 
 def learning_rate(analysis: Analysis) -> str:
     """Return the learning rate and how it was chosen."""
-    rates, tuning = _values(_fields(analysis)[LEARNING_RATE]), analysis.frames.record.tuning
+    rates, tuning = _values(analysis)[LEARNING_RATE], analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
         edges = sum(bool(variant.at_the_edge) for variant in tuning.variants.values())
-        note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" if edges else ""
-        length = "" if tuning.epochs is None else f" with train.epochs {value_text(tuning.epochs)}"
-        return (
-            f"{rates}, tuned for each variant on {tuning.metric} over {_values(list(tried), len(tried))}{length}{note}"
-        )
+        note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" * bool(edges)
+        sweep = _text_of(list(tried), len(tried)) + _length(tuning)
+        return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
     if LEARNING_RATE in analysis.frames.axes:
         return f"{rates}, an axis of the experiment"
-    is_default = rates == _values([TrainConfig.model_fields["lr"].default])
+    is_default = rates == _text_of([TrainConfig.model_fields["lr"].default])
     return f"{rates}, {'the default' if is_default else 'set in the experiment file'}"
 
 
 def setup_section(report: Report) -> Section:
     """Return the complete configuration; values that differ between variants are all listed."""
-    analysis = report.analysis
     sections: dict[str, list[str]] = {}
-    for path, values in _fields(analysis).items():
+    for path, value in _values(report.analysis).items():
         section, _, name = path.partition(".")
-        sections.setdefault(section, []).append(f"{name} {_values(values)}")
-    items = {
-        "seeds": ", ".join(map(str, analysis.frames.seeds)),
-        "steps": _values(_steps(analysis)),
-        "learning rate": learning_rate(analysis),
-        "parameters": f"{_parameters(analysis)}, match: {report.record.match}",
-        **{section: ", ".join(texts) for section, texts in sections.items()},
-    }
-    rows = [{"setting": name, "value": value} for name, value in items.items()]
+        sections.setdefault(section, []).append(f"{name} {value}")
+    items = {"seeds": ", ".join(map(str, report.analysis.frames.seeds)), "match": report.record.match}
+    items |= {section: ", ".join(texts) for section, texts in sections.items()}
     entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
+    rows = ({"setting": name, "value": value} for name, value in items.items())
     return Section("Set-up", frame=table(rows), lines=entries)
 
 
@@ -117,18 +103,15 @@ def tuning_section(report: Report) -> Section | None:
             row[name] = "diverged" if trial.mean is None else show(trial.mean, record.metric) + sd
         rows.append(row)
         shade.append([0, *(CHOSEN_SHADE * (trial.values == variant.chosen) for trial in variant.tried)])
-    edges = [report.title(slug) for slug, variant in tuned.items() if variant.at_the_edge]
-    length = "" if record.epochs is None else f" with train.epochs {value_text(record.epochs)}"
+    edges = ", ".join(report.title(slug) for slug, variant in tuned.items() if variant.at_the_edge)
     return Section(
         "Tuning",
-        f"Every variant was trained with the same settings on seeds {', '.join(map(str, record.seeds))}{length}, which "
-        f"the comparison does not use (experiment {record.experiment}). Dark: the setting with the lowest mean "
-        f"{record.metric}, which the comparison uses.",
+        f"Every variant was trained with the same settings on seeds {', '.join(map(str, record.seeds))}"
+        f"{_length(record)}, which the comparison does not use (experiment {record.experiment}). Dark: the setting "
+        f"with the lowest mean {record.metric}, which the comparison uses.",
         frame=table(rows),
         shade=shade,
-        lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {', '.join(edges)}."]
-        if edges
-        else [],
+        lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] if edges else [],
     )
 
 
@@ -138,30 +121,31 @@ def runs_section(report: Report) -> Section:
     lost = frames.runs[frames.runs["state"] != states.DONE]
     reused = frames.runs[frames.runs["reused_from"].notna()]
     sources = {"exclude": "by the experiment file", "incompatible": "incompatible"}
-    failures = [
-        {
-            "variant": str(run["title"]),
-            "seed": str(run["seed"]),
-            "state": str(run["state"]),
-            "reason": str(run["reason"] or "–"),
-            "step": "–" if _is_missing(run["step"], run["steps"]) else f"{int(run['step'])} of {int(run['steps'])}",
-        }
-        for _, run in lost[:MOST_ROWS].iterrows()
-    ]
-    excluded = [
-        {"combination": found.title, "reason": found.reason, "excluded": sources[found.source]}
-        for found in report.record.excluded
-    ]
-    reuse = [
-        {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": str(run["reused_from"])}
-        for _, run in reused[:MOST_ROWS].iterrows()
-    ]
-    tables = {"Runs without a result": failures, "Excluded combinations": excluded, "Reused runs": reuse}
+    tables = {
+        "Runs without a result": [
+            {
+                "variant": str(run["title"]),
+                "seed": str(run["seed"]),
+                "state": str(run["state"]),
+                "reason": str(run["reason"] or "–"),
+                "step": f"{run['step']:.0f} of {run['steps']:.0f}" if run[["step", "steps"]].notna().all() else "–",
+            }
+            for _, run in lost[:MOST_ROWS].iterrows()
+        ],
+        "Excluded combinations": [
+            {"combination": found.title, "reason": found.reason, "excluded": sources[found.source]}
+            for found in report.record.excluded
+        ],
+        "Reused runs": [
+            {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": str(run["reused_from"])}
+            for _, run in reused[:MOST_ROWS].iterrows()
+        ],
+    }
     return Section(
         "Runs",
         f"{counted(len(frames.runs), 'run')}: {counted(len(frames.by_slug), 'variant')}, "
-        f"{counted(len(frames.seeds), 'seed')}. {len(lost)} without a result, {len(excluded)} combinations excluded, "
-        f"{len(reused)} reused.",
+        f"{counted(len(frames.seeds), 'seed')}. {len(lost)} without a result, {len(report.record.excluded)} "
+        f"combinations excluded, {len(reused)} reused.",
         lines=report.record.notes,
         parts=[Section(title, frame=table(rows)) for title, rows in tables.items() if rows],
     )
@@ -169,16 +153,10 @@ def runs_section(report: Report) -> Section:
 
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds."""
-    analysis, seeds = report.analysis, len(report.analysis.frames.seeds)
-    floors = [
-        f"Family {name}: with {counted(family.tested, 'contrast')} and {family.seeds} seeds the smallest Holm-adjusted "
-        f"sign-flip p is {family.floor:.3g}; {family.seeds_needed} seeds are needed for 0.05."
-        for name, family in analysis.families.items()
-        if family.tested
-    ]
+    seeds = len(report.analysis.frames.seeds)
     few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."
-    looks = [LOOKS] if analysis.looks else []
-    return Section("Statistics", lines=[*METHOD, *looks, *floors, *([few] if seeds < SIGN_FLIP_SEEDS else [])])
+    looks = [LOOKS] if report.analysis.looks else []
+    return Section("Statistics", lines=[*METHOD, *looks, *([few] if seeds < SIGN_FLIP_SEEDS else [])])
 
 
 def reproduction_section(report: Report) -> Section:
@@ -190,25 +168,22 @@ def reproduction_section(report: Report) -> Section:
     # Of the platform, only the parts that a result can depend on.
     if found := re.match(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", versions.get("platform", "")):
         versions["platform"] = " ".join(found.groups())
-    rows = [{"software": name.replace("_", " "), "version": value} for name, value in versions.items()]
     return Section(
         "Reproduction",
         code=f"{record.command}\nh2h report {file or record.name}{partial}",
-        frame=table(rows),
+        frame=table({"software": name.replace("_", " "), "version": value} for name, value in versions.items()),
         parts=[Section(record.file or "experiment file", code=record.text)] if record.text else [],
     )
 
 
-def _fields(analysis: Analysis) -> dict[str, list[Any]]:
+def _values(analysis: Analysis) -> dict[str, str]:
     """Return the distinct values of each field of the configuration over all variants, the baseline's first."""
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         for path, value in _flat(variant.config):
-            values = fields.setdefault(path, [])
-            if value not in values:
-                values.append(value)
-    return fields
+            fields.setdefault(path, []).append(value)
+    return {path: _text_of(values) for path, values in fields.items()}
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -219,7 +194,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def _values(values: list[Any], most: int = MOST_VALUES) -> str:
+def _text_of(values: list[Any], most: int = MOST_VALUES) -> str:
     """Return the distinct values as text: a list, or if there are many a range or their number."""
     distinct = list(dict.fromkeys(_text(value) for value in values))
     if len(distinct) <= most:
@@ -237,9 +212,10 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else label(value)
 
 
-def _steps(analysis: Analysis) -> list[Any]:
+def _steps(analysis: Analysis) -> str:
     """Return the number of steps of each run; without finished runs, those of the plan."""
-    return analysis.frames.trained_steps or [variant.steps for variant in analysis.frames.by_slug.values()]
+    planned = [variant.steps for variant in analysis.frames.by_slug.values()]
+    return _text_of(list(analysis.frames.trained_steps) or planned)
 
 
 def _parameters(analysis: Analysis) -> str:
@@ -247,5 +223,5 @@ def _parameters(analysis: Analysis) -> str:
     return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 
-def _is_missing(*values: Any) -> bool:
-    return any(value is None or math.isnan(value) for value in values)
+def _length(tuning: TuningRecord) -> str:
+    return "" if tuning.epochs is None else f" with train.epochs {value_text(tuning.epochs)}"

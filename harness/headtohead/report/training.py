@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from headtohead.analysis.convergence import LOSS, LossTrend
+from headtohead.analysis.convergence import LOSS
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.targets import Target, VariantTarget
+from headtohead.analysis.targets import VariantTarget
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.remarks import gap_steps
@@ -15,13 +15,27 @@ from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.progress import duration
 
+UNREACHED = ("–", "∞")
+"""Text of a median without runs, and of one that is infinite."""
+
 
 def training_section(report: Report) -> Section:
     """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
     analysis, found = report.analysis, report.analysis.convergence
-    rows = [
-        {"variant": report.title(slug), **_trend(found.trends[slug])} for slug in report.listed if slug in found.trends
-    ]
+    rows = []
+    for slug in (slug for slug in report.listed if slug in found.trends):
+        trend = found.trends[slug]
+        fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{100 * trend.fraction:.1f} %"
+        rows.append(
+            {
+                "variant": report.title(slug),
+                "seeds": str(trend.n),
+                "validation loss at 80 % of the steps": show(trend.loss, LOSS),
+                "fall until the end": fall,
+                "standard error over seeds": show(trend.error, LOSS),
+                "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
+            }
+        )
     gaps = [
         {
             "contrast": contrast_name(analysis, gap.contrast),
@@ -45,17 +59,6 @@ def training_section(report: Report) -> Section:
     )
 
 
-def _trend(trend: LossTrend) -> dict[str, str]:
-    fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{100 * trend.fraction:.1f} %"
-    return {
-        "seeds": str(trend.n),
-        "validation loss at 80 % of the steps": show(trend.loss, LOSS),
-        "fall until the end": fall,
-        "standard error over seeds": show(trend.error, LOSS),
-        "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
-    }
-
-
 def target_section(report: Report) -> Section | None:
     """Return a table per target, or None without targets."""
     found = report.analysis.targets
@@ -68,7 +71,9 @@ def target_section(report: Report) -> Section | None:
         "number of planned looks. Time is the training time of a stack without evaluations.",
         parts=[
             Section(
-                _name(target),
+                f"Target: {readable(target.metric)} {show(target.value, target.metric)}"
+                if target.value is not None
+                else f"Target: the baseline's final {readable(target.metric)} with the same seed",
                 frame=table(
                     {"variant": report.title(slug), **_target(target.variants[slug])} for slug in report.listed
                 ),
@@ -89,24 +94,13 @@ def target_columns(analysis: Analysis) -> dict[str, list[float]]:
     return columns
 
 
-def _name(target: Target) -> str:
-    if target.value is None:
-        return f"Target: the baseline's final {readable(target.metric)} with the same seed"
-    return f"Target: {readable(target.metric)} {show(target.value, target.metric)}"
-
-
 def _target(found: VariantTarget) -> dict[str, str]:
     steps, seconds = found.median_steps, found.median_seconds
-    is_compared = found.verdict is not None
     return {
         "reached": f"{found.reached} of {len(found.steps)}",
-        "median steps": _finite(steps, f"{steps:,.0f}"),
-        "median time": _finite(seconds, duration(seconds) if math.isfinite(seconds) else ""),
-        "seeds earlier, later": f"{found.earlier}, {found.later}" if is_compared else "–",
+        "median steps": f"{steps:,.0f}" if math.isfinite(steps) else UNREACHED[math.isinf(steps)],
+        "median time": duration(seconds) if math.isfinite(seconds) else UNREACHED[math.isinf(seconds)],
+        "seeds earlier, later": f"{found.earlier}, {found.later}" if found.verdict is not None else "–",
         "sign test Holm p": show_p(found.holm_p),
         "against baseline": found.verdict or found.reason or "–",
     }
-
-
-def _finite(value: float, text: str) -> str:
-    return "–" if math.isnan(value) else text if math.isfinite(value) else "∞"

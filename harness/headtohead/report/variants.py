@@ -6,10 +6,10 @@ import math
 
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import shortened
-from headtohead.planning.axes import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import drawn_variants
-from headtohead.report.section import Section, contrast_rows, difference, score, table
+from headtohead.report.section import Section, contrast_table, difference, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, readable, show, show_count, unpadded
@@ -21,49 +21,76 @@ MOST_NAMES = 12
 def variant_section(report: Report) -> Section:
     """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics."""
     analysis, frames = report.analysis, report.analysis.frames
-    by_data = " on the same data" * (DATA_AXIS in report.record.axes)
     contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    unlisted = len(analysis.order) - len(report.listed)
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
-    parts = []
-    if tested:
-        names = [{"variant": report.title(contrast.left)} for contrast in tested]
-        note = f"Holm's correction over {counted(analysis.variants.tested, 'contrast')} with the baseline."
-        parts.append(Section("Tests", note, frame=table(contrast_rows(tested, names))))
-    if metrics:
-        rows = (
-            {"variant": report.title(slug), **{readable(name): reported(report, slug, name) for name in metrics}}
-            for slug in report.listed
+    stacks = _stack_sizes(report)
+    rows = []
+    for slug in report.listed:
+        contrast = contrasts.get(slug)
+        pitfalls = ", ".join(pitfall.name for pitfall in frames.by_slug[slug].pitfalls)
+        notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
+        verdict = contrast.verdict_name if contrast else "–"
+        rows.append(
+            {
+                "variant": "\n".join(filter(None, [report.title(slug), *notes])),
+                report.metric: primary_score(report, slug),
+                "seeds": str(analysis.summaries[slug].n),
+                "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
+                "verdict": "baseline" if slug == frames.baseline else verdict,
+                **_costs(report, slug, with_stack=len(stacks) > 1),
+            }
         )
-        note = "Losses are blank if vocabulary or labels differ from the baseline's."
-        parts.append(Section("Further metrics", f"Described, not tested. {note}", frame=table(rows)))
+    further = (
+        {"variant": report.title(slug), **{readable(name): reported(report, slug, name) for name in metrics}}
+        for slug in report.listed
+    )
+    parts = [
+        Section(
+            "Tests",
+            f"Holm's correction over {counted(analysis.variants.tested, 'contrast')} with the baseline.",
+            frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested)),
+        ),
+        Section(
+            "Further metrics",
+            "Described, not tested. Losses are blank if vocabulary or labels differ from the baseline's.",
+            frame=table(further) if metrics else None,
+        ),
+    ]
+    by_data = " on the same data" * (DATA_AXIS in report.record.axes)
+    note = (
+        f" Tokens per second, memory and time are those of a stack of {_range(stacks)} runs; compare them only between "
+        "stacks of the same size on an equally busy machine. FLOPs are those of a forward pass per target token."
+    )
+    unlisted = len(analysis.order) - len(report.listed)
     return Section(
         "Variants",
         f"Mean {report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by "
-        f"seed, and the costs of each variant. {_stack_note(report)}",
+        f"seed, and the costs of each variant.{note * bool(stacks - {1})}",
         figure="scores",
         caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
         "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
         + report.shown(len(drawn_variants(analysis))),
-        frame=table(_row(report, slug) for slug in report.listed),
+        frame=table(rows),
         lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
-        parts=parts,
+        parts=[part for part in parts if part.frame is not None],
     )
 
 
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
     analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
-    if name in frames.runs and all(frames.by_slug[slug].padding_hidden for slug in report.listed):
+    if name not in frames.runs:
+        return None
+    title = "With and without padding"
+    if not report.has_unpadded:
         return Section(
-            "With and without padding",
+            title,
             "Every variant's masks hide padding, so its scores with and without padding are equal by construction, and "
             "the test sentences are evaluated once.",
         )
-    verdicts = analysis.upper_bound_verdicts
     rows = []
-    for slug in report.listed if name in frames.runs else ():
+    for slug in report.listed:
         own, padded = frames.scores(slug, name), frames.scores(slug, analysis.metric)
         seeds = sorted(own.keys() & padded.keys())
         if own:
@@ -77,15 +104,13 @@ def padding_section(report: Report) -> Section | None:
                     "test loss, padded": reported(report, slug, "test/loss"),
                     "test loss, unpadded": reported(report, slug, "test/loss_unpadded"),
                     "masks hide padding": "yes" if frames.by_slug[slug].padding_hidden else "no",
-                    "upper bound": verdicts.get(slug, ""),
+                    "upper bound": analysis.upper_bound_verdicts.get(slug, ""),
                 }
             )
-    if not rows:
-        return None
     bound = analysis.upper_bound
     limit = "" if bound is None else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
     return Section(
-        "With and without padding",
+        title,
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
         f"with masks that hide padding are equal by construction and evaluated once.{limit}",
         frame=table(rows),
@@ -95,13 +120,11 @@ def padding_section(report: Report) -> Section | None:
 def pitfall_section(report: Report) -> Section | None:
     """Return the pitfalls of all variants with their consequences, or None without pitfalls."""
     titles: dict[Pitfall, list[str]] = {}
-    variants = report.analysis.frames.by_slug
-    for variant in variants.values():
+    variants = report.analysis.frames.by_slug.values()
+    for variant in variants:
         for pitfall in variant.pitfalls:
             titles.setdefault(pitfall, []).append(variant.title)
-    if not titles:
-        return None
-    rows = (
+    rows = [
         {
             "pitfall": pitfall.name,
             "consequence": pitfall.consequence,
@@ -109,8 +132,9 @@ def pitfall_section(report: Report) -> Section | None:
             "variants": "every variant" if len(named) == len(variants) else shortened(named, MOST_NAMES),
         }
         for pitfall, named in titles.items()
-    )
-    return Section("Pitfalls", "Settings that make a result of these variants less meaningful.", frame=table(rows))
+    ]
+    text = "Settings that make a result of these variants less meaningful."
+    return Section("Pitfalls", text, frame=table(rows)) if rows else None
 
 
 def variant_note(report: Report, slug: str) -> str:
@@ -136,51 +160,22 @@ def reported(report: Report, slug: str, metric: str) -> str:
     return score(frames.summary(slug, metric), metric)
 
 
-def costs(report: Report, slug: str) -> dict[str, str]:
+def _costs(report: Report, slug: str, *, with_stack: bool) -> dict[str, str]:
     """Return the costs of a variant; speed, memory and time are means over its runs."""
     frames = report.analysis.frames
-    variant = frames.by_slug[slug]
-
-    def mean(name: str) -> float:
-        return frames.summary(slug, f"system/{name}").mean
-
-    width = str(variant.counts.inner_width)
-    if variant.d_ff != variant.d_ff_asked:
-        width += f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}"
-    speed = show_count(mean("tokens_per_second"))
-    if len(_stack_sizes(report)) > 1:
-        speed += f"\nstack of {_range(_stack_sizes(report, slug))}"
-    if not math.isnan(utilisation := mean("mfu")):
-        speed += f"\nMFU {100 * utilisation:.0f} %"
-    seconds = mean("wall_seconds")
+    counts, variant = frames.by_slug[slug].counts, frames.by_slug[slug]
+    names = ("tokens_per_second", "mfu", "peak_memory_mb", "wall_seconds")
+    tokens, mfu, memory, seconds = (frames.summary(slug, f"system/{name}").mean for name in names)
+    widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
+    stack = f"\nstack of {_range(_stack_sizes(report, slug))}" * with_stack
     return {
-        "parameters": show_count(variant.counts.total),
-        "FLOPs per token": show_count(variant.counts.flops_per_token),
-        "attention width": width,
-        "tokens/s": speed,
-        "memory, MB": _whole(mean("peak_memory_mb")),
-        "time, s": _whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds"),
+        "parameters": show_count(counts.total),
+        "FLOPs per token": show_count(counts.flops_per_token),
+        "attention width": f"{counts.inner_width}{widened}",
+        "tokens/s": show_count(tokens) + stack + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
+        "memory, MB": "–" if math.isnan(memory) else f"{memory:,.0f}",
+        "time, s": f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds"),
     }
-
-
-def _row(report: Report, slug: str) -> dict[str, str]:
-    analysis = report.analysis
-    contrast = next((found for found in analysis.variants.contrasts if found.left == slug), None)
-    pitfalls = ", ".join(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
-    notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
-    verdict = contrast.verdict_name if contrast else "–"
-    return {
-        "variant": "\n".join(filter(None, [report.title(slug), *notes])),
-        report.metric: primary_score(report, slug),
-        "seeds": str(analysis.summaries[slug].n),
-        "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
-        "verdict": "baseline" if slug == analysis.frames.baseline else verdict,
-        **costs(report, slug),
-    }
-
-
-def _whole(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
 def _stack_sizes(report: Report, slug: str | None = None) -> set[int]:
@@ -192,14 +187,3 @@ def _stack_sizes(report: Report, slug: str | None = None) -> set[int]:
 
 def _range(numbers: set[int]) -> str:
     return " to ".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else "–"
-
-
-def _stack_note(report: Report) -> str:
-    """Return a note on the stack sizes, which speed, memory and time depend on; empty without stacks."""
-    sizes = _stack_sizes(report)
-    if not sizes or sizes == {1}:
-        return ""
-    return (
-        f"Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
-        "stacks of the same size on an equally busy machine. FLOPs are those of a forward pass per target token."
-    )

@@ -42,9 +42,6 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "heads": heads_figure,
 }
 
-FIGURE_FORMATS: dict[str, Callable[[Figure], bytes]] = {"pdf": style.to_pdf, "png": style.to_png}
-"""Formats of figures besides SVG."""
-
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
@@ -86,57 +83,47 @@ class ReportPaths(os.PathLike[str]):
 
 
 def write_report(
-    experiment_dir: Path,
-    reports_root: Path,
-    *,
-    allow_partial: bool = False,
-    source: str | None = None,
-    file: Path | None = None,
-    figure_formats: Sequence[str] = (),
+    experiment_dir: Path, reports_root: Path, *, allow_partial: bool = False, file: Path | None = None
 ) -> ReportPaths:
-    """Write the report of an experiment to ``reports_root/<experiment>/``.
+    """Write the report of an experiment to ``reports_root/<experiment>/``, replacing an existing one.
 
     Args:
         experiment_dir: The folder with ``experiment.json``.
-        reports_root: The folder of all reports; an existing report of the experiment is replaced.
+        reports_root: The folder of all reports.
         allow_partial: Rank variants with missing seeds, with a warning at the top of the report.
-        source: Origin of the run directories if it is not the runs folder.
         file: The experiment file, if it is known; default: the recorded file.
-        figure_formats: Further formats of the figures besides SVG: keys of ``FIGURE_FORMATS``.
 
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    report = read_report(experiment_dir, allow_partial=allow_partial, source=source, file=file)
-    return write_files(report, reports_root, figure_formats)
+    return write_files(read_report(experiment_dir, allow_partial=allow_partial, file=file), reports_root)
 
 
 def read_report(
     experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
 ) -> Report:
-    """Return an experiment's report before it is written; arguments as for `write_report`."""
+    """Return an experiment's report before it is written; ``source`` is where the runs come from if not the folder."""
     return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 
 def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
-    """Write the files of a report to ``reports_root/<experiment>/``."""
+    """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``."""
     folder = inside(reports_root, report.record.name, tree=True)
-    lines = (report.answer, *(remark.text for remark in report.cautions))
-    paths = ReportPaths(folder, report.answer, lines)
+    paths = ReportPaths(folder, report.answer, (report.answer, *(remark.text for remark in report.cautions)))
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(report)
     svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
+    files = {f"figures/{name}.svg": svg.encode() for name, svg in svgs.items()}
+    for form in figure_formats:
+        files |= {f"figures/{name}.{form}": style.to_bytes(figure, form, name) for name, figure in figures.items()}
     sections = report_sections(report, svgs)
     with _writing_to(folder):
         remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
-        claim(folder, (f"figures/{name}.{form}" for name in figures for form in ("svg", *figure_formats)))
+        claim(folder, files)
         (folder / "figures").mkdir(exist_ok=True)
-        for name, svg in svgs.items():
-            write_text(folder / "figures" / f"{name}.svg", svg)
-            for form in figure_formats:
-                file = FIGURE_FORMATS[form](figures[name])
-                replace(folder / "figures" / f"{name}.{form}", lambda path, file=file: path.write_bytes(file))
+        for name, content in files.items():
+            replace(folder / name, lambda path, content=content: path.write_bytes(content))
         write_text(paths.csv, _table(report.analysis))
         write_text(paths.json, answer_file(report))
         write_text(paths.markdown, markdown(report, sections, svgs))
@@ -156,9 +143,8 @@ def _table(analysis: Analysis) -> str:
     table = analysis.frames.runs.reset_index()
     verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
     verdicts[analysis.frames.baseline] = "baseline"
-    table.insert(list(table).index("title") + 1, "verdict", [verdicts.get(slug, "") for slug in table["variant"]])
-    for name, values in target_columns(analysis).items():
-        table[name] = values
+    table.insert(list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna(""))
+    table = table.assign(**target_columns(analysis))
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from headtohead.schema.run_config import Length
 from headtohead.schema.sections import ConfigSection
@@ -16,15 +16,6 @@ MAX_SCORE = 10**9
 
 Seed = Annotated[int, Field(ge=1, le=MAX_SEED)]
 Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
-
-
-def _seeds(value: object) -> object:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, dict) and not {"until", "at_most"} <= value.keys():
-        raise ValueError(f"expected until and at_most, such as {{until: decided, at_most: 20}}, got {value!r}")
-    if whole or isinstance(value, list | dict):
-        return value
-    raise ValueError(f"expected a number of seeds, a list of seeds, or until and at_most, got {value!r}")
 
 
 class SequentialSeeds(ConfigSection):
@@ -48,15 +39,6 @@ class Probe(ConfigSection):
     )
 
 
-def _target_value(value: object) -> object:
-    if isinstance(value, str) and value != "baseline":
-        raise ValueError(f"expected a number, or baseline, got {value!r}")
-    return value
-
-
-TargetValue = Annotated[Score | Literal["baseline"], BeforeValidator(_target_value)]
-
-
 class Metrics(ConfigSection):
     """The metric that answers the question, and further metrics of the report."""
 
@@ -68,7 +50,7 @@ class Metrics(ConfigSection):
         description="further metrics in the tables of the report; default: valid/loss and the other metrics of the "
         "dataset",
     )
-    target: dict[str, TargetValue] = Field(
+    target: dict[str, Score | Literal["baseline"]] = Field(
         default_factory=dict,
         description="values of validation metrics; the report gives the steps and the time until each run reaches "
         "them. baseline: the baseline's final value with the same seed",
@@ -179,7 +161,7 @@ class ExperimentFile(ConfigSection):
         max_length=1000,
         description="differences that the experiment tests; the answer is about them",
     )
-    seeds: Annotated[Seed | list[Seed] | SequentialSeeds, BeforeValidator(_seeds)] = Field(
+    seeds: Seed | list[Seed] | SequentialSeeds = Field(
         6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
     tune: dict[str, list[Any]] | None = Field(

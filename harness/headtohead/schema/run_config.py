@@ -13,7 +13,14 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from headtohead.schema.sections import ConfigSection, FilePath, HashIfChanged, NotHashed, ParsedOptions, RecordedOptions
 
@@ -36,9 +43,18 @@ Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 
 
+def _part(value: float) -> float:
+    if value >= 1 and value != int(value):
+        raise ValueError(f"expected a fraction below 1 or a whole number of pairs, got {value}")
+    return value
+
+
 def _mask_value(value: object) -> object:
     """Turn the number -1e9, which YAML reads from the unquoted name, into that name."""
     return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
+
+
+PartSize = Annotated[float, Field(gt=0, le=10**9), AfterValidator(_part)]
 
 
 class SpecialTokens(ConfigSection):
@@ -101,8 +117,8 @@ class DataConfig(ConfigSection):
         description="number of pairs kept after shuffling, beside parts for validation and test of the dataset; "
         "default: all",
     )
-    valid: float = Field(0.05, gt=0, le=10**9, description="validation part: a fraction below 1, or a number of pairs")
-    test: float = Field(0.05, gt=0, le=10**9, description="test part: a fraction below 1, or a number of pairs")
+    valid: PartSize = Field(0.05, description="validation part: a fraction below 1, or a number of pairs")
+    test: PartSize = Field(0.05, description="test part: a fraction below 1, or a number of pairs")
     seed: Annotated[int, Field(ge=1, le=MAX_DATA_SEED)] | Literal["per-run"] = Field(
         1,
         description="seed of the draw of the data: which pairs are kept, and their split; per-run: each run draws the "

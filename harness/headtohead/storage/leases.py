@@ -88,6 +88,8 @@ class Lease:
         self._holder: Holder = {"token": uuid.uuid4().hex, "pid": os.getpid(), **_host()}  # type: ignore[typeddict-item]
         self._alive: FileIO | None = None
         self._released = threading.Event()
+        self._lost: Path | None = None
+        """A run whose lease another process has taken over."""
 
     def __enter__(self) -> Lease:
         self.acquire()
@@ -128,9 +130,10 @@ class Lease:
         if self._alive is None:
             return
         for run in self._runs:
-            if _read(run) == self._holder:
-                with suppress(LeaseLost), self.held(run):
-                    _lease_file(run).unlink()
+            if _read(run) == self._holder:  # without the lock, which the new holder of a lost lease may have
+                with _locked(run, timeout=-1):
+                    if _read(run) == self._holder:
+                        _lease_file(run).unlink()
         _alive_file(self._runs[0], self._holder).unlink(missing_ok=True)
         _open.discard(self._alive)
         self._alive.close()
@@ -141,17 +144,21 @@ class Lease:
         """Prevent a takeover of the lease of a run during the block, which calls no plugins.
 
         Raises:
-            LeaseLost: If another process has taken over the lease; the block is not entered.
+            LeaseLost: If another process has taken over this lease, or as a heartbeat found, another lease of this
+                process; the block is not entered.
         """
         with _locked(run, timeout=-1), files.disk_errors():
-            if _read(run) != self._holder:
-                raise LeaseLost(f"another process took over the lease of a run: '{run.name}'")
+            lost = run if _read(run) != self._holder else self._lost
+            if lost:
+                raise LeaseLost(f"another process took over the lease of a run: '{lost.name}'")
             yield
 
     def _beat(self, alive: FileIO) -> None:
         while not self._released.wait(HEARTBEAT_SECONDS):
             with suppress(OSError, ValueError):  # closed meanwhile
                 os.utime(alive.fileno())
+            with suppress(OSError, HeadToHeadError):
+                self._lost = self._lost or next((run for run in self._runs if _read(run) != self._holder), None)
 
 
 def release_dead(runs: Sequence[Path]) -> None:

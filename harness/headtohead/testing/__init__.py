@@ -1,7 +1,7 @@
 """Invariants of a Transformer variant, as functions and as pytest classes for plugin authors.
 
-`check(config)` checks every invariant on one configuration. `headtohead.testing.contracts` and
-`headtohead.testing.datasets` hold the pytest classes. Importing this package imports torch.
+`check(config)` checks every invariant on one configuration. `headtohead.testing.contracts` has the pytest
+classes. Importing this package imports torch.
 """
 
 from __future__ import annotations

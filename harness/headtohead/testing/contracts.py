@@ -1,4 +1,4 @@
-"""Contract suites of encodings, attention styles and masks: subclass a suite and override a fixture.
+"""Contract suites of encodings, attention styles, masks and datasets: subclass a suite and override a fixture.
 
     class TestMyPositional(PositionalContract):
         @pytest.fixture
@@ -6,7 +6,7 @@
             return "my-positional"
 
 The subclass then checks every invariant. The entry must be registered (``headtohead.register``, an
-entry point, or a plugin file). The suite of datasets is `headtohead.testing.datasets`.
+entry point, or a plugin file).
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from typing import Any
 import pytest
 
 from headtohead.config.entries import recorded_config
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
+from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.shrinking import shrink
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-
-
-def each_invariant() -> pytest.MarkDecorator:
-    """Return the mark that runs a test once for every invariant, passed as ``invariant``."""
-    return pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.name)
 
 
 class VariantContract:
@@ -45,7 +41,7 @@ class VariantContract:
         """Return the subject that the invariants check; subjects are cached per configuration."""
         return _shared_subject(config.model_dump_json(), _entries(config))
 
-    @each_invariant()
+    @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.name)
     def test_invariant_has_no_unexpected_violation(self, invariant: Invariant, subject: Subject) -> None:
         """The invariant holds, does not apply, or is violated by a setting with this known violation."""
         verdict = invariant(subject)
@@ -54,10 +50,8 @@ class VariantContract:
             pytest.fail(f"{invariant.name}: {shrunk}\nsmallest counterexample: {shrunk.counterexample}")
 
 
-class _EntryContract(VariantContract):
-    """Every invariant on a small variant with one registered entry and defaults in the other families."""
-
-    family = ""
+class _Named:
+    """The registered entry of a suite, and its options."""
 
     @pytest.fixture
     def name(self) -> str:
@@ -68,6 +62,12 @@ class _EntryContract(VariantContract):
     def options(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         return {}
+
+
+class _EntryContract(_Named, VariantContract):
+    """Every invariant on a small variant with one registered entry and defaults in the other families."""
+
+    family = ""
 
     @pytest.fixture
     def config(self, name: str, options: dict[str, Any]) -> RunConfig:
@@ -91,6 +91,28 @@ class MaskingContract(_EntryContract):
     """Every invariant on one masking scheme: override ``name``."""
 
     family = "masking"
+
+
+class DatasetContract(_Named):
+    """Every invariant of datasets on the corpora of all splits: override ``name``."""
+
+    @pytest.fixture
+    def subject(self, name: str, options: dict[str, Any]) -> DatasetSubject:
+        """Return the subject that the invariants check; subjects are cached."""
+        entry = current().find("dataset", name)
+        return _shared_dataset(entry, entry.entry.Options.model_validate(options).model_dump_json())
+
+    @pytest.mark.parametrize("invariant", DATASET_INVARIANTS, ids=lambda invariant: invariant.name)
+    def test_invariant_holds(self, invariant: Invariant, subject: DatasetSubject) -> None:
+        """The invariant has no violation."""
+        verdict = invariant(subject)
+        assert verdict.state == "holds", str(verdict)
+
+
+@lru_cache(maxsize=16)
+def _shared_dataset(entry: Registered, options_json: str) -> DatasetSubject:
+    dataset = current().dataset(entry.name)
+    return DatasetSubject.load(entry.name, dataset, dataset.Options.model_validate_json(options_json))
 
 
 @lru_cache(maxsize=256)

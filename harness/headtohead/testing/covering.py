@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
-from typing import TypeVar
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 Row = dict[str, Value]
@@ -20,25 +20,21 @@ def covering(
     on Software Engineering, 1997).
 
     Args:
-        factors: Values by factor name.
+        factors: Hashable values by factor name.
         allowed: Whether a row is valid; also called with rows that lack some factors.
     """
-    names = list(factors)
-    uncovered = {
-        (a, i, b, j)
-        for a, b in combinations(names, 2)
-        for i, first in enumerate(factors[a])
-        for j, second in enumerate(factors[b])
-        if allowed({a: first, b: second})
-    }
+    items = [[(name, value) for value in values] for name, values in factors.items()]
+    pairs = (pair for first, second in combinations(items, 2) for pair in product(first, second))
+    uncovered = dict.fromkeys(pair for pair in pairs if allowed(dict(pair)))
     rows: list[Row[Value]] = []
     while uncovered:
-        a, i, b, j = min(uncovered, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3]))
-        uncovered.discard((a, i, b, j))
-        indices = _complete({a: i, b: j}, factors, allowed, uncovered)
-        if indices is not None:
-            uncovered -= _pairs(indices, names)
-            rows.append({name: factors[name][indices[name]] for name in names})
+        pair = next(iter(uncovered))
+        del uncovered[pair]
+        row = _completed(dict(pair), factors, allowed, uncovered)
+        if row is not None:
+            rows.append(row)
+            for covered in combinations(row.items(), 2):
+                uncovered.pop(covered, None)
     return rows
 
 
@@ -57,28 +53,19 @@ def every_value(rows: Sequence[Row[Value]]) -> list[Row[Value]]:
     return selected
 
 
-def _complete(
-    indices: dict[str, int],
+def _completed(
+    row: Row[Value],
     factors: Mapping[str, Sequence[Value]],
     allowed: Callable[[Row[Value]], bool],
-    uncovered: set[tuple[str, int, str, int]],
-) -> dict[str, int] | None:
-    """Return the index of a value for every factor, by backtracking; None where no row is allowed."""
-    names = list(factors)
-    open_names = [name for name in names if name not in indices]
-    if not open_names:
-        return indices
-    name = open_names[0]
-    gains = {index: len(_pairs({**indices, name: index}, names) & uncovered) for index in range(len(factors[name]))}
-    for index in sorted(gains, key=lambda index: (-gains[index], index)):
-        extended = {**indices, name: index}
-        if allowed({factor: factors[factor][value] for factor, value in extended.items()}):
-            completed = _complete(extended, factors, allowed, uncovered)
-            if completed is not None:
-                return completed
-    return None
-
-
-def _pairs(indices: Mapping[str, int], names: Sequence[str]) -> set[tuple[str, int, str, int]]:
-    assigned = [name for name in names if name in indices]
-    return {(a, indices[a], b, indices[b]) for a, b in combinations(assigned, 2)}
+    uncovered: Container[Any],
+) -> Row[Value] | None:
+    """Return the row with a value for every factor, by backtracking; None where no row is allowed."""
+    name = next((name for name in factors if name not in row), None)
+    if name is None:
+        return row
+    longer = [
+        {key: ({name: value} | row)[key] for key in factors if key in row or key == name} for value in factors[name]
+    ]
+    longer.sort(key=lambda row: -sum(pair in uncovered for pair in combinations(row.items(), 2)))
+    completed = (_completed(row, factors, allowed, uncovered) for row in longer if allowed(row))
+    return next((row for row in completed if row is not None), None)

@@ -15,6 +15,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+from headtohead.testing.invariant import Invariant, statement_of
 from headtohead.testing.verdict import Verdict, violated
 
 COMPUTED_SPLITS = ("grouped", "row", NOTHING_HELD_OUT)
@@ -47,38 +48,42 @@ class DatasetSubject:
         return {split: corpus for split, (corpus, _) in self.corpora.items()}
 
 
-@dataclass(frozen=True)
-class DatasetInvariant:
-    """A statement that is true of every dataset: a name, a sentence, and the faults of a subject."""
+def invariant(name: str) -> Callable[[Callable[[DatasetSubject], Iterator[str]]], Invariant]:
+    """Return a decorator that turns a function into an invariant; it yields a sentence for each violation."""
 
-    name: str
-    statement: str
-    faults: Callable[[DatasetSubject], Iterator[str]]
-    """Yields a sentence for each violation."""
-
-    def __call__(self, subject: DatasetSubject) -> Verdict:
-        """Return "holds", or "violated" with the number of violations and the first of them."""
-        faults = list(self.faults(subject))
-        if not faults:
+    def make(faults: Callable[[DatasetSubject], Iterator[str]]) -> Invariant:
+        def check(subject: DatasetSubject) -> Verdict:
+            found = list(faults(subject))
+            if found:
+                return violated(found[0], float(len(found)))
             pairs = sum(len(corpus.pairs) for corpus in subject.first.values())
             return Verdict("holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits")
-        return violated(faults[0], float(len(faults)))
+
+        return Invariant(name, statement_of(faults), check)
+
+    return make
 
 
-def _other_pairs(subject: DatasetSubject) -> Iterator[str]:
+@invariant("same-pairs")
+def loading_is_reproducible(subject: DatasetSubject) -> Iterator[str]:
+    """Loading again returns the same pairs in the same order."""
     for split, (corpus, again) in subject.corpora.items():
         for number, (pair, other) in enumerate(zip_longest(corpus.pairs, again.pairs)):
             if pair != other:
                 yield f"split {split}: pair {number} is {pair}, loaded again {other}"
 
 
-def _other_hash(subject: DatasetSubject) -> Iterator[str]:
+@invariant("data-hash")
+def data_hash_is_the_hash_of_the_pairs(subject: DatasetSubject) -> Iterator[str]:
+    """The data hash is the hash of the pairs."""
     for split, corpus in subject.first.items():
         if corpus.data_hash != hash_pairs(corpus.pairs):
             yield f"split {split}: data_hash {corpus.data_hash} is not the hash of the pairs"
 
 
-def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
+@invariant("texts")
+def pairs_have_texts(subject: DatasetSubject) -> Iterator[str]:
+    """Every pair has a group and two texts on one line; some pairs have two texts that are not empty."""
     for split, corpus in subject.first.items():
         if not any(pair.source.strip() and pair.target.strip() for pair in corpus.pairs):
             yield f"split {split}: no pair with two texts"
@@ -90,17 +95,20 @@ def _bad_texts(subject: DatasetSubject) -> Iterator[str]:
                 yield f"split {split}: pair {number} has no group"
 
 
-def _other_parts(subject: DatasetSubject) -> Iterator[str]:
+@invariant("parts")
+def only_own_splits_assign_parts(subject: DatasetSubject) -> Iterator[str]:
+    """Only splits of the dataset, and separate files, assign parts: train, valid and test."""
     given = subject.dataset.given_parts(subject.options)
     for split, corpus in subject.first.items():
-        parts = Counter(pair.split for pair in corpus.pairs)
         allowed = {None, *(given if split in COMPUTED_SPLITS else PARTS)}
-        for part, count in parts.items():
+        for part, count in Counter(pair.split for pair in corpus.pairs).items():
             if part not in allowed:
                 yield f"split {split}: {count} pairs are assigned to {part!r}"
 
 
-def _divided_groups(subject: DatasetSubject) -> Iterator[str]:
+@invariant("groups")
+def no_group_is_in_two_parts(subject: DatasetSubject) -> Iterator[str]:
+    """No group is in two parts."""
     for split, corpus in subject.first.items():
         parts: dict[str, set[str]] = {}
         for pair in corpus.pairs:
@@ -110,7 +118,9 @@ def _divided_groups(subject: DatasetSubject) -> Iterator[str]:
                 yield f"split {split}: group {group!r} is in {' and '.join(sorted(in_parts))}"
 
 
-def _empty_parts(subject: DatasetSubject) -> Iterator[str]:
+@invariant("prepared")
+def every_part_has_pairs(subject: DatasetSubject) -> Iterator[str]:
+    """Every split has training, validation and test pairs."""
     normalise = subject.dataset.normalise
     for split, corpus in subject.first.items():
         sizes = dict.fromkeys(("valid", "test"), max(1, len(corpus.pairs) // 10))
@@ -123,7 +133,9 @@ def _empty_parts(subject: DatasetSubject) -> Iterator[str]:
             yield from (f"split {split}: {part} has no pairs" for part in PARTS if not len(prepared.splits[part]))
 
 
-def _other_keys(subject: DatasetSubject) -> Iterator[str]:
+@invariant("cache-key")
+def the_cache_key_is_stable(subject: DatasetSubject) -> Iterator[str]:
+    """The cache key is the same while the data is unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         for split in subject.dataset.splits:
             first, second = (subject.dataset.cache_key(subject.options, split, Path(folder)) for _ in range(2))
@@ -132,17 +144,11 @@ def _other_keys(subject: DatasetSubject) -> Iterator[str]:
 
 
 DATASET_INVARIANTS = (
-    DatasetInvariant("same-pairs", "Loading again returns the same pairs in the same order.", _other_pairs),
-    DatasetInvariant("data-hash", "The data hash is the hash of the pairs.", _other_hash),
-    DatasetInvariant(
-        "texts",
-        "Every pair has a group and two texts on one line; some pairs have two texts that are not empty.",
-        _bad_texts,
-    ),
-    DatasetInvariant(
-        "parts", "Only splits of the dataset, and separate files, assign parts: train, valid and test.", _other_parts
-    ),
-    DatasetInvariant("groups", "No group is in two parts.", _divided_groups),
-    DatasetInvariant("prepared", "Every split has training, validation and test pairs.", _empty_parts),
-    DatasetInvariant("cache-key", "The cache key is the same while the data is unchanged.", _other_keys),
+    loading_is_reproducible,
+    data_hash_is_the_hash_of_the_pairs,
+    pairs_have_texts,
+    only_own_splits_assign_parts,
+    no_group_is_in_two_parts,
+    every_part_has_pairs,
+    the_cache_key_is_stable,
 )

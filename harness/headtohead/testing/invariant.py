@@ -1,47 +1,95 @@
-"""An invariant: a name, a statement in one sentence, and the function that checks it."""
+"""An invariant: a name, a statement in one sentence, and the function that checks it.
+
+Some settings are known to violate an invariant, since published or taught code uses them. A verdict
+names the setting, and the violation is not an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from headtohead.testing.known_violations import known_violations
+from headtohead.plugins.registry import current
+from headtohead.schema.roles import roles_of
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import Verdict
+from headtohead.testing.verdict import Verdict, worst
 
 Check = Callable[[Subject], Verdict]
+Scope = Literal["combination", "entry", "training"]
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """A statement that is exactly true of every variant within its domain.
+    """A statement that is exactly true of every variant within its domain, or of every dataset.
 
     Attributes:
         name: In lower case with hyphens, for example ``"cached-decoding"``.
         statement: One sentence, the first line of the check's docstring.
         check: Returns the verdict on a subject.
+        scope: ``"entry"`` if the verdict on an entry does not depend on the entries of other families, ``"training"``
+            if the check also trains stacks, which costs as much as all other checks together.
     """
 
     name: str
     statement: str
-    check: Check
+    check: Callable[[Any], Verdict]
+    scope: Scope = "combination"
 
-    def __call__(self, subject: Subject) -> Verdict:
-        """Check one variant; a known violation names the setting that causes it."""
-        verdict = self.check(subject)
-        if verdict.state != "violated":
-            return verdict
-        return replace(verdict, cause=known_violations(subject.config).get(self.name))
+    def __call__(self, subject: Any) -> Verdict:
+        """Check one variant or dataset."""
+        return self.check(subject)
 
 
-def invariant(name: str) -> Callable[[Check], Invariant]:
-    """Return a decorator that turns a check into an invariant.
+def statement_of(check: Callable[..., object]) -> str:
+    """Return the first line of a check's docstring."""
+    assert check.__doc__ is not None
+    return check.__doc__.strip().splitlines()[0]
 
-    The first line of the check's docstring becomes the statement.
-    """
+
+def invariant(name: str, scope: Scope = "combination") -> Callable[[Check], Invariant]:
+    """Return a decorator that turns a check of a variant into an invariant."""
 
     def make(check: Check) -> Invariant:
-        assert check.__doc__ is not None
-        return Invariant(name, check.__doc__.strip().splitlines()[0], check)
+        def with_cause(subject: Subject) -> Verdict:
+            verdict = check(subject)
+            if verdict.state != "violated":
+                return verdict
+            return replace(verdict, cause=known_violations(subject.config).get(name))
+
+        return Invariant(name, statement_of(check), with_cause, scope)
 
     return make
+
+
+def role_invariant(name: str, scope: Scope = "combination") -> Callable[[Callable[[Subject, str], Verdict]], Invariant]:
+    """Return a decorator that turns a check of one attention role into an invariant of all roles."""
+
+    def make(check: Callable[[Subject, str], Verdict]) -> Invariant:
+        def every_role(subject: Subject) -> Verdict:
+            return worst(*(check(subject, role).in_role(role) for role in subject.roles))
+
+        every_role.__doc__ = check.__doc__
+        return invariant(name, scope)(every_role)
+
+    return make
+
+
+def known_violations(config: RunConfig) -> dict[str, str]:
+    """Return the invariants that a configuration may violate, each with the setting that causes it."""
+    causes: dict[str, str] = {}
+    if config.quirks.cross_attention_memory == "decoder":
+        causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
+    for role in roles_of(config):
+        positional, attention = config.positional.role(role), config.attention.role(role)
+        if current().positional(positional.name).index(positional.options) != "time":
+            order = ("source-order", "source-mirror") if role == "encoder" else ()
+            causes |= dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")
+        style = current().attention(attention.name)
+        causes |= dict.fromkeys(style.known_violations, f"attention.{role}: {attention.name}")
+        for family in ("positional", "attention", "masking"):
+            chosen = getattr(config, family).role(role)
+            options = current().find(family, chosen.name).entry.violations_by_option(chosen.options)
+            causes |= {violated: f"{family}.{role}.{option}" for violated, option in options.items()}
+    return causes

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
-from headtohead.data import PreparedData
-from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.subject import Lengths, Subject
+from headtohead.testing.tiny import changed
 from headtohead.testing.verdict import Verdict
 
 MAX_CHECKS = 60
@@ -18,33 +18,7 @@ MAX_CHECKS = 60
 MIN_EFFECT = 0.01
 """Smallest accepted size of a violation, relative to the original one."""
 
-
-@dataclass(frozen=True)
-class SubjectSizes:
-    """The sizes of a subject, all of which can shrink."""
-
-    config: RunConfig
-    seeds: tuple[int, ...]
-    lengths: Lengths
-
-    def subject(self, data: PreparedData) -> Subject:
-        return Subject(self.config, self.seeds, data, self.lengths)
-
-    def __str__(self) -> str:
-        model = self.config.model
-        source, target = (max(map(max, side)) for side in (self.lengths.source, self.lengths.target))
-        layers = model.encoder_layers, model.decoder_layers
-        counts = [
-            _count(source, "source token"),
-            _count(target, "target token"),
-            _count(len(self.lengths.source[0]), "sentence"),
-            f"{layers[0]} + {layers[1]} layers",
-            _count(model.heads, "head"),
-            f"width {model.d_model}",
-        ]
-        if len(self.seeds) > 1:
-            counts.insert(3, _count(len(self.seeds), "member"))
-        return ", ".join(counts)
+Row = tuple[int, ...]
 
 
 def shrink(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
@@ -57,20 +31,40 @@ def shrink(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
     """
     if verdict.number is None and verdict.counterexample is None:
         return verdict  # the check raised an exception, whose message is the counterexample
-    sizes = SubjectSizes(subject.config, subject.seeds, _lengths_per_member(subject))
+    lengths, members = subject.lengths, range(len(subject.seeds))
+    smallest = subject.resized(
+        lengths=Lengths(
+            tuple(lengths.source[member % len(lengths.source)] for member in members),
+            tuple(lengths.target[member % len(lengths.target)] for member in members),
+        )
+    )
     counterexample, checks = verdict.counterexample or verdict.reason, 0
     progress = True
     while progress and checks < MAX_CHECKS:
         progress = False
-        for smaller in _smaller(sizes):
+        for smaller in _smaller(smallest):
             checks += 1
-            violation = _violation(invariant, smaller.subject(subject.data), verdict)
+            violation = _violation(invariant, smaller, verdict)
             if violation is not None:
-                sizes, counterexample, progress = smaller, violation.counterexample or violation.reason, True
+                smallest, counterexample, progress = smaller, violation.counterexample or violation.reason, True
                 break
             if checks >= MAX_CHECKS:
                 break
-    return replace(verdict, counterexample=f"{sizes}: {counterexample}")
+    return replace(verdict, counterexample=f"{_sizes(smallest)}: {counterexample}")
+
+
+def _sizes(subject: Subject) -> str:
+    model, lengths = subject.config.model, subject.lengths
+    counts = [
+        _count(max(map(max, lengths.source)), "source token"),
+        _count(max(map(max, lengths.target)), "target token"),
+        _count(len(lengths.source[0]), "sentence"),
+        *([_count(len(subject.seeds), "member")] if len(subject.seeds) > 1 else []),
+        f"{model.encoder_layers} + {model.decoder_layers} layers",
+        _count(model.heads, "head"),
+        f"width {model.d_model}",
+    ]
+    return ", ".join(counts)
 
 
 def _violation(invariant: Invariant, subject: Subject, before: Verdict) -> Verdict | None:
@@ -87,53 +81,41 @@ def _violation(invariant: Invariant, subject: Subject, before: Verdict) -> Verdi
     return None if too_small or math.isnan(verdict.number) != math.isnan(before.number) else verdict
 
 
-def _smaller(sizes: SubjectSizes) -> Iterator[SubjectSizes]:
-    """Yield sizes with a single size reduced, the largest reductions first."""
-    model, lengths = sizes.config.model, sizes.lengths
+def _smaller(subject: Subject) -> Iterator[Subject]:
+    """Yield subjects with a single size reduced, the largest reductions first."""
+    config, lengths = subject.config, subject.lengths
+    model = config.model
     for field in ("decoder_layers", "encoder_layers"):
         if getattr(model, field) > 1:
-            yield _resized(sizes, **{field: 1})
-    if len(sizes.seeds) > 1:
-        for member in range(len(sizes.seeds)):
-            only = slice(member, member + 1)
-            yield replace(sizes, seeds=sizes.seeds[only], lengths=Lengths(lengths.source[only], lengths.target[only]))
-    sentences = len(lengths.source[0])
-    for sentence in range(sentences if sentences > 1 else 0):
-        yield replace(sizes, lengths=_without_sentence(lengths, sentence))
+            yield subject.resized(config=changed(config, model={field: 1}))
+    if len(subject.seeds) > 1:
+        for member, seed in enumerate(subject.seeds):
+            yield subject.resized(seeds=(seed,), lengths=Lengths((lengths.source[member],), (lengths.target[member],)))
+    if len(lengths.source[0]) > 1:
+        for sentence in range(len(lengths.source[0])):
+            yield subject.resized(lengths=_mapped(lengths, partial(_without, at=sentence)))
     for heads, width in ((1, model.d_model), (1, 4), (2, 8), (2, model.d_model)):
         if heads <= model.heads and width <= model.d_model and (heads, width) != (model.heads, model.d_model):
-            yield _resized(sizes, heads=heads, d_model=width)
-    for side in ("source", "target"):
-        longest = max(map(max, getattr(lengths, side)))
-        for limit in sorted({2, longest - 1}):
-            if 0 < limit < longest:
-                limited = tuple(tuple(min(length, limit) for length in member) for member in getattr(lengths, side))
-                yield replace(sizes, lengths=replace(lengths, **{side: limited}))
-    for side in ("source", "target"):
-        if max(map(max, getattr(lengths, side))) == 2:
-            ones = tuple((1,) * len(member) for member in getattr(lengths, side))
-            yield replace(sizes, lengths=replace(lengths, **{side: ones}))
+            yield subject.resized(config=changed(config, model={"heads": heads, "d_model": width}))
+    longest = {side: max(map(max, getattr(lengths, side))) for side in ("source", "target")}
+    limits = [(side, limit) for side in longest for limit in sorted({2, longest[side] - 1})]
+    limits += [(side, 1) for side in longest if longest[side] == 2]
+    for side, limit in limits:
+        if 0 < limit < longest[side]:
+            cut = _mapped(lengths, partial(_limited, limit=limit))
+            yield subject.resized(lengths=replace(lengths, **{side: getattr(cut, side)}))
 
 
-def _resized(sizes: SubjectSizes, **fields: int) -> SubjectSizes:
-    model = sizes.config.model.model_copy(update=fields)
-    return replace(sizes, config=sizes.config.model_copy(update={"model": model}))
+def _without(row: Row, at: int) -> Row:
+    return row[:at] + row[at + 1 :]
 
 
-def _without_sentence(lengths: Lengths, sentence: int) -> Lengths:
-    source, target = (
-        tuple(member[:sentence] + member[sentence + 1 :] for member in side)
-        for side in (lengths.source, lengths.target)
-    )
-    return Lengths(source, target)
+def _limited(row: Row, limit: int) -> Row:
+    return tuple(min(length, limit) for length in row)
 
 
-def _lengths_per_member(subject: Subject) -> Lengths:
-    lengths, members = subject.lengths, range(len(subject.seeds))
-    return Lengths(
-        tuple(lengths.source[member % len(lengths.source)] for member in members),
-        tuple(lengths.target[member % len(lengths.target)] for member in members),
-    )
+def _mapped(lengths: Lengths, function: Callable[[Row], Row]) -> Lengths:
+    return Lengths(tuple(map(function, lengths.source)), tuple(map(function, lengths.target)))
 
 
 def _count(number: int, noun: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import cycle, islice
 
@@ -21,14 +21,15 @@ from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
-from headtohead.testing.tiny import tiny_data
+from headtohead.testing.tiny import changed, tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
 TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
 SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE = 12, 9
+MASK_VALUES = ("-inf", "-1e9", "additive")
+"""Values of ``model.mask_value``."""
 MAX_RELATIVE_MOVE = 0.4
 """Largest relative move of a parameter from its initial value; below 1, so that no sign changes."""
 
@@ -63,6 +64,10 @@ class SentenceBatch:
         """True at target positions that are not padding, ``[member, batch, time]``."""
         return torch.arange(self.target.shape[-1]) < self.target_lengths.unsqueeze(-1)
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> SentenceBatch:
+        """Return the batch with a function applied to ids and lengths."""
+        return SentenceBatch(*map(function, vars(self).values()))
+
 
 class Subject:
     """One variant as a small stack in float64, with everything that invariants need to check it.
@@ -84,10 +89,17 @@ class Subject:
         data: PreparedData | None = None,
         lengths: Lengths | None = None,
     ) -> None:
-        self.config = without_dropout(config)
+        fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
+        self.config = changed(config, model=dict.fromkeys(fields, 0.0))
         self.seeds = tuple(seeds)
         self.lengths = lengths or Lengths()
         self._data = data
+
+    def resized(
+        self, config: RunConfig | None = None, seeds: Sequence[int] = (), lengths: Lengths | None = None
+    ) -> Subject:
+        """Return another subject with the same data; arguments that are left out stay the same."""
+        return Subject(config or self.config, seeds or self.seeds, self.data, lengths or self.lengths)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -150,9 +162,15 @@ class Subject:
         target = torch.randint(first, target_size, (*targets.shape, target_time), generator=generator)
         target[..., 0] = SOS
         full = SentenceBatch(ranks[..., : shape[-1]] + first, sources, target, targets)
-        return replace(
-            full, source=full.source.where(full.source_nonpad, PAD), target=full.target.where(full.target_nonpad, PAD)
-        )
+        source, target = full.source.where(full.source_nonpad, PAD), full.target.where(full.target_nonpad, PAD)
+        return SentenceBatch(source, sources, target, targets)
+
+    def random_weights(self, generator: int | torch.Generator) -> Tensor:
+        """Return random numbers of the shape of the logits, zero at padding; an integer is a seed."""
+        if isinstance(generator, int):
+            generator = torch.Generator().manual_seed(generator)
+        weights = torch.randn(self.reference_logits.shape, generator=generator, dtype=torch.float64)
+        return weights * self.sentences.target_nonpad.unsqueeze(-1)
 
     @torch.no_grad()
     def logits(self, sentences: SentenceBatch | None = None) -> Tensor:
@@ -276,6 +294,16 @@ class Subject:
         """Return whether a role's positional encoding declares a property."""
         return name in self.positional(role).properties
 
+    def counts_rows(self, role: str) -> bool:
+        """Return whether the positions of a role's encoding are rows of the batch, not tokens of a sentence."""
+        positional = self.positional(role)
+        return positional.index(positional.options) == "row"
+
+    def limit(self, role: str) -> int | None:
+        """Return the number of positions that a role's encoding is limited to, or None."""
+        positional = self.positional(role)
+        return type(positional).limit(positional.options)
+
 
 @lru_cache(maxsize=64)
 def _moves(shapes: tuple[torch.Size, ...]) -> list[Tensor]:
@@ -328,11 +356,13 @@ def explicit_forward(
     return model.project(hidden)
 
 
-def without_dropout(config: RunConfig) -> RunConfig:
-    """Return the configuration with every dropout rate at zero."""
-    fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
-    zero = dict.fromkeys(fields, 0.0)
-    return config.model_copy(update={"model": config.model.model_copy(update=zero)})
+def gradients(model: Transformer, logits: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """Return the gradient of ``(logits · weights).sum()`` for every parameter; zero where it is unused."""
+    parameters = dict(model.named_parameters())
+    tensors = torch.autograd.grad(
+        (logits * weights).sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(parameters, tensors, strict=True))
 
 
 @contextmanager
@@ -347,15 +377,3 @@ def with_mask_value(model: Transformer, mask_value: str) -> Iterator[None]:
     finally:
         for attention, original in zip(attentions, before, strict=True):
             attention.mask_value = original
-
-
-def variant_label(config: RunConfig) -> str:
-    """Return the names of encoding, style and mask; by role only where the roles differ."""
-    parts = []
-    for family in ("positional", "attention", "masking"):
-        names = {role: entry.name for role, entry in getattr(config, family).by_role().items()}
-        name = names["decoder"]
-        role_defaults = current().find(family, name).entry.role_defaults
-        alike = all(own == role_defaults.get(role, name) for role, own in names.items())
-        parts.append(name if alike else "/".join(names.values()))
-    return " · ".join(parts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from itertools import cycle, islice
 from typing import Any
 
-from headtohead.config.resolve import complete_data, resolve
+from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
@@ -66,15 +67,20 @@ def tiny_config(
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
-    if only_length(config) is not None:
-        teacher_forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
-        return config.model_copy(update={"evaluate": teacher_forced})
-    return config
+    return config if only_length(config) is None else changed(config, evaluate={"decode": "teacher-forced"})
+
+
+def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration with other values of some fields, by section; nothing is validated."""
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=dict(fields)) for name, fields in sections.items()}
+    )
 
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
-    return complete_data(DataConfig(**fields), registry or current())
+    dataset = (registry or current()).dataset(fields.get("dataset", DataConfig().dataset))
+    return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
 
 
 @cache

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import Override
-from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.data import cache_root, file_sha256, prepare
 from headtohead.data.prepared import SIDES, Side, tokenisers_of
@@ -146,12 +145,12 @@ def _mismatches_named(path: Path, recipe: str, overrides: Sequence[Override]) ->
 def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:
     """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
     builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{recipe}'")))
-    merge_base(builder, {"recipe": recipe}, builder.root)
+    builder.merge({"recipe": recipe}, builder.root)
     for path, value in fields.items():
         builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))
     for override in overrides:
         builder.assign(override.path, override.value, override.location)
-    return build_consistent_config(builder)
+    return builder.build_consistent()
 
 
 def _model(config: RunConfig, sizes: Mapping[Side, int]) -> Transformer:

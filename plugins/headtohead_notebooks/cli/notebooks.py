@@ -118,7 +118,6 @@ def _chosen(all_editions: tuple[Edition, ...], only: tuple[str, ...]) -> Iterato
 def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
     """Run an experiment unless it is done; return whether every run has a result."""
     from headtohead import api
-    from headtohead.execution.progress import make_watcher
     from headtohead_notebooks.page import is_complete
 
     name = edition.experiment.name
@@ -140,7 +139,6 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
             workers=workers,
             retry=retry,
             tracking=False,
-            watcher=make_watcher(),
             log=messages.append,
         )
     except KeyboardInterrupt:

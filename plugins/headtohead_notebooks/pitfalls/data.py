@@ -16,7 +16,7 @@ from headtohead.data import Side, read_corpus
 from headtohead.data.batches import Padding, make_batches
 from headtohead.data.normalise import normaliser
 from headtohead.storage.metrics import counted
-from headtohead.testing.checks.configurations import with_quirks
+from headtohead.testing.tiny import changed
 from headtohead.training.loop import split_tensors
 from headtohead_notebooks.pitfalls.case import Case
 from headtohead_notebooks.pitfalls.facts import percent, quoted
@@ -188,7 +188,7 @@ def _leak_of_row_split(texts: list[str]) -> float:
 
 def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
     """Return the number of labels that equal the input at their position, and the number of labels."""
-    config = with_quirks(case.config, shift_targets=shift_targets)
+    config = changed(case.config, quirks={"shift_targets": shift_targets})
     tensors = split_tensors(config, case.data, torch.device("cpu"))["train"]
     inputs, labels = tensors.target[:, 0], tensors.target[:, 1]
     is_label = torch.arange(inputs.shape[1]) < tensors.target_lengths[:, None]
@@ -196,7 +196,7 @@ def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
 
 
 def _padding(case: Case, pad_to: int | str) -> Padding:
-    config = with_quirks(case.config, pad_to=pad_to)
+    config = changed(case.config, quirks={"pad_to": pad_to})
     tensors = case.training_tensors
     lengths = tensors.source_lengths.numpy(), tensors.target_lengths.numpy()
     return make_batches(config, *lengths, case.data.record["longest"]).padding()

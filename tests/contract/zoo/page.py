@@ -1,7 +1,6 @@
 """Check the zoo of faults and write docs/internals/zoo.md: `python tests/contract/zoo/page.py`."""
 
 import importlib.util
-import re
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -72,7 +71,8 @@ class Caught:
 
 def faults():
     """Return all faults, in the order of their files."""
-    return [*(fault for family in FAMILIES for fault in _entries(family)), *_core()]
+    entries = [fault for family in FAMILIES for fault in _entries(family)]
+    return entries + [Fault(*fields) for fields in _module("core").FAULTS]
 
 
 @contextmanager
@@ -161,22 +161,11 @@ def _row(result):
 
 
 def _entries(family):
-    for name, entry in _load(family)[family].items():
+    for name, entry in getattr(_module(family), f"register_{family}s")().items():
         options = getattr(entry, "options", None)
         choice = {"name": name, **options} if isinstance(options, dict) else name
         config = {family: choice, **getattr(entry, "config", {})}
         yield Fault(family, name, entry.__doc__, vars(entry).get("found_in", ""), entry.caught_by, config)
-
-
-def _core():
-    for fault in _module("core").FAULTS:
-        name = re.sub("(?<!^)(?=[A-Z])", "-", fault.__name__).lower()
-        yield Fault("core", name, fault.__doc__, fault.found_in, fault.caught_by, fault.config, fault.planted)
-
-
-def _load(family):
-    module = _module(family)
-    return {family: getattr(module, f"register_{family}s")()}
 
 
 def _module(name):

@@ -3,7 +3,7 @@
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.config.resolve import complete_model
+from headtohead.config.builder import complete_model
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import ModelInput
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.config.resolve import resolve
+from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoints

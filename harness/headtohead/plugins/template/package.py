@@ -14,14 +14,6 @@ from headtohead.plugins.template.names import PluginNames
 
 TEMPLATE_FAMILIES = ("positional", "attention", "masking", "dataset")
 
-CONTRACTS = {
-    "positional": ("contracts", "PositionalContract"),
-    "attention": ("contracts", "AttentionContract"),
-    "masking": ("contracts", "MaskingContract"),
-    "dataset": ("datasets", "DatasetContract"),
-}
-"""Module in ``headtohead.testing`` and class of the contract suite of each family."""
-
 QUESTIONS = {
     "positional": "Does {} translate better than sinusoids?",
     "attention": "Does {} translate better than split heads?",
@@ -69,15 +61,13 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
 def _package_files(family: str, names: PluginNames, code: str) -> dict[str, str]:
     """Return the text of every file by its name."""
     is_dataset = family == "dataset"
-    module, contract = CONTRACTS[family]
     fields = {
         "entry": names.entry,
         "family": family,
         "module": names.module,
         "distribution": names.distribution,
         "class_name": names.class_name,
-        "contract_module": module,
-        "contract": contract,
+        "contract": f"{family.capitalize()}Contract",
         "question": QUESTIONS[family].format(names.entry),
         "data": f"dataset: {names.entry}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{names.entry}]",

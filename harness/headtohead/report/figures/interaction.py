@@ -26,9 +26,7 @@ MOST_LINES = len(style.PALETTE)
 def interaction_figure(analysis: Analysis) -> Figure | None:
     """Draw a panel per pair of axes: means with 95 % intervals, averaged over the common settings of the pairs."""
     palette = Palette(analysis.frames)
-    varying = [axis for axis, values in palette.values.items() if len(values) > 1]
-    pairs = [roles for pair in itertools.combinations(varying, 2) if (roles := _axis_roles(pair, palette))]
-    pairs = pairs[:MOST_PANELS]
+    pairs = _pairs(palette)
     if not palette.is_grid or not pairs:
         return None
     with style.drawing():
@@ -44,12 +42,16 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _axis_roles(pair: tuple[str, str], palette: Palette) -> tuple[str, str] | None:
-    """Return the x axis and the axis drawn as lines, or None if both have too many values for lines."""
-    across, lines = reversed(pair) if pair[0] == palette.colour_axis else pair
-    if len(palette.values[lines]) > MOST_LINES:
-        across, lines = lines, across
-    return (across, lines) if len(palette.values[lines]) <= MOST_LINES else None
+def _pairs(palette: Palette) -> list[tuple[str, str]]:
+    """Return the x axis and the axis drawn as lines of each panel, without pairs with too many values for lines."""
+    pairs = []
+    for pair in itertools.combinations([axis for axis, values in palette.values.items() if len(values) > 1], 2):
+        across, lines = reversed(pair) if pair[0] == palette.colour_axis else pair
+        if len(palette.values[lines]) > MOST_LINES:
+            across, lines = lines, across
+        if len(palette.values[lines]) <= MOST_LINES:
+            pairs.append((across, lines))
+    return pairs[:MOST_PANELS]
 
 
 def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines: str) -> None:
@@ -64,8 +66,8 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
             [x + shift for x in range(len(columns))],
             [summary.mean for summary in cells],
             yerr=[summary.high - summary.mean if summary.n > 1 else 0.0 for summary in cells],
-            fmt=f"{style.MARKERS[line % 8]}-" if coloured else f"{style.MARKERS[line % 8]}--",
-            color=palette.value_colour(value) if coloured else (style.INK, style.MUTED)[line % 2],
+            fmt=style.MARKERS[line % 8] + ("-" if coloured else "--"),
+            color=palette.colour_of(value) if coloured else (style.INK, style.MUTED)[line % 2],
             linewidth=1.4,
             markersize=4.5,
             label=value,

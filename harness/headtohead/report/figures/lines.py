@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
@@ -122,63 +122,48 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
     """
-    palette = Palette(analysis.frames)
+    palette, baseline = Palette(analysis.frames), analysis.frames.baseline
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
-    slugs = _selected(analysis, groups)
-
-    def draw(axes: Axes, slug: str, colour: str) -> None:
-        rows = groups[slug]
-        axes.fill_between(rows[x], rows["min"], rows["max"], color=colour, alpha=0.18, linewidth=0)
-        axes.plot(rows[x], rows["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
-
+    ordered = [slug for slug in analysis.order if slug in groups]
+    best = ordered[:MOST_LINES]
+    if baseline in ordered and baseline not in best:
+        best[-1] = baseline
+    slugs = [slug for slug in analysis.frames.by_slug if slug in best]
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
-    if not palette.is_coloured or len(names) > MOST_PANELS:
-        return _facets(analysis, slugs, draw)
-    columns = min(len(names), 4)
-    with style.drawing():
-        figure, grid = _grid(len(names), columns, 2.5)
-        for axes, name in zip(grid, names, strict=False):
-            axes.set_title(_wrapped(name, columns))
-            for slug in slugs:
-                if palette.panel(slug) == name:
-                    draw(axes, slug, palette.colour(slug))
-        colours = palette.legend(slugs)
-        style.line_legend(
-            figure,
-            colours,
-            ncols=min(len(colours), 5 if palette.colour_axis else 3),
-            title=palette.colour_axis,
-            alignment="left",
-            title_fontsize=8.5,
-        )
-    return figure
-
-
-def _facets(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes, str, str], None]) -> Figure:
-    """Draw each variant in a separate panel, with the baseline for comparison."""
-    baseline = analysis.frames.baseline
-    with style.drawing():
-        figure, grid = _grid(len(slugs), 6, 1.5)
+    if palette.is_coloured and len(names) <= MOST_PANELS:
+        columns, height, size = min(len(names), 4), 2.5, None
+        panels = [
+            (_wrapped(name, columns), {slug: palette.colour(slug) for slug in slugs if palette.panel(slug) == name})
+            for name in names
+        ]
+        legend = palette.legend(slugs)
+        options: dict[str, Any] = {"ncols": min(len(legend), 5 if palette.colour_axis else 3)}
+        options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 8.5}
+    else:
+        columns, height, size = 6, 1.5, 7.5
         titles = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 26)
-        for axes, slug, title in zip(grid, slugs, titles, strict=False):
-            axes.set_title(title, fontsize=7.5)
-            axes.tick_params(labelsize=7.5)
-            if baseline in slugs:
-                draw(axes, baseline, style.MUTED)
-            if slug != baseline:
-                draw(axes, slug, style.PALETTE[0])
-        style.line_legend(figure, {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}, ncols=2)
+        beside = {baseline: style.MUTED} if baseline in slugs else {}
+        panels = [
+            (title, {slug: style.PALETTE[0]} | beside if slug != baseline else beside)
+            for slug, title in zip(slugs, titles, strict=True)
+        ]
+        legend, options = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}, {"ncols": 2}
+    rows = math.ceil(len(panels) / columns)
+    with style.drawing():
+        figure = Figure(figsize=(style.WIDTH, 0.7 + height * rows), layout="constrained")
+        grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        for axes, (title, lines) in zip(grid, panels, strict=False):
+            axes.set_title(title, fontsize=size)
+            axes.tick_params(labelsize=size or 8.5)
+            for slug, colour in reversed(lines.items()):
+                found = groups[slug]
+                axes.fill_between(found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0)
+                axes.plot(found[x], found["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
+        handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in legend.values()]
+        figure.legend(handles, style.shortened(list(legend)), loc="outside upper left", **options)
     return figure
-
-
-def _grid(count: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of ``height`` inches, and its visible panels."""
-    rows = math.ceil(count / columns)
-    figure = Figure(figsize=(style.WIDTH, 0.7 + height * rows), layout="constrained")
-    grid = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel())
-    for axes in grid[count:]:
-        axes.set_visible(False)
-    return figure, grid[:count]
 
 
 def _wrapped(name: str, columns: int) -> str:
@@ -188,12 +173,3 @@ def _wrapped(name: str, columns: int) -> str:
         return name
     half = (len(parts) + 1) // 2
     return " · ".join(parts[:half]) + " ·\n" + " · ".join(parts[half:])
-
-
-def _selected(analysis: Analysis, slugs: Collection[str]) -> list[str]:
-    """Return at most `MOST_LINES` of the variants, the best and the baseline, in the order of the design."""
-    ordered = [slug for slug in analysis.order if slug in slugs]
-    best = ordered[:MOST_LINES]
-    if analysis.frames.baseline in ordered and analysis.frames.baseline not in best:
-        best[-1] = analysis.frames.baseline
-    return [slug for slug in analysis.frames.by_slug if slug in best]

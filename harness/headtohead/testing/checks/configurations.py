@@ -7,17 +7,18 @@ registered entry, one at a time. A recipe is reduced to small sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import SOURCE_LENGTHS, TARGET_LENGTHS
-from headtohead.testing.tiny import TRAIN
+from headtohead.testing.tiny import TRAIN, changed
 
 DEFAULTS = "defaults"
 """Description of the configuration in which all other entries are the defaults."""
@@ -80,15 +81,19 @@ def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str,
     A masking is used only in the roles in which its bare name selects the masking itself. A causal mask in
     cross-attention would hide source words from the first target positions.
     """
-    defaults = {
-        "positional": dict.fromkeys(ROLES, "none"),
-        "attention": dict.fromkeys(ROLES, "split-heads"),
-        "masking": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
-    }[family]
+    defaults = _default_names(family)
     role_defaults = registry.find(family, name).entry.role_defaults if family == "masking" else {}
-    roles = [role for role in ROLES if role_defaults.get(role, name) == name]
+    roles = [role for role in defaults if role_defaults.get(role, name) == name]
     single = [(f"the {role} only", {**defaults, role: name}) for role in roles]
     return [("every role", {**defaults, **dict.fromkeys(roles, name)}), *single]
+
+
+@cache
+def _default_names(family: str) -> dict[str, str]:
+    """Return the default entry of each role."""
+    defaults: dict[str, Any] = {"positional": "none", "attention": "split-heads", "masking": "padding-causal"}
+    config = tiny_config(**defaults)
+    return {role: getattr(config, family).role(role).name for role in roles_of(config)}
 
 
 def reduced(config: RunConfig) -> RunConfig:
@@ -103,13 +108,12 @@ def reduced(config: RunConfig) -> RunConfig:
     }
     if model.d_model > MAX_WIDTH:
         sizes |= {"d_model": MAX_WIDTH, "heads": min(model.heads, MAX_HEADS), "d_ff": INNER_WIDTH}
-    train = config.train.model_copy(update={**TRAIN, "epochs": None, "batch_size": None})
+    small = changed(
+        config,
+        model=sizes,
+        train={**TRAIN, "epochs": None, "batch_size": None},
+        quirks={"min_vocab_size": None, "pad_to": "batch"},
+    )
     vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)
     data = DataConfig(split="grouped", normalise="none", vocabulary=vocabulary)
-    small = config.model_copy(update={"model": model.model_copy(update=sizes), "train": train, "data": data})
-    return with_quirks(small, min_vocab_size=None, pad_to="batch")
-
-
-def with_quirks(config: RunConfig, **quirks: Any) -> RunConfig:
-    """Return the configuration with other values of ``quirks``."""
-    return config.model_copy(update={"quirks": config.quirks.model_copy(update=quirks)})
+    return small.model_copy(update={"data": data})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.labels import listed
 from headtohead.config.loading import read_override
-from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry, plugin_files
@@ -74,11 +74,7 @@ def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) 
     Raises:
         HeadToHeadError: For an unknown field or an invalid value.
     """
-    builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{name}'")))
-    merge_base(builder, {"recipe": name}, builder.root)
-    for override in map(read_override, overrides):
-        builder.assign(override.path, override.value, override.location)
-    return build_consistent_config(builder)
+    return _config(f"recipe '{name}'", {"recipe": name}, registry, overrides)
 
 
 def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> DataConfig:
@@ -87,12 +83,17 @@ def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ())
     Raises:
         HeadToHeadError: For an unknown field or an invalid value.
     """
-    builder = ConfigBuilder(registry, SourceLocation(Source(f"dataset '{name}'")))
-    merge_base(builder, {"data": {"dataset": name}, "train": {"epochs": 1}}, builder.root)
+    fields = [override if override.startswith("data.") else f"data.{override}" for override in overrides]
+    base = {"data": {"dataset": name}, "train": {"epochs": 1}}
+    return _config(f"dataset '{name}'", base, registry, fields).data
+
+
+def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Sequence[str]) -> RunConfig:
+    builder = ConfigBuilder(registry, SourceLocation(Source(source)))
+    builder.merge(base, builder.root)
     for override in map(read_override, overrides):
-        path = override.path if override.path[0] == "data" else ("data", *override.path)
-        builder.assign(path, override.value, override.location)
-    return build_consistent_config(builder).data
+        builder.assign(override.path, override.value, override.location)
+    return builder.build_consistent()
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:

@@ -4,94 +4,77 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headtohead.data import PreparedData, prepare
-from headtohead.data.corpus import dataset_options, loaded_split
+from headtohead.data.preparing import dataset_options, loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
-from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
 from headtohead.testing.checks.entries import dataset_config, entry_label, recipe_config
-from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetInvariant, DatasetSubject
-from headtohead.testing.invariants import PER_ENTRY, TRAINING
+from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead.testing.shrinking import shrink
+from headtohead.testing.verdict import violated
 
 MAX_PAIRS = 100
 """Maximum size of a recipe's training set that its invariants use; larger data is replaced by generated words."""
 
-HOOKS = "An entry overrides at least one hook of its family."
-
 IDLE = "overrides no hook, so it computes the same as its base class; override a hook, or use the built-in entry"
 """What is wrong with an entry that computes the same as its base class."""
 
-RAISED = "raised "
-"""Start of the reason of a result if the entry raised an error."""
+HOOKS = Invariant(
+    "hooks", "An entry overrides at least one hook of its family.", lambda entry: violated(f"the entry {IDLE}")
+)
 
-Outcome = Literal["holds", "violated", "known violation", "does not apply"]
-
+Result = tuple[Invariant, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
 """Verdicts by configuration and invariant, shared by entries of several families."""
 
 
 @dataclass(frozen=True)
-class InvariantResult:
-    """The result of one invariant for one entry.
-
-    Attributes:
-        invariant: Name of the invariant.
-        statement: What the invariant requires, in one sentence.
-        outcome: ``known violation`` marks a violation that the entry or an option declares.
-        number: The measured number that decides the outcome, if any.
-        reason: Meaning of the number, or why the invariant does not apply.
-        cause: The setting that declares the violation.
-        example: The smallest example of the violation: which change moves which number by how much.
-        error: The error raised by the entry, with its location, if any.
-    """
-
-    invariant: str
-    statement: str
-    outcome: Outcome
-    number: float | None
-    reason: str
-    cause: str | None = None
-    example: str | None = None
-    error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; infinity and NaN become null."""
-        number = self.number if self.number is not None and math.isfinite(self.number) else None
-        return {**vars(self), "number": number}
-
-
-@dataclass(frozen=True)
 class Examination:
-    """The invariants and pitfalls of one entry."""
+    """The verdicts and pitfalls of one entry."""
 
     name: str
-    results: tuple[InvariantResult, ...]
+    results: tuple[Result, ...]
     pitfalls: tuple[Pitfall, ...] = ()
 
     @property
     def is_sound(self) -> bool:
         """Whether there are no unexpected violations."""
-        return all(result.outcome != "violated" for result in self.results)
+        return all(verdict.outcome != "violated" for _, verdict in self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
             "name": self.name,
             "sound": self.is_sound,
-            "invariants": [result.to_json() for result in self.results],
+            "invariants": [result_json(result) for result in self.results],
             "pitfalls": [dict(vars(pitfall)) for pitfall in self.pitfalls],
         }
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Return the JSON values of a verdict; infinity and NaN become null."""
+    invariant, verdict = result
+    return {
+        "invariant": invariant.name,
+        "statement": invariant.statement,
+        "outcome": verdict.outcome,
+        "number": verdict.number if verdict.number is not None and math.isfinite(verdict.number) else None,
+        "reason": verdict.reason,
+        "cause": verdict.cause,
+        "example": verdict.counterexample,
+        "error": verdict.error,
+    }
 
 
 class MissingFilesError(Exception):
@@ -125,92 +108,75 @@ def examine(
         verdicts: Verdicts of other entries of this registry; new verdicts are added.
 
     Raises:
-        HeadToHeadError: If the entry is incompatible with every small configuration.
+        HeadToHeadError: If the entry is incompatible with every small configuration, or a dataset cannot be loaded.
     """
+    name = entry_label(entry)
     if entry.family == "dataset":
-        return _examine_dataset(entry, registry, cache, overrides)
+        subject = _dataset_subject(entry, registry, cache, overrides)
+        return Examination(name, tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS))
     with one_thread():
         if entry.family == "recipe":
             config = recipe_config(entry.name, registry, overrides)
-            return _examine_recipe(entry_label(entry), config, registry, cache)
+            recipe = Subject(reduced(config), data=_own_pairs(config.data, registry, cache))
+            results = [(invariant, evaluate_and_shrink(invariant, recipe)) for invariant in INVARIANTS]
+            return Examination(name, tuple(results), find_pitfalls(config, registry))
         subjects = [(description, Subject(config)) for description, config in check_configurations(entry, registry)]
         if not subjects:
-            raise HeadToHeadError(f"{entry_label(entry)} is incompatible with every small configuration")
+            raise HeadToHeadError(f"{name} is incompatible with every small configuration")
         verdicts = {} if verdicts is None else verdicts
-        results = [_worst_result(invariant, subjects, verdicts) for invariant in INVARIANTS]
+        results = [(invariant, _worst_verdict(invariant, subjects, verdicts)) for invariant in INVARIANTS]
         if overrides_nothing(entry) and not entry.is_built_in:
-            results.insert(0, InvariantResult("hooks", HOOKS, "violated", None, f"the entry {IDLE}"))
-    return Examination(entry_label(entry), tuple(results))
+            results.insert(0, (HOOKS, HOOKS(entry)))
+    return Examination(name, tuple(results))
 
 
-def evaluate(invariant: Invariant, subject: Subject) -> Verdict:
+def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict:
     """Return the verdict of an invariant; an error raised by a plugin is a violation."""
     try:
         return invariant(subject)
     except Exception as error:
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
-        return Verdict("violated", None, f"{RAISED}{reason}")
+        return Verdict("violated", None, f"raised {reason}", error=reason)
 
 
-def is_unexpected(verdict: Verdict) -> bool:
-    """Return whether a verdict is a violation that no entry or option declares."""
-    return verdict.state == "violated" and verdict.cause is None
+def evaluate_and_shrink(invariant: Invariant, subject: Subject) -> Verdict:
+    """Return the verdict of an invariant; that of an unexpected violation has the smallest example."""
+    verdict = evaluate(invariant, subject)
+    return shrink(invariant, subject, verdict) if verdict.outcome == "violated" else verdict
 
 
-def invariant_result(invariant: Invariant | DatasetInvariant, verdict: Verdict, described: str = "") -> InvariantResult:
-    """Return the result for a verdict.
+def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> Verdict:
+    """Return the first unexpected violation with its configuration, else the first verdict.
 
-    Args:
-        invariant: The invariant.
-        verdict: Its verdict.
-        described: The other entries of the configuration, if they are not the defaults.
+    A known violation of another entry does not count for this entry. Invariants of a single entry are
+    evaluated per role only, and invariants that train stacks once.
     """
-    known = verdict.state == "violated" and verdict.cause is not None
-    return InvariantResult(
-        invariant.name,
-        invariant.statement,
-        "known violation" if known else verdict.state,
-        verdict.number,
-        f"{verdict.reason} (with {described})" if described else verdict.reason,
-        verdict.cause,
-        verdict.counterexample,
-        verdict.reason.removeprefix(RAISED) if verdict.reason.startswith(RAISED) else None,
-    )
+    if invariant.scope != "combination":
+        subjects = [subject for subject in subjects if varies_one_entry(subject[0])] or subjects
+    found = []
+    for description, subject in subjects[: 1 if invariant.scope == "training" else None]:
+        key = subject.config.model_dump_json(), invariant.name
+        if key not in verdicts:
+            verdicts[key] = evaluate(invariant, subject)
+        found.append(verdicts[key])
+        if found[-1].outcome == "violated":
+            verdict = shrink(invariant, subject, found[-1])
+            return verdict if description == DEFAULTS else replace(verdict, reason=f"{verdict.reason} ({description})")
+    return found[0]
 
 
-def _examine_dataset(entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]) -> Examination:
+def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]) -> DatasetSubject:
     config = dataset_config(entry.name, registry, overrides)
     try:
         require_files(config, registry, cache)
+        dataset = registry.dataset(entry.name)
+        return DatasetSubject.load(entry.name, dataset, dataset_options(config, dataset), cache / "downloads")
     except MissingFilesError as error:
         raise HeadToHeadError(f"{entry_label(entry)}: {error}") from error
-    dataset = registry.dataset(entry.name)
-    options = dataset_options(config, dataset)
-    results = []
-    try:
-        subject = DatasetSubject.load(entry.name, dataset, options, cache / "downloads")
     except HeadToHeadError:
         raise
     except Exception as error:
         raise HeadToHeadError(f"{entry_label(entry)} cannot be loaded: {registry.describe(error)}") from error
-    for invariant in DATASET_INVARIANTS:
-        try:
-            verdict = invariant(subject)
-        except Exception as error:
-            verdict = Verdict("violated", None, f"{RAISED}{registry.describe(error)}")
-        results.append(invariant_result(invariant, verdict))
-    return Examination(entry_label(entry), tuple(results))
-
-
-def _examine_recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:
-    subject = Subject(reduced(config), data=_own_pairs(config.data, registry, cache))
-    results = []
-    for invariant in INVARIANTS:
-        verdict = evaluate(invariant, subject)
-        if is_unexpected(verdict):
-            verdict = shrink(invariant, subject, verdict)
-        results.append(invariant_result(invariant, verdict))
-    return Examination(name, tuple(results), find_pitfalls(config, registry))
 
 
 def _own_pairs(config: DataConfig, registry: Registry, cache: Path) -> PreparedData | None:
@@ -221,25 +187,3 @@ def _own_pairs(config: DataConfig, registry: Registry, cache: Path) -> PreparedD
         return None
     data = prepare(config, cache, registry=registry)
     return data if len(data.splits["train"]) <= MAX_PAIRS else None
-
-
-def _worst_result(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> InvariantResult:
-    """Return the first unexpected violation with its configuration, else the first verdict.
-
-    A known violation of another entry does not count for this entry. Invariants of a single entry are
-    evaluated per role only, and invariants that train stacks once.
-    """
-    if invariant.name in PER_ENTRY:
-        subjects = [subject for subject in subjects if varies_one_entry(subject[0])] or subjects
-    first: Verdict | None = None
-    for description, subject in subjects[: 1 if invariant.name in TRAINING else None]:
-        key = subject.config.model_dump_json(), invariant.name
-        if key not in verdicts:
-            verdicts[key] = evaluate(invariant, subject)
-        verdict = verdicts[key]
-        if is_unexpected(verdict):
-            example = shrink(invariant, subject, verdict)
-            return invariant_result(invariant, example, "" if description == DEFAULTS else description)
-        first = first or verdict
-    assert first is not None
-    return invariant_result(invariant, first)

@@ -6,16 +6,16 @@ occur together in a row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment, tidy_markdown
-from headtohead.schema.roles import ROLES
 from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.configurations import compatible_config, role_variants
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
-from headtohead.testing.invariants.parity import MASK_VALUES
+from headtohead.testing.subject import MASK_VALUES
 
 ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
 """The roles in which a row uses its positional encoding, named as by ``role_variants``."""
@@ -37,27 +37,26 @@ def choices(row: Row, registry: Registry) -> dict[str, Any]:
     return names
 
 
-class Compatibility:
-    """Whether a row, or an incomplete row in some role, is a compatible configuration; results are cached."""
+def compatibility(registry: Registry) -> Callable[[Row], bool]:
+    """Return a function that checks whether a row, or an incomplete row in some role, is a compatible configuration."""
+    found: dict[str, bool] = {}
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
-        self._found: dict[str, bool] = {}
-
-    def __call__(self, row: Row) -> bool:
-        """Return whether the row is compatible; no entry is incompatible with a mask value."""
+    def is_compatible(row: Row) -> bool:
         if "role" not in row:
-            return any(self(row | {"role": role}) for role in ROLE_CHOICES)
-        names = {name: value for name, value in choices(row, self.registry).items() if name != "mask_value"}
+            return any(is_compatible(row | {"role": role}) for role in ROLE_CHOICES)
+        # No entry is incompatible with a mask value.
+        names = {name: value for name, value in choices(row, registry).items() if name != "mask_value"}
         key = str(sorted(names.items()))
-        if key not in self._found:
-            self._found[key] = compatible_config(names, self.registry)[0] is not None
-        return self._found[key]
+        if key not in found:
+            found[key] = compatible_config(names, registry)[0] is not None
+        return found[key]
+
+    return is_compatible
 
 
 def pairwise(registry: Registry) -> list[Row]:
     """Return the rows of the array."""
-    return covering(factors(registry), Compatibility(registry))
+    return covering(factors(registry), compatibility(registry))
 
 
 def incompatible_pairs(registry: Registry) -> list[tuple[str, str, str]]:
@@ -65,7 +64,7 @@ def incompatible_pairs(registry: Registry) -> list[tuple[str, str, str]]:
     found = []
     for attention in sorted(registry.entries["attention"]):
         for positional in sorted(registry.entries["positional"]):
-            decoder_only = dict.fromkeys(ROLES, "none") | {"decoder": positional}
+            decoder_only = dict(role_variants("positional", positional, registry)).get("the decoder only", positional)
             reasons = [
                 compatible_config({"attention": attention, "positional": value}, registry)[1]
                 for value in (positional, decoder_only)

@@ -3,68 +3,73 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from headtohead.model.operations import one_thread
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import RunConfig
-from headtohead.testing import INVARIANTS, Invariant, Subject, tiny_config
-from headtohead.testing.checks.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
+from headtohead.testing import INVARIANTS, Subject, tiny_config
+from headtohead.testing.checks.examination import Result, evaluate_and_shrink, result_json
 from headtohead.testing.checks.pairwise import Row, choices, incompatible_pairs, pairwise
-from headtohead.testing.invariants import TRAINING
-from headtohead.testing.shrinking import shrink
-from headtohead.testing.subject import variant_label
 
-PairNames = tuple[str, str]
-"""An attention and a positional encoding."""
+OUTCOMES = ("violated", "known violation", "holds", "does not apply")
+"""The outcomes of an invariant, the worst first."""
 
 
 @dataclass
 class Survey:
-    """The results of all combinations of the array."""
+    """The verdicts on all rows of the array.
 
-    outcomes: dict[PairNames, Counter[str]] = field(default_factory=dict)
-    """Number of combinations by pair, and by their worst outcome."""
-    incompatible: dict[PairNames, str] = field(default_factory=dict)
-    """The reason of every pair that is incompatible."""
-    invariants: dict[str, Counter[str]] = field(
-        default_factory=lambda: {invariant.name: Counter() for invariant in INVARIANTS}
-    )
-    """Number of combinations by invariant and outcome."""
-    violations: list[tuple[str, InvariantResult]] = field(default_factory=list)
-    """Unexpected violations, each after the description of its variant."""
-    known_violations: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of known violations by invariant and by the setting that declares them."""
-    combinations: int = 0
-    """Number of compatible combinations."""
+    Attributes:
+        rows: The verdicts by row.
+        incompatible: Attention, positional encoding and reason of every incompatible pair.
+    """
+
+    incompatible: list[tuple[str, str, str]]
+    rows: list[tuple[Row, list[Result]]] = field(default_factory=list)
 
     @property
-    def is_sound(self) -> bool:
-        """Whether there are no unexpected violations."""
-        return not self.violations
+    def invariants(self) -> dict[str, Counter[str]]:
+        """Number of rows by invariant and outcome."""
+        counts: dict[str, Counter[str]] = {invariant.name: Counter() for invariant in INVARIANTS}
+        for _, results in self.rows:
+            for invariant, verdict in results:
+                counts[invariant.name][verdict.outcome] += 1
+        return counts
+
+    @property
+    def violations(self) -> list[tuple[str, Result]]:
+        """Unexpected violations, each after the description of its row."""
+        return [
+            (" · ".join(row.values()), result)
+            for row, results in self.rows
+            for result in results
+            if result[1].outcome == "violated"
+        ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return JSON values; the outcome of a row is its worst one."""
+        pairs: dict[tuple[str, str], Counter[str]] = {pair[:2]: Counter() for pair in self.incompatible}
+        for row, results in self.rows:
+            outcomes = {verdict.outcome for _, verdict in results}
+            worst = next(outcome for outcome in OUTCOMES if outcome in outcomes)
+            pairs.setdefault((row["attention"], row["positional"]), Counter())[worst] += 1
+        reasons = {pair[:2]: pair[2] for pair in self.incompatible}
         return {
-            "sound": self.is_sound,
-            "combinations": self.combinations,
+            "sound": not self.violations,
+            "combinations": len(self.rows),
             "invariants": {name: dict(counts) for name, counts in self.invariants.items()},
             "pairs": [
                 {
                     "attention": pair[0],
                     "positional": pair[1],
-                    "outcomes": dict(self.outcomes.get(pair, {})),
-                    "incompatible": self.incompatible.get(pair),
+                    "outcomes": dict(outcomes),
+                    "incompatible": reasons.get(pair),
                 }
-                for pair in sorted({*self.outcomes, *self.incompatible})
+                for pair, outcomes in sorted(pairs.items())
             ],
-            "violations": [{"variant": variant, **result.to_json()} for variant, result in self.violations],
-            "known_violations": [
-                {"invariant": name, "cause": setting, "combinations": count}
-                for (name, setting), count in sorted(self.known_violations.items())
-            ],
+            "violations": [{"variant": variant, **result_json(result)} for variant, result in self.violations],
         }
 
 
@@ -75,34 +80,13 @@ def survey(registry: Registry, progress: Callable[[int], None] = lambda combinat
         registry: The registry that defines the entries.
         progress: Called with the number of combinations evaluated so far.
     """
-    result = Survey(
-        incompatible={(style, encoding): reason for style, encoding, reason in incompatible_pairs(registry)}
-    )
+    result = Survey(incompatible_pairs(registry))
     trained: set[str] = set()
     with one_thread():
         for row in pairwise(registry):
-            config = tiny_config(**choices(row, registry))
-            omitted = TRAINING if row["attention"] in trained else frozenset()
+            subject = Subject(tiny_config(**choices(row, registry)))
+            chosen = [each for each in INVARIANTS if each.scope != "training" or row["attention"] not in trained]
             trained.add(row["attention"])
-            _evaluate(result, row, config, [invariant for invariant in INVARIANTS if invariant.name not in omitted])
-            progress(result.combinations)
+            result.rows.append((row, [(invariant, evaluate_and_shrink(invariant, subject)) for invariant in chosen]))
+            progress(len(result.rows))
     return result
-
-
-def _evaluate(result: Survey, row: Row, config: RunConfig, invariants: Sequence[Invariant]) -> None:
-    result.combinations += 1
-    subject = Subject(config)
-    worst: Outcome = "holds"
-    for invariant in invariants:
-        verdict = evaluate(invariant, subject)
-        if is_unexpected(verdict):
-            verdict = shrink(invariant, subject, verdict)
-            variant = f"{variant_label(config)} · mask value {row['mask_value']}"
-            result.violations.append((variant, invariant_result(invariant, verdict)))
-            worst = "violated"
-        outcome = invariant_result(invariant, verdict).outcome
-        result.invariants[invariant.name][outcome] += 1
-        if outcome == "known violation":
-            result.known_violations[invariant.name, verdict.cause or ""] += 1
-            worst = worst if worst == "violated" else outcome
-    result.outcomes.setdefault((row["attention"], row["positional"]), Counter())[worst] += 1

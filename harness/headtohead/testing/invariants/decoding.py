@@ -7,23 +7,30 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import greedy, is_causal
-from headtohead.testing.extremum import largest_logit_change
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, forward
-from headtohead.testing.verdict import Verdict, does_not_apply, outside, violated, within
+from headtohead.testing.verdict import Verdict, does_not_apply, largest_logit_change, outside, violated, within
 
 MAX_TOKENS = 6
 
 
 @invariant("cached-decoding")
+@torch.no_grad()
 def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     """Cached step-by-step decoding gives the logits of teacher forcing."""
     if subject.only_length is not None:
         return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens at once")
-    difference = _cached_logits(subject) - subject.reference_logits
-    change = largest_logit_change(
-        difference, subject.sentences.target_nonpad, "decoding step by step instead of in one pass"
-    )
+    model, sentences = subject.model, subject.sentences
+    memory = model.encode(sentences.source, sentences.source_lengths)
+    time = sentences.target.shape[-1]
+    caches = model.caches(memory, time)
+    hidden = [
+        model.step(sentences.target[:, :, position : position + 1], position, memory, sentences.source_lengths, caches)
+        for position in range(time)
+    ]
+    difference = model.project(torch.cat(hidden, dim=2)) - subject.reference_logits
+    action = "decoding step by step instead of in one pass"
+    change = largest_logit_change(difference, sentences.target_nonpad, action)
     if not subject.is_causal:
         return outside("the decoder's mask does not hide the future", change, "teacher forcing differs from decoding")
     return within(change, "difference between cached decoding and teacher forcing")
@@ -38,21 +45,10 @@ def greedy_decoding_equals_a_plain_loop(subject: Subject) -> Verdict:
         return violated("decoding must use a cache if and only if the decoder's mask hides the future")
     sentences = subject.sentences
     decoded = greedy(subject.model, sentences.source, sentences.source_lengths, MAX_TOKENS)
-    wrong = (_padded(decoded) != naive_greedy(subject, MAX_TOKENS)).sum()
+    # Decoding ends with the last sentence.
+    padded = torch.nn.functional.pad(decoded, (0, MAX_TOKENS - decoded.shape[-1]), value=PAD)
+    wrong = (padded != naive_greedy(subject, MAX_TOKENS)).sum()
     return within(float(wrong), "tokens that differ from a loop without a cache", 0.0)
-
-
-@torch.no_grad()
-def _cached_logits(subject: Subject) -> Tensor:
-    model, sentences = subject.model, subject.sentences
-    memory = model.encode(sentences.source, sentences.source_lengths)
-    time = sentences.target.shape[-1]
-    caches = model.caches(memory, time)
-    hidden = [
-        model.step(sentences.target[:, :, position : position + 1], position, memory, sentences.source_lengths, caches)
-        for position in range(time)
-    ]
-    return model.project(torch.cat(hidden, dim=2))
 
 
 @torch.no_grad()
@@ -72,8 +68,3 @@ def naive_greedy(subject: Subject, tokens: int) -> Tensor:
                 ended[member][sentence] |= token == EOS
                 decoded[member][sentence].append(PAD if ended[member][sentence] else token)
     return torch.tensor(decoded)[:, :, 1:]
-
-
-def _padded(ids: Tensor) -> Tensor:
-    """Pad to ``MAX_TOKENS``, since decoding ends with the last sentence."""
-    return torch.nn.functional.pad(ids, (0, MAX_TOKENS - ids.shape[-1]), value=PAD)

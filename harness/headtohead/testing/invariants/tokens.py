@@ -1,23 +1,42 @@
-"""How logits depend on the tokens of both sides: never on later target tokens, and on every visible token."""
+"""How logits depend on tokens: never on later ones or on padding, on every visible one, and on their order.
+
+Padding has no effect where every mask over source tokens hides padding, and every mask over target
+tokens hides padding or the future, since padding follows the tokens. A batch of sentences of equal
+length has no padding, so that its sentences give the same logits alone under every mask.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from headtohead.data.vocabulary import SPECIALS
-from headtohead.testing.extremum import Describe, largest, maximum_of, minimum_of, smallest
+from headtohead.data.vocabulary import PAD, SPECIALS
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import SentenceBatch, Subject
-from headtohead.testing.verdict import Verdict, beyond, outside, within
-
-SOURCE, TARGET = (
-    f"changing {side} token {{changed}} of sentence {{sentence}} changes" for side in ("source", "target")
+from headtohead.testing.subject import Lengths, SentenceBatch, Subject
+from headtohead.testing.verdict import (
+    EXACT,
+    Extremum,
+    Verdict,
+    beyond,
+    does_not_apply,
+    largest,
+    largest_logit_change,
+    maximum_of,
+    minimum_of,
+    outside,
+    smallest,
+    within,
+    worst,
 )
+
+SHORTEST = 3
+"""Length of the shortest source; with two tokens, reversal is the only reordering."""
 
 
 @invariant("causality")
@@ -25,14 +44,11 @@ def future_tokens_never_change_earlier_logits(subject: Subject) -> Verdict:
     """Changing a target token changes no logits before it."""
     time = subject.sentences.target.shape[-1]
     earlier = torch.ones(time, time).tril(-1).bool().unsqueeze(-1)
+    axes = ("member", "changed", "position", "token")
     change = maximum_of(
         [
-            largest(
-                change.where(earlier, 0.0),
-                ("member", "changed", "position", "token"),
-                _described(sentence, f"{TARGET} logit {{token}} at position {{position}} of member {{member}}"),
-            )
-            for sentence, change in _changes(subject, "target", full_length=True)
+            largest(change.where(earlier, 0.0), axes, f"{text} logit {{token}} at position {{position}} of {MEMBER}")
+            for text, _, change in _changes(subject, "target", full_length=True)
         ]
     )
     if not subject.is_causal:
@@ -43,17 +59,12 @@ def future_tokens_never_change_earlier_logits(subject: Subject) -> Verdict:
 @invariant("source-reaches-logits")
 def every_source_token_changes_the_logits(subject: Subject) -> Verdict:
     """Changing any source token changes the logits at some target position."""
-    extrema = [
-        smallest(
-            change.amax(-1)
-            .where(subject.sentences.target_nonpad[:, sentence].unsqueeze(1), 0.0)
-            .amax(-1)
-            .where(subject.sentences.source_nonpad[:, sentence], torch.inf),
-            ("member", "changed"),
-            _described(sentence, f"{SOURCE} the logits of member {{member}} at most"),
-        )
-        for sentence, change in _changes(subject, "source")
-    ]
+    extrema = []
+    for text, sentence, change in _changes(subject, "source"):
+        target_nonpad = subject.sentences.target_nonpad[:, sentence].unsqueeze(1)
+        at_any_position = change.amax(-1).where(target_nonpad, 0.0).amax(-1)
+        counted = at_any_position.where(subject.sentences.source_nonpad[:, sentence], torch.inf)
+        extrema.append(smallest(counted, ("member", "changed"), f"{text} the logits of {MEMBER} at most"))
     return beyond(minimum_of(extrema), "smallest change of logits by changing a source token")
 
 
@@ -63,25 +74,25 @@ def every_target_token_changes_the_logits_of_its_queries(subject: Subject) -> Ve
     # [member, sentence, key, query]: in copy i of a sentence, key i is changed.
     visible, nonpad = subject.mask("decoder").transpose(-2, -1), subject.sentences.target_nonpad
     pairs = visible & nonpad.unsqueeze(-1) & nonpad.unsqueeze(-2)
+    axes = ("member", "changed", "position")
     extrema = [
         smallest(
             change.amax(-1).where(pairs[:, sentence], torch.inf),
-            ("member", "changed", "position"),
-            _described(sentence, f"{TARGET} the logits at position {{position}} of member {{member}} at most"),
+            axes,
+            f"{text} the logits at position {{position}} of {MEMBER} at most",
         )
-        for sentence, change in _changes(subject, "target")
+        for text, sentence, change in _changes(subject, "target")
     ]
     return beyond(minimum_of(extrema), "smallest change of logits by changing a visible target token")
 
 
-def _described(sentence: int, text: str) -> Describe:
-    return lambda at: text.format(sentence=sentence, **at)
+MEMBER = "member {member}"
 
 
 def _changes(
     subject: Subject, side: Literal["source", "target"], full_length: bool = False
-) -> Iterator[tuple[int, Tensor]]:
-    """Yield the number of each sentence, and the change of its logits by changing each of its tokens.
+) -> Iterator[tuple[str, int, Tensor]]:
+    """Yield the start of a description, the number of a sentence, and the change of its logits by each of its tokens.
 
     The changes have the shape ``[member, changed token, time, vocab]``; padding is changed, too. With ``full_length``,
     padding of the target counts as tokens.
@@ -90,16 +101,163 @@ def _changes(
     time = getattr(sentences, side).shape[-1]
     first, vocab_size = len(SPECIALS), subject.vocab_sizes[0 if side == "source" else 1]
     for sentence in range(sentences.source.shape[1]):
-        only = slice(sentence, sentence + 1)
-        lengths = sentences.target_lengths[:, only].repeat(1, time)
-        copies = SentenceBatch(
-            sentences.source[:, only].repeat(1, time, 1),
-            sentences.source_lengths[:, only].repeat(1, time),
-            sentences.target[:, only].repeat(1, time, 1),
-            torch.full_like(lengths, sentences.target.shape[-1]) if full_length else lengths,
-        )
+        copies = sentences.map(partial(torch.index_select, dim=1, index=torch.full((time,), sentence)))
+        if full_length:
+            full = torch.full_like(copies.target_lengths, sentences.target.shape[-1])
+            copies = replace(copies, target_lengths=full)
         ids = getattr(copies, side).clone()
         for position in range(time):
             ids[:, position, position] = first + (ids[:, position, position] - first + 1) % (vocab_size - first)
-        changed = replace(copies, **{side: ids})
-        yield sentence, (subject.logits(copies) - subject.logits(changed)).abs()
+        change = (subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs()
+        yield f"changing {side} token {{changed}} of sentence {sentence} changes", sentence, change
+
+
+@invariant("pad-columns")
+def more_padding_changes_no_logits(subject: Subject) -> Verdict:
+    """Columns of padding added to source and target change no logits at non-padding positions."""
+    if subject.only_length is not None:
+        return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens")
+    sentences = subject.sentences
+    source, target = (functional.pad(ids, (0, 2), value=PAD) for ids in (sentences.source, sentences.target))
+    logits = subject.logits(replace(sentences, source=source, target=target))[:, :, : sentences.target.shape[-1]]
+    difference, action = logits - subject.reference_logits, "adding two columns of padding to source and target"
+    change = largest_logit_change(difference, sentences.target_nonpad, action)
+    return _if_padding_is_hidden(subject, change, "change of logits by added padding")
+
+
+@invariant("pad-content")
+def padding_ids_change_no_logits(subject: Subject) -> Verdict:
+    """Other ids at padding positions change no logits at non-padding positions."""
+    sentences = subject.sentences
+    other = len(SPECIALS) + 1
+    source = sentences.source.where(sentences.source_nonpad, other)
+    target = sentences.target.where(sentences.target_nonpad, other)
+    difference = subject.logits(replace(sentences, source=source, target=target)) - subject.reference_logits
+    change = largest_logit_change(difference, sentences.target_nonpad, f"token {other} at padding positions")
+    return _if_padding_is_hidden(subject, change, "change of logits by other ids at padding positions")
+
+
+@invariant("batch-of-one")
+def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
+    """A batch of N sentences gives the logits of N batches of one sentence."""
+    source, target = (
+        tuple((max(map(max, side)),) * len(row) for row in side)
+        for side in (subject.lengths.source, subject.lengths.target)
+    )
+    unpadded = _largest_change_alone(subject, subject.random_sentences(Lengths(source, target)))
+    if not unpadded.number <= EXACT:
+        return within(unpadded, "difference between logits alone and in a batch without padding")
+    padded = _largest_change_alone(subject, subject.sentences)
+    return _if_padding_is_hidden(subject, padded, "difference between logits alone and in a batch")
+
+
+def _largest_change_alone(subject: Subject, sentences: SentenceBatch) -> Extremum:
+    """Return the largest difference between the logits of a sentence alone and in its batch."""
+    together = subject.logits(sentences)
+    logits = torch.zeros_like(together)
+    members, batch = sentences.source_lengths.shape
+    for member in range(members):
+        for sentence in range(batch):
+            source_time = int(sentences.source_lengths[member, sentence])
+            target_length = int(sentences.target_lengths[member, sentence])
+            target_time = subject.only_length or target_length
+            alone = SentenceBatch(
+                sentences.source[:, sentence : sentence + 1, :source_time],
+                torch.full((members, 1), source_time),
+                sentences.target[:, sentence : sentence + 1, :target_time],
+                torch.full((members, 1), target_length),
+            )
+            logits[member, sentence, :target_time] = subject.logits(alone)[member, 0]
+    return largest_logit_change(logits - together, sentences.target_nonpad, "taking it out of its batch")
+
+
+def _if_padding_is_hidden(subject: Subject, change: Extremum, quantity: str) -> Verdict:
+    """Return a verdict on a change that must be zero, unless logits at non-padding positions depend on padding keys."""
+    roles = []
+    for role in subject.roles:
+        # In self-attention, padding keys are later than every non-padding query.
+        in_future = subject.attention(role).self_attention and subject.hides("future", role)
+        is_used = role != "encoder" or subject.model.attends_to_source
+        if is_used and not (in_future or subject.hides("padding", role)):
+            roles.append(role)
+    if roles:
+        return outside(f"padding is visible in {', '.join(roles)}", change, f"there is a {quantity}")
+    return within(change, quantity)
+
+
+@invariant("source-order")
+def source_order_changes_logits_unless_the_variant_is_order_invariant(subject: Subject) -> Verdict:
+    """Exchanging two source tokens changes the logits if and only if positions are encoded."""
+    order = torch.arange(subject.sentences.source.shape[-1])
+    order[:2] = order[:2].flip(0)
+    return _reordered_source(
+        subject, order.expand_as(subject.sentences.source), "exchanging source tokens 0 and 1", "order-invariant"
+    )
+
+
+@invariant("source-mirror")
+def source_reversal_changes_logits_unless_the_encoding_is_symmetric(subject: Subject) -> Verdict:
+    """Reversing the source changes the logits if and only if direction is encoded."""
+    positions = torch.arange(subject.sentences.source.shape[-1]).expand_as(subject.sentences.source)
+    lengths = subject.sentences.source_lengths.unsqueeze(-1)
+    order = torch.where(positions < lengths, lengths - 1 - positions, positions)
+    return _reordered_source(subject, order, "reversing the source", "mirror-invariant")
+
+
+def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -> Verdict:
+    """Return a verdict on the change of logits by reordering the tokens of every source.
+
+    Args:
+        subject: The subject under test.
+        order: The original position of each token, ``[member, batch, time]``.
+        action: The reordering in words.
+        name: Property of an encoding that is invariant to the reordering.
+    """
+    if not subject.model.attends_to_source:
+        return does_not_apply("the decoder does not attend to the encoder")
+    if order.shape[-1] < SHORTEST:
+        return does_not_apply("the source is too short to have an order")
+    batch = subject.sentences
+    logits = subject.logits(replace(batch, source=batch.source.gather(-1, order)))
+    change = (logits - subject.reference_logits).abs()
+    order_invariant = _invariant_sentences(subject, order, "order-invariant")
+    unchanged = order_invariant | _invariant_sentences(subject, order, name)
+    positions = batch.target_nonpad & unchanged.unsqueeze(-1)
+    if bool((unchanged & ~order_invariant).any()) and not subject.hides("padding", "encoder"):
+        predicted = f"{action}, and not the padding, changes logits at non-padding positions"
+        return outside("the encoder attends to padding", largest_logit_change(change, positions, action), predicted)
+    verdicts = []
+    if bool(unchanged.any()):
+        quantity = f"change of logits of an invariant variant by {action}"
+        verdicts.append(within(largest_logit_change(change, positions, action), quantity))
+    if not bool(unchanged.all()):
+        counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(-1)
+        text = f"{action} changes the logits at position {{position}} of sentence {{sentence}} of {MEMBER} at most"
+        smallest_change = smallest(change.amax(-1).where(counted, torch.inf), ("member", "sentence", "position"), text)
+        verdicts.append(beyond(smallest_change, f"smallest change of logits by {action}"))
+    return worst(*verdicts)
+
+
+def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
+    """Return the sentences ``[member, batch]`` on which the variant is invariant to a reordering.
+
+    Encodings, scores and masks must all be invariant. An order-invariant encoding has every other
+    invariance, too.
+    """
+    by_modules = (
+        (subject.has_property("encoder", name) or subject.has_property("encoder", "order-invariant"))
+        and subject.has_property("cross", "order-invariant")
+        and not (subject.position_dependent("encoder") or subject.position_dependent("cross"))
+    )
+    if not by_modules:
+        return torch.zeros(order.shape[:2], dtype=torch.bool)
+    encoder, cross = subject.mask("encoder"), subject.mask("cross")
+    same = _reordered(_reordered(encoder, order, -1), order, -2) == encoder
+    same = same | ~subject.sentences.source_nonpad.unsqueeze(-1)  # outputs at padding are never used
+    return same.all(-1).all(-1) & (_reordered(cross, order, -1) == cross).all(-1).all(-1)
+
+
+def _reordered(mask: Tensor, order: Tensor, axis: int) -> Tensor:
+    """Return a mask ``[member, batch, query, key]`` with one axis reordered."""
+    index = order.unsqueeze(-2 if axis == -1 else -1).expand_as(mask)
+    return mask.gather(axis, index)

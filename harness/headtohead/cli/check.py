@@ -80,7 +80,6 @@ def command(
 def _print_examination(examination: Examination) -> None:
     rows: list[list[str]] = []
     errors: dict[str, list[str]] = {}
-    rows: list[list[str]] = []
     for invariant, verdict in examination.results:
         if verdict.error is not None:
             errors.setdefault(verdict.error, []).append(invariant.name)

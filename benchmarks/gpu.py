@@ -38,6 +38,7 @@ from torch.nn import functional
 from headtohead.model.beam import translate
 from headtohead.model.counting import count
 from headtohead.model.cuda import cuda_layout
+from headtohead.model.decoding import Ends
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.schema.run_config import BeamConfig
 from headtohead.training.cuda import configure
@@ -222,7 +223,7 @@ def translations(device: torch.device) -> Iterator[str]:
                 split, rows = training.splits["train"], torch.arange(ODD.rows).expand(2, -1)
                 batch = split.batch(rows.to(where), ODD.source_time, ODD.target_time)
                 model = training.model.eval()
-                found = translate(model, batch.source, batch.source_lengths, 25, beam, sos=1, eos=2, fill=0)
+                found = translate(model, batch.source, batch.source_lengths, 25, beam, Ends(sos=1, eos=2, fill=0))
             ids.append(functional.pad(found, (0, 25 - found.shape[-1])).cpu())
         name = "greedy decoding" if beam is None else "beam search"
         yield f"- {name} in float64: {verdict(torch.equal(*ids))}"

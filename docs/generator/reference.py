@@ -189,8 +189,8 @@ def _attributes(base: type) -> Iterator[tuple[str, str]]:
 @cache
 def invariants() -> str:
     """Return the Markdown page of the invariants."""
+    from catalogue.invariants import invariants_page
     from headtohead.plugins.registry import load_registry
-    from headtohead.testing.checks.pairwise import invariants_page
 
     return invariants_page(load_registry())
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
     from headtohead.plugins.positional import Positional as Positional
-    from headtohead.plugins.recipe import Checkpoint as Checkpoint
     from headtohead.plugins.recipe import Recipe as Recipe
     from headtohead.schema.run_config import ModelConfig as ModelConfig
     from headtohead.schema.run_config import RunConfig as RunConfig
@@ -59,7 +58,7 @@ _NAMES = {
     "headtohead.plugins.masking": "Masking",
     "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
     "headtohead.plugins.positional": "Positional",
-    "headtohead.plugins.recipe": "Checkpoint Recipe",
+    "headtohead.plugins.recipe": "Recipe",
     "headtohead.schema.run_config": "ModelConfig RunConfig",
     "headtohead.schema.sections": "FilePath NotHashed",
 }

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from headtohead.data import hash_pairs
 from headtohead.plugin import Corpus, Dataset, Options, Pair, hookimpl
 
 EN_FR = (
@@ -104,54 +103,62 @@ SLIDES = ("I love AI .", "J' adore l'IA .")
 BY_HAND = ("this is a fat cat", "c'est un chat gros")
 
 
-class NotebookEnFr(Dataset):
+class NotebookPairs(Dataset):
+    """Sentence pairs that a notebook prints; each pair is a separate group."""
+
+    splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
+    normalise: ClassVar[str] = "none"
+    texts: ClassVar[Sequence[tuple[str, str]]]
+    title: ClassVar[str]
+    languages: ClassVar[tuple[str, str]] = ("English", "French")
+    words: ClassVar[Sequence[Sequence[str]]] = ()
+    """Words of source and target by id, if the notebook prints them."""
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        """Return the pairs, with the tables of word to id."""
+        tables = [{word: index for index, word in enumerate(side)} for side in cls.words]
+        pairs = [Pair(source, target, source) for source, target in cls.texts]
+        return Corpus(
+            pairs=pairs,
+            licence="example sentences, none stated",
+            citation=f"example sentences of the notebook '{cls.title}'",
+            languages=cls.languages,
+            vocabularies=(tables[0], tables[1]) if tables else None,
+        )
+
+
+class NotebookEnFr(NotebookPairs):
     """The 20 English-French pairs of the scratch-en-fr notebook."""
 
-    normalise: ClassVar[str] = "none"
-
-    @classmethod
-    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pairs; each pair is a separate group."""
-        title = "Understanding and Implementing Transformers from Scratch"
-        words = (EN_FR_SOURCE_WORDS.split(), EN_FR_TARGET_WORDS.split())
-        return _corpus(EN_FR, title, ("English", "French"), words)
+    splits = Dataset.splits
+    texts = EN_FR
+    title = "Understanding and Implementing Transformers from Scratch"
+    words = (EN_FR_SOURCE_WORDS.split(), EN_FR_TARGET_WORDS.split())
 
 
-class NotebookEnDe(Dataset):
+class NotebookEnDe(NotebookPairs):
     """The 50 English-German pairs of the architecture-en-de notebook."""
 
-    normalise: ClassVar[str] = "none"
-
-    @classmethod
-    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pairs; each pair is a separate group."""
-        return _corpus(EN_DE, "Transformer Architecture", ("English", "German"))
+    splits = Dataset.splits
+    texts = EN_DE
+    title = "Transformer Architecture"
+    languages = ("English", "German")
 
 
-class NotebookSlides(Dataset):
+class NotebookSlides(NotebookPairs):
     """The only English-French pair of the slides-en-fr notebook."""
 
-    splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
-    normalise: ClassVar[str] = "none"
-
-    @classmethod
-    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pair with its tables of word to id, in which words start at 1."""
-        words = [("<pad>", *text.split()) for text in SLIDES]
-        title = "Neural Machine Translation Using Transformer"
-        return _corpus([SLIDES], title, ("English", "French"), words)
+    texts = (SLIDES,)
+    title = "Neural Machine Translation Using Transformer"
+    words = tuple(("<pad>", *text.split()) for text in SLIDES)
 
 
-class NotebookByHand(Dataset):
+class NotebookByHand(NotebookPairs):
     """The only English-French pair of the by-hand-en-fr notebook."""
 
-    splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
-    normalise: ClassVar[str] = "none"
-
-    @classmethod
-    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pair; the ids of its words are their positions."""
-        return _corpus([BY_HAND], "by-hand-en-fr", ("English", "French"))
+    texts = (BY_HAND,)
+    title = "by-hand-en-fr"
 
 
 @hookimpl
@@ -163,22 +170,3 @@ def register_datasets() -> dict[str, type[Dataset]]:
         "notebook-slides": NotebookSlides,
         "notebook-by-hand": NotebookByHand,
     }
-
-
-def _corpus(
-    texts: Sequence[tuple[str, str]],
-    title: str,
-    languages: tuple[str, str],
-    words: Sequence[Sequence[str]] | None = None,
-) -> Corpus:
-    """Return a corpus; ``words`` are the words of source and target by id, if the notebook prints them."""
-    tables = [{word: index for index, word in enumerate(side)} for side in words or ()]
-    pairs = [Pair(source, target, source) for source, target in texts]
-    return Corpus(
-        pairs=pairs,
-        data_hash=hash_pairs(pairs),
-        licence="example sentences, none stated",
-        citation=f"example sentences of the notebook '{title}'",
-        languages=languages,
-        vocabularies=(tables[0], tables[1]) if tables else None,
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.attention_maps import entropy, head_statistics, load_maps
+from headtohead.storage.attention_maps import entropy, load_maps, mean_distance
 
 
 def naive(weights):
@@ -24,13 +24,13 @@ def naive(weights):
 
 def test_both_numbers_agree_with_their_definition_for_every_head():
     weights = np.random.default_rng(1).dirichlet(np.ones(7), size=(2, 3, 5))
-    found = head_statistics(weights)
-    assert found.entropy.shape == found.distance.shape == (2, 3)
+    entropies, distances = entropy(weights), mean_distance(weights)
+    assert entropies.shape == distances.shape == (2, 3)
     for layer in range(2):
         for head in range(3):
             expected = naive(weights[layer, head])
-            assert found.entropy[layer, head] == pytest.approx(expected[0])
-            assert found.distance[layer, head] == pytest.approx(expected[1])
+            assert entropies[layer, head] == pytest.approx(expected[0])
+            assert distances[layer, head] == pytest.approx(expected[1])
 
 
 def test_signed_maps_are_described_by_their_magnitudes():

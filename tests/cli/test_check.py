@@ -306,7 +306,8 @@ def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2
     """
     code, output = h2h("check", "--plugin", plugin(source), "own")
     message = (
-        "mine.py: Own.g is a plain torch.nn.Parameter without a member axis; create it in build with self.parameter(4)"
+        "mine.py: Own.g is a plain tensor without a member axis; create it in build with self.parameter, self.buffer "
+        "or self.constant"
     )
     assert code == 1
     assert output.count(f"violated: {message}\n  raised by ") == 1

@@ -35,16 +35,7 @@ TOGETHER = {
     },
 }
 
-
-@pytest.mark.slow
-class TestModels(VariantContract):
-    @pytest.fixture(params=TOGETHER.values(), ids=TOGETHER.keys())
-    def config(self, request):
-        return tiny_config(**request.param)
-
-
 ROW_POSITIONS = {"name": "sinusoidal", "index": "row"}
-
 
 IN_ONE_ROLE = {
     "an encoding and a style for each role": {
@@ -79,8 +70,8 @@ IN_ONE_ROLE = {
 
 
 @pytest.mark.slow
-class TestRoles(VariantContract):
-    @pytest.fixture(params=IN_ONE_ROLE.values(), ids=IN_ONE_ROLE.keys())
+class TestChoices(VariantContract):
+    @pytest.fixture(params=[*TOGETHER.values(), *IN_ONE_ROLE.values()], ids=[*TOGETHER, *IN_ONE_ROLE])
     def config(self, request):
         return tiny_config(**request.param)
 

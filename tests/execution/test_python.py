@@ -101,14 +101,7 @@ def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progre
 STUDY = {
     "question": "How long are translations?",
     "base": {
-        "data": {
-            "dataset": "reverse",
-            "split": "length",
-            "longest": 4,
-            "size": 200,
-            "test_each": 3,
-            "options": {"alphabet": 4},
-        },
+        "data": {"dataset": "reverse", "split": "length", "longest": 4, "size": 200, "test_each": 3, "alphabet": 4},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
         "train": {"steps": 10, "batch_tokens": 128, "lr": 0.05},
         "evaluate": {"unpadded": False},

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
-from headtohead.storage.attention_maps import head_statistics
+from headtohead.storage.attention_maps import entropy, mean_distance
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import tiny_config
 
@@ -422,10 +422,9 @@ def _maps(folder: Path, study: Study, slug: str, seed: int) -> None:
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             tensors[f"{index}/{role}"] = weights.astype(np.float32)
-            found = head_statistics(weights)
+            statistics = np.stack([entropy(weights), mean_distance(weights)], axis=-1).tolist()
             heads[role] = [
-                [dict(zip(("entropy", "distance"), head, strict=True)) for head in zip(*layer, strict=True)]
-                for layer in zip(found.entropy.tolist(), found.distance.tolist(), strict=True)
+                [dict(zip(("entropy", "distance"), head, strict=True)) for head in layer] for layer in statistics
             ]
         probe = {"source": source, "target": target, "target_from": "reference", "heads": heads, "signed": False}
         lists = {f"{side}_tokens": names for side, names in tokens.items()}

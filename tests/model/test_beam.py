@@ -7,11 +7,9 @@ from functools import lru_cache
 import pytest
 import torch
 
-from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.beam import beam_search, length_penalty
 from headtohead.model.decoding import greedy
-from headtohead.model.transformer import BatchRows
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import SentenceBatch, Subject, forward
 from headtohead.testing.tiny import tiny_config
@@ -63,9 +61,9 @@ def plain_beam(subject, member, row, size, alpha, max_length=WORDS):
     return max(finished, key=lambda candidate: candidate[1])
 
 
-def search(subject, size, alpha, max_length=WORDS, **more):
+def search(subject, size, alpha, max_length=WORDS):
     read = subject.sentences
-    return beam_search(subject.model, read.source, read.source_lengths, max_length, beam_of(size, alpha), **more)
+    return beam_search(subject.model, read.source, read.source_lengths, max_length, beam_of(size, alpha))
 
 
 def translation(found, member, row):
@@ -98,7 +96,6 @@ def assert_equals_the_plain_search(subject, size, alpha):
         {"attention": "uniform", "tie_embeddings": "output"},
         {"masking": "none"},
         {"masking": "causal", "attention": "independent-heads", "norm": "post"},
-        {"positional": {"name": "sinusoidal", "index": "row"}},
         {"positional": {"name": "sinusoidal", "index": "row"}, "masking": "padding"},
         {
             "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
@@ -172,46 +169,6 @@ def test_length_penalty_equals_that_of_wu_et_al():
     assert length_penalty(13, 2.0) == pytest.approx(9.0)
 
 
-def test_sentences_of_a_batch_are_translated_as_in_a_batch_of_one():
-    subject = subject_of()
-    read, found = subject.sentences, search(subject, 3, 0.6)
-    for row in range(3):
-        lengths = read.source_lengths[:, row : row + 1]
-        source = read.source[:, row : row + 1, : int(lengths.max())]
-        unbatched = beam_search(subject.model, source, lengths, WORDS, beam_of(3, 0.6))
-        assert torch.equal(unbatched.ids[:, 0], found.ids[:, row])
-        torch.testing.assert_close(unbatched.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
-
-
-def test_members_of_a_stack_are_searched_as_in_a_stack_of_one():
-    subject = subject_of()
-    read, together = subject.sentences, search(subject, 3, 0.6)
-    for member in range(2):
-        unbatched = subject.build([1])
-        own = {name: value[member : member + 1] for name, value in subject.model.state_dict().items()}
-        unbatched.load_state_dict(own)
-        part = slice(member, member + 1)
-        found = beam_search(unbatched, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6))
-        assert torch.equal(found.ids[0], together.ids[member])
-        torch.testing.assert_close(found.scores[0], together.scores[member], rtol=0, atol=1e-10)
-
-
-def test_batch_rows_can_be_overridden():
-    """With all sentences in batch row 0, each is translated as in a batch of one."""
-    subject = subject_of(positional={"name": "sinusoidal", "index": "row"})
-    read = subject.sentences
-    rows = BatchRows(1, torch.zeros_like(read.source_lengths))
-    found = search(subject, 3, 0.6, rows=rows)
-    assert not torch.equal(found.scores, search(subject, 3, 0.6).scores)
-    for row in range(3):
-        part = slice(row, row + 1)
-        unbatched = beam_search(
-            subject.model, read.source[:, part], read.source_lengths[:, part], WORDS, beam_of(3, 0.6)
-        )
-        assert torch.equal(unbatched.ids[:, 0], found.ids[:, row])
-        torch.testing.assert_close(unbatched.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
-
-
 def test_search_stops_when_no_hypothesis_can_become_better(monkeypatch):
     """If <eos> is almost certain, the search takes a single step."""
     subject = subject_of(ending=60.0)
@@ -237,17 +194,6 @@ def test_finished_sentences_are_not_computed_further(monkeypatch):
     assert rows[0] == 3
     assert rows[1:] == sorted(rows[1:], reverse=True)
     assert rows[-1] < rows[1] <= 9
-
-
-def test_a_style_with_a_fixed_number_of_tokens_is_refused():
-    subject = Subject(tiny_config(attention="embedding-softmax"))
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"^attention 'embedding-softmax' supports exactly 16 "
-        r"target tokens, which beam decoding does not provide; "
-        r"set evaluate\.decode: teacher-forced$",
-    ):
-        search(subject, 3, 0.6)
 
 
 def test_scores_are_log_probabilities():

@@ -3,6 +3,8 @@
 import pytest
 
 from headtohead.model.counting import count
+from headtohead.plugin import Positional, hookimpl
+from headtohead.plugins import registry
 from headtohead.testing.tiny import tiny_config
 
 D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
@@ -106,3 +108,22 @@ def test_flops_of_model_options_equal_a_count_by_hand():
     assert after_each.flops_per_token * T == plain + between
     words = T * 2 * D * (40 - TARGET_WORDS)
     assert counted("split-heads", quirks={"min_vocab_size": 40}).flops_per_token * T == plain + words
+
+
+def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
+    """A cell of a notebook that is executed again registers another class under the same name."""
+
+    def plugin(rows):
+        class Own(Positional):
+            def build(self):
+                self.unused = self.parameter(rows)
+
+        class Plugin:
+            @hookimpl
+            def register_positionals(self):
+                return {"my-own": Own}
+
+        monkeypatch.setattr(registry, "_current", registry.load_registry(objects=[Plugin()]))
+        return count(tiny_config("my-own"), 20, 20, 6, 5).total
+
+    assert plugin(1010) - plugin(10) == 2 * 1000

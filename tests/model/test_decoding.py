@@ -5,7 +5,9 @@ import torch
 
 from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD
+from headtohead.model.beam import translate
 from headtohead.model.decoding import greedy, is_causal
+from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -70,16 +72,12 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
     assert not torch.equal(flipped.flip(1), found)
 
 
-def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token():
+@pytest.mark.parametrize(("beam", "name"), [(None, "greedy"), (BeamConfig(size=3), "beam")])
+def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token(beam, name):
     subject = Subject(tiny_config(attention="embedding-softmax"))
     sentences = subject.sentences
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"^attention 'embedding-softmax' supports exactly 16 "
-        r"target tokens, which greedy decoding does not provide; "
-        r"set evaluate\.decode: teacher-forced$",
-    ):
-        greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    with pytest.raises(HeadToHeadError, match=rf"^attention 'embedding-softmax' supports exactly 16 .* which {name} "):
+        translate(subject.model, sentences.source, sentences.source_lengths, 8, beam)
 
 
 def test_sentences_of_a_batch_end_at_different_steps_and_stay_ended():

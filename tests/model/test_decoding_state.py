@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model.attention_context import LEAST_ROOM
 from headtohead.model.beam import translate
 from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
@@ -90,11 +90,10 @@ COPIES_TO_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero
 def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
     subject = subject_of(ending, masking=masking, positional="rotary")
     read, most = subject.sentences, 2 * WORDS_PER_CHECK + 3
-    ends = {"sos": SOS, "eos": EOS, "fill": PAD}
     search = None if beam is None else BeamConfig(size=beam, length_penalty=0.6)
 
     def decode():
-        return translate(subject.model, read.source, read.source_lengths, most, search, **ends)
+        return translate(subject.model, read.source, read.source_lengths, most, search)
 
     with HostReads() as on_cpu:
         expected = decode()

@@ -2,7 +2,8 @@
 
 import torch
 
-from headtohead.data.vocabulary import EOS, SOS
+from headtohead.data.vocabulary import EOS
+from headtohead.model.decoding import Ends
 from headtohead.model.grouping import hides_padding, translate_each
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
@@ -41,12 +42,9 @@ GREEDY, BEAM = None, BeamConfig(size=3)
         ({"masking": "none"}, GREEDY),
         ({"masking": "causal"}, BEAM),
         ({"positional": BY_ROW}, GREEDY),
-        ({"positional": BY_ROW, "masking": "none"}, BEAM),
         ({}, BEAM),
         ({"masking": "none"}, BEAM),
         ({"masking": "causal"}, GREEDY),
-        ({"positional": BY_ROW}, BEAM),
-        ({"positional": BY_ROW, "masking": "none"}, GREEDY),
         ({"attention": "sigmoid", "masking": "causal"}, GREEDY),
         ({"attention": "sigmoid", "masking": "causal"}, BEAM),
     ],
@@ -55,10 +53,10 @@ GREEDY, BEAM = None, BeamConfig(size=3)
 )
 def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
     model, sources = subject_of(**choices).model, drawn()
-    together = translate_each(model, sources, 10, beam, SOS, EOS)
-    single = [translate_each(model, [source], 10, beam, SOS, EOS)[0] for source in sources]
+    together = translate_each(model, sources, 10, beam, Ends())
+    single = [translate_each(model, [source], 10, beam, Ends())[0] for source in sources]
     assert together == single
-    assert translate_each(model, sources, 10, beam, SOS, EOS, size=2) == single
+    assert translate_each(model, sources, 10, beam, Ends(), size=2) == single
     assert len({tuple(tokens) for tokens in together}) > 2
 
 

@@ -1,4 +1,4 @@
-"""Recipes and small configurations as cases, with a cache for the session."""
+"""Measure a pitfall of a recipe or of a small configuration."""
 
 from __future__ import annotations
 
@@ -12,44 +12,37 @@ import pytest
 from headtohead.config.builder import resolve
 from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
+from headtohead_notebooks.pitfalls import MEASUREMENTS
 from headtohead_notebooks.pitfalls.case import Case
-from headtohead_notebooks.pitfalls.facts import Fact
-from headtohead_notebooks.pitfalls.measurements import measure_pitfall
 
 SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 
-
-@pytest.fixture(scope="session")
-def recipe(cache: Path) -> Callable[..., Case]:
-    """Return a function that makes the case of a recipe, with overrides."""
-
-    def make(name: str, *overrides: str) -> Case:
-        return Case(recipe_config(name, current(), overrides), current(), cache)
-
-    return make
+Measure = Callable[..., dict[str, float]]
 
 
 @pytest.fixture(scope="session")
-def variant(cache: Path) -> Callable[..., Case]:
-    """Return a function that makes the case of a small configuration, given as in an experiment file."""
+def recipe(cache: Path) -> Measure:
+    """Return a function that measures a pitfall of a recipe."""
 
-    def make(**sections: Any) -> Case:
+    def measure(pitfall: str, name: str, *overrides: str) -> dict[str, float]:
+        return MEASUREMENTS[pitfall](Case(recipe_config(name, current(), overrides), current(), cache))
+
+    return measure
+
+
+@pytest.fixture(scope="session")
+def variant(cache: Path) -> Measure:
+    """Return a function that measures a pitfall of a small configuration, given as in an experiment file."""
+
+    def measure(pitfall: str, **sections: Any) -> dict[str, float]:
         raw = {
-            "data": {"dataset": "notebook-en-de", "normalise": "none"},
+            "data": {"dataset": "notebook-en-de", "normalise": "none", **sections.pop("data", {})},
             "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32},
             "train": {"epochs": 1},
         }
-        for name, section in sections.items():
-            raw[name] = {**raw.get(name, {}), **section} if isinstance(section, dict) else section
-        return Case(resolve(raw, current()), current(), cache)
+        return MEASUREMENTS[pitfall](Case(resolve(raw | sections, current()), current(), cache))
 
-    return make
-
-
-@pytest.fixture(scope="session")
-def facts() -> Callable[[str, Case], list[Fact]]:
-    """Return the function that measures one pitfall."""
-    return measure_pitfall
+    return measure
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,15 @@
-"""Every pitfall has a measurement, and every recipe's pitfalls are measured on the recipe."""
+"""Every pitfall has a measurement and a text."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 
-import pytest
-
 from headtohead.planning import pitfalls
-from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
-from headtohead_notebooks.pitfalls.measurements import MEASUREMENTS, measure_pitfall
-
-RECIPES = ["scratch-en-fr", "architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
+from headtohead_notebooks.page.descriptions import PITFALL_TEXTS
+from headtohead_notebooks.page.numbers import fill
+from headtohead_notebooks.pitfalls import MEASUREMENTS
 
 
 def pitfall_names() -> set[str]:
@@ -26,31 +23,20 @@ def pitfall_names() -> set[str]:
     }
 
 
-def test_exactly_the_defined_pitfalls_have_a_measurement() -> None:
+def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
     assert {"source ignored", "targets not shifted"} <= pitfall_names()
-    assert set(MEASUREMENTS) == pitfall_names()
+    assert set(MEASUREMENTS) == pitfall_names() == set(PITFALL_TEXTS)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_pitfall_of_a_recipe_is_measured_on_it(recipe, name) -> None:
-    case = recipe(name)
-    defined = find_pitfalls(case.config, current())
-    assert defined
-    for pitfall in defined:
-        measured = measure_pitfall(pitfall.name, case)
-        assert measured, pitfall.name
-        assert all(fact.measured and fact.pitfall == pitfall.name for fact in measured)
-        assert all(fact.sentence and fact.numbers for fact in measured)
+def test_texts_about_data_have_their_numbers(variant) -> None:
+    """The texts of the other pitfalls are on the page of the notebooks."""
+    for name, data in (("split by rows", {"split": "row"}), ("letters lost", {"normalise": "ascii-fold"})):
+        assert "{" not in fill(PITFALL_TEXTS[name].effect, variant(name, data=data))
 
 
-def test_without_the_data_file_only_the_pitfalls_of_the_model_are_measured(recipe) -> None:
-    case = recipe("tatoeba-en-es", *CUT)
-    facts = {pitfall.name: measure_pitfall(pitfall.name, case) for pitfall in find_pitfalls(case.config, current())}
-    for name in ("nothing held out", "letters lost"):
-        (fact,) = facts[name]
-        assert not fact.measured
-        assert fact.sentence.startswith("not measured: no file: name one of tatoeba with --set")
-    assert all(fact.measured for fact in facts["positions by batch row"])
-
-
-CUT = ("model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32")
+def test_a_sentence_is_filled_with_its_numbers() -> None:
+    numbers = {"rows": 6482.0, "share": 0.0525, "change": 0.25, "one": 1, "more": 2}
+    assert fill("{rows:count} rows, {share:percent},\n  {change}", numbers) == ("6,482 rows, 5.2 %, 0.25")
+    assert fill("{one:counted|word} {one:is|are} and {more:counted|word} {more:is|are}", numbers) == (
+        "1 word is and 2 words are"
+    )

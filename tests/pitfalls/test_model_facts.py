@@ -9,28 +9,22 @@ import torch
 ROWS = {"name": "sinusoidal", "index": "row"}
 
 
-def test_the_source_is_ignored_only_with_the_pitfall(recipe, variant, facts) -> None:
-    (ignored,) = facts("source ignored", recipe("slides-en-fr"))
-    (sound,) = facts("source ignored", variant())
-    assert ignored.numbers["largest_change_by_source"] < 1e-12
-    assert ignored.numbers["change_by_target_word"] > 1e-3
-    assert sound.numbers["largest_change_by_source"] > 1e-3
-    assert "the decoder does not depend on the source: 100 other sources" in ignored.sentence
+def test_the_source_is_ignored_only_with_the_pitfall(recipe, variant) -> None:
+    ignored, sound = recipe("source ignored", "slides-en-fr"), variant("source ignored")
+    assert ignored["largest_change_by_source"] < 1e-12
+    assert ignored["change_by_target_word"] > 1e-3
+    assert sound["largest_change_by_source"] > 1e-3
 
 
-def test_positions_by_row_depend_on_the_row_and_not_on_word_order(variant, facts) -> None:
-    order, row, most = facts("positions by batch row", variant(positional={**ROWS, "max_len": 16}))
-    assert order.numbers["change_by_order"] < 1e-12
-    assert row.numbers["change_by_row"] > 1e-3
-    assert most.numbers["most_rows"] == 16
-    assert "batches have at most 16 sentences: 17 raise an error" in most.sentence
-
-
-def test_positions_by_time_depend_on_word_order_and_not_on_the_row(variant, facts) -> None:
-    order, row, most = facts("positions by batch row", variant())
-    assert order.numbers["change_by_order"] > 1e-3
-    assert row.numbers["change_by_row"] < 1e-12
-    assert most.numbers["most_rows"] > 1000
+def test_positions_by_row_depend_on_the_row_and_not_on_word_order(variant) -> None:
+    by_row = variant("positions by batch row", positional={**ROWS, "max_len": 16})
+    assert by_row["change_by_order"] < 1e-12
+    assert by_row["change_by_row"] > 1e-3
+    assert by_row["most_rows"] == 16
+    by_time = variant("positions by batch row")
+    assert by_time["change_by_order"] > 1e-3
+    assert by_time["change_by_row"] < 1e-12
+    assert by_time["most_rows"] > 1000
 
 
 def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
@@ -50,8 +44,7 @@ def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def test_earlier_tokens_contribute_about_1e_9_as_in_a_computation_by_hand(recipe, facts) -> None:
-    first, later, _ = facts("mask on embeddings", recipe("by-hand-en-fr"))
+def test_earlier_tokens_contribute_about_1e_9_as_in_a_computation_by_hand(recipe, variant) -> None:
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(6, 6, generator=generator, dtype=torch.float64)
     start, before, own = 0.0, 0.0, math.inf
@@ -62,48 +55,31 @@ def test_earlier_tokens_contribute_about_1e_9_as_in_a_computation_by_hand(recipe
         start = max(start, float(moved[0]))
         before = max([before, *(float(change) for change in moved[max(token + 1, 1) :])])
         own = own if token == 0 else min(own, float(moved[token]))
-    for measured, by_hand in ((first.numbers["row_0"], start), (later.numbers["earlier_tokens"], before)):
-        assert 1e-11 < by_hand < 1e-7
-        assert 1e-11 < measured < 1e-7
-    assert later.numbers["own_token"] > 1e-3
-    assert own > 1e-3
+    measured = recipe("mask on embeddings", "by-hand-en-fr")
+    for number in (measured["row_0"], start, measured["earlier_tokens"], before):
+        assert 1e-11 < number < 1e-7
+    assert min(measured["own_token"], own) > 1e-3
+    on_scores = variant("mask on embeddings")
+    assert min(on_scores["row_0"], on_scores["earlier_tokens"]) > 1e-3
+    assert on_scores["supported_lengths"] == 11  # A single token has no next token to predict.
 
 
-def test_a_mask_on_scores_attends_to_earlier_tokens(variant, facts) -> None:
-    first, later, lengths = facts("mask on embeddings", variant())
-    assert first.numbers["row_0"] > 1e-3
-    assert later.numbers["earlier_tokens"] > 1e-3
-    assert lengths.numbers["supported_lengths"] == 11  # A single token has no next token to predict.
+def test_one_pass_over_zeros_without_the_source_gives_one_translation(recipe, variant) -> None:
+    ignored = recipe("not autoregressive", "slides-en-fr")
+    assert ignored == {"words": 4, "sources": 100, "different_translations": 1}
+    assert variant("not autoregressive")["different_translations"] > 10
 
 
-def test_one_pass_over_zeros_without_the_source_gives_one_translation(recipe, variant, facts) -> None:
-    (ignored,) = facts("not autoregressive", recipe("slides-en-fr"))
-    (sound,) = facts("not autoregressive", variant())
-    assert ignored.numbers == {"words": 4, "sources": 100, "different_translations": 1}
-    assert sound.numbers["different_translations"] > 10
+def test_only_unmasked_keys_change_logits(recipe, variant) -> None:
+    assert variant("padding not masked", masking={"encoder": "none"})["change"] > 1e-3
+    assert variant("padding not masked")["change"] < 1e-12
+    assert variant("future not masked", masking={"decoder": "padding"})["change"] > 1e-3
+    assert variant("future not masked")["change"] < 1e-12
+    assert recipe("future not masked", "slides-en-fr")["change"] > 1e-3
 
 
-def test_only_unmasked_padding_changes_logits(variant, facts) -> None:
-    (visible,) = facts("padding not masked", variant(masking={"encoder": "none"}))
-    (hidden,) = facts("padding not masked", variant())
-    assert visible.numbers["change"] > 1e-3
-    assert hidden.numbers["change"] < 1e-12
-
-
-def test_an_unmasked_future_changes_earlier_logits(recipe, variant, facts) -> None:
-    (visible,) = facts("future not masked", variant(masking={"decoder": "padding"}))
-    (hidden,) = facts("future not masked", variant())
-    (second,) = facts("future not masked", recipe("slides-en-fr"))
-    assert visible.numbers["change"] > 1e-3
-    assert hidden.numbers["change"] < 1e-12
-    assert second.numbers["change"] > 1e-3
-
-
-def test_frozen_parameters_are_counted_by_hand(recipe, facts) -> None:
-    (fact,) = facts("parameters frozen", recipe("by-hand-en-fr"))
-    feed_forward = 6 * 24 + 24 + 24 * 6 + 6
-    cross = 4 * (6 * 6 + 6)
-    words = 6 * 6 + 6
+def test_frozen_parameters_are_counted_by_hand(recipe) -> None:
+    measured = recipe("parameters frozen", "by-hand-en-fr")
+    trained = (6 * 24 + 24 + 24 * 6 + 6) + 4 * (6 * 6 + 6) + (6 * 6 + 6)
     rest = (5 + 6) * 6 + 2 * 6 + 4 * (6 * 6 + 6)
-    assert fact.numbers["trained"] == feed_forward + cross + words
-    assert fact.numbers["weights"] == feed_forward + cross + words + rest
+    assert measured == {"weights": trained + rest, "trained": trained}

@@ -2,7 +2,8 @@ from typing import ClassVar
 
 import pytest
 
-from headtohead.config.builder import ConfigBuilder, resolve
+from headtohead.config.builder import resolve
+from headtohead.config.labels import value_at
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
 
@@ -70,49 +71,38 @@ def test_a_dotted_key_overrides_the_plain_name_in_any_order(resolved):
     assert names(config.masking) == ["padding", "causal", "padding"]
 
 
-def test_omitted_options_have_their_defaults(resolved):
-    config = resolved(positional={"name": "learned", "max_length": 9})
-    assert config.positional.encoder.options.max_length == 9
-    assert resolved(positional="learned").positional.decoder.options.max_length == 128
+ROTARY = {"positional": {"name": "rotary", "theta": 7}}
+STOPPING = {"train": {"epochs": 1, "early_stopping": {"patience": 2}}}
 
 
-def test_an_option_is_set_in_every_role_that_has_it(resolved):
-    config = resolved(**{"positional": "rotary", "positional.theta": 7})
-    assert config.positional.encoder.options.theta == config.positional.decoder.options.theta == 7.0
-
-
-def test_a_new_name_resets_the_options(resolved):
-    config = resolved(**{"positional": {"name": "rotary", "theta": 7}, "positional.decoder": "rotary"})
-    assert config.positional.decoder.options.theta == 10000.0
-
-
-def test_options_apply_to_the_named_dataset_in_any_order(resolved):
-    data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
-    assert data.options.pair == "eng-fra"
-
-
-def test_another_dataset_resets_the_options(resolved):
-    data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
-    assert not hasattr(data.options, "size")
-
-
-def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):
-    model = resolved(model={"layers": 3, "decoder_layers": 1, "dropout": 0.2, "dropout_ffn": 0, "norm": "post"}).model
-    assert (model.encoder_layers, model.decoder_layers) == (3, 1)
-    assert (model.dropout_ffn, model.dropout_residual) == (0.0, 0.2)
-    assert model.final_norm is False
-    assert resolved().model.final_norm is True
-
-
-def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
-    on = resolved(train={"epochs": 1, "early_stopping": {"patience": 2}}).train.early_stopping
-    assert (on.metric, on.patience) == ("valid/loss", 2)
-    off = resolved(**{"train": {"epochs": 1, "early_stopping": {}}, "train.early_stopping": None})
-    assert off.train.early_stopping is None
-
-
-def test_an_unquoted_mask_value_is_parsed_as_its_name(resolved):
-    assert resolved(model={"mask_value": -1e9}).model.mask_value == "-1e9"
+@pytest.mark.parametrize(
+    ("raw", "values"),
+    [
+        ({"positional": {"name": "learned", "max_length": 9}}, {"positional.encoder.max_length": 9}),
+        ({"positional": "learned"}, {"positional.decoder.max_length": 128}),
+        (
+            {"positional": "rotary", "positional.theta": 7},
+            {"positional.encoder.theta": 7, "positional.decoder.theta": 7},
+        ),
+        (ROTARY | {"positional.decoder": "rotary"}, {"positional.encoder.theta": 7, "positional.decoder.theta": 10000}),
+        ({"data.pair": "eng-fra", "data.dataset": "tatoeba"}, {"data.pair": "eng-fra"}),
+        ({"data": {"size": 100}, "data.dataset": "tatoeba"}, {"data.size": None, "data.pair": "eng-spa"}),
+        ({"data": {"dataset": "toy-grammar", "size": 100, "limit": 50}}, {"data.size": 100, "data.limit": 50}),
+        ({"model": {"layers": 3, "decoder_layers": 1}}, {"model.encoder_layers": 3, "model.decoder_layers": 1}),
+        ({"model": {"dropout": 0.2, "dropout_ffn": 0}}, {"model.dropout_ffn": 0, "model.dropout_residual": 0.2}),
+        ({"model": {"norm": "post"}}, {"model.final_norm": False}),
+        ({"model": {"mask_value": -1e9}}, {"model.mask_value": "-1e9"}),
+        (STOPPING, {"train.early_stopping": {"metric": "valid/loss", "patience": 2}}),
+        (STOPPING | {"train.early_stopping": None}, {"train.early_stopping": None}),
+        ({"train": {"epochs": 2}, "train.steps": 9}, {"train.steps": 9, "train.epochs": None}),
+        ({"train.epochs": 2, "train.steps": None}, {"train.steps": None, "train.epochs": 2}),
+        ({"train": {"epochs": 1, "batch_tokens": 8}, "train.batch_size": 8}, {"train.batch_size": 8}),
+        ({"train": {"epochs": 1, "batch_size": 8}, "train.batch_tokens": 9}, {"train.batch_size": None}),
+    ],
+)
+def test_later_values_override_and_defaults_follow(resolved, raw, values):
+    config = resolved(**raw)
+    assert {path: value_at(config, tuple(path.split("."))) for path in values} == values
 
 
 def test_base_overrides_the_recipe():
@@ -212,16 +202,3 @@ def planted(hook, entries):
     implementation.__name__ = hook
     setattr(module, hook, hookimpl(implementation))
     return load_registry(objects=[module])
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "kept"),
-    [("batch_size", "batch_tokens", (None, 8)), ("batch_tokens", "batch_size", (8, 2048)), ("steps", "epochs", None)],
-)
-def test_the_later_of_two_fields_that_replace_each_other_is_kept(registry, first, second, kept):
-    builder = ConfigBuilder(registry)
-    builder.merge({"train": TRAIN["train"] | {"steps": None}}, builder.root)
-    for field in (first, second):
-        builder.merge({f"train.{field}": 8}, builder.root)
-    train = builder.build().train
-    assert (train.epochs, train.steps) == (8, None) if kept is None else (train.batch_size, train.batch_tokens) == kept

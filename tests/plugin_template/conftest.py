@@ -1,4 +1,4 @@
-"""Packages written by the command and installed as in their READMEs, without a network."""
+"""Packages written by the command and installed into a folder, without a network."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
-import venv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.plugins.template import TEMPLATE_FAMILIES, write_package
+from headtohead.plugins.template import FAMILIES, write_package
 
-Completed = subprocess.CompletedProcess[str]
-
+Each = Callable[[Mapping[str, Sequence[str]]], dict[str, tuple[int, str, str]]]
 
 RUN_COMMANDS = """
-import contextlib, io, json, os
-from pathlib import Path
+import contextlib, io, json, os, sys
 import pytest
 from click.testing import CliRunner
 from headtohead.cli import main
@@ -36,116 +30,38 @@ def run_command(words):
     done = CliRunner().invoke(main, words, prog_name="h2h")
     return done.exit_code, done.stdout, done.stderr
 
-folder = Path.cwd()
-results = []
-for package, words in json.loads((folder / "commands.json").read_text()):
+results = {}
+for family, package, words in json.loads(sys.argv[1]):
     os.chdir(package)
-    results.append(run_command(words))
-(folder / "results.json").write_text(json.dumps(results))
+    results[family] = run_command(words)
+print("results:" + json.dumps(results))
 """
-
-
-@dataclass(frozen=True)
-class Installation:
-    """A Python with headtohead and the written packages."""
-
-    python: Path
-    packages: dict[str, Path]
-
-    def call(self, folder: Path, *arguments: str) -> Completed:
-        """Run Python in a folder."""
-        return subprocess.run(
-            [self.python, *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-            env=os.environ | {"H2H_CACHE": str(folder / "cache")},
-        )
-
-    def h2h(self, folder: Path, *arguments: str) -> Completed:
-        """Run the command line in a folder."""
-        return self.call(folder, "-m", "headtohead.cli", *arguments)
-
-    def each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
-        """Run a command in the package of each family, all in one process to import torch once.
-
-        A command runs pytest if its first word is ``pytest``, else h2h.
-        """
-        pairs = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
-        folder = next(iter(self.packages.values())).parent
-        (folder / "commands.json").write_text(json.dumps(pairs))
-        done = self.call(folder, "-c", RUN_COMMANDS)
-        assert done.returncode == 0, done.stderr
-        results = json.loads((folder / "results.json").read_text())
-        return {
-            family: Completed(words, *result) for (family, words), result in zip(commands.items(), results, strict=True)
-        }
 
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A written package of each family."""
-    folder = tmp_path_factory.mktemp("scaffold")
-    packages = {family: folder / f"my-{family}" for family in TEMPLATE_FAMILIES}
+    folder = tmp_path_factory.mktemp("packages")
+    packages = {family: folder / f"my-{family}" for family in FAMILIES}
     for family, package in packages.items():
         write_package(family, package.name, package, current())
     return packages
 
 
 @pytest.fixture(scope="session")
-def installation(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """The packages, installed as editable into an environment of their own."""
-    python = environment(tmp_path_factory.mktemp("environment"))
-    editable = [word for package in packages.values() for word in ("-e", str(package))]
-    done = pip(python, "--no-build-isolation", *editable)
-    assert done.returncode == 0, done.stderr
-    return Installation(python, packages)
+def each(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Each:
+    """Install the packages; return a function that runs a command in each package, all in one process."""
+    folder = tmp_path_factory.mktemp("site")
+    offline = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    words = ("-m", "pip", "install", *offline, "--target", str(folder), *map(str, packages.values()))
+    subprocess.run([sys.executable, *words], check=True, timeout=280)
+    environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "PYTHONPATH": str(folder)}
 
+    def run(commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, str, str]]:
+        given = json.dumps([(family, str(packages[family]), list(words)) for family, words in commands.items()])
+        command = [sys.executable, "-c", RUN_COMMANDS, given]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280, env=environment)
+        results: dict[str, tuple[int, str, str]] = json.loads(done.stdout.rpartition("results:")[2])
+        return results
 
-def environment(folder: Path) -> Path:
-    """Create an environment with the packages of this one, and return its Python."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
-    site = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    ours = sysconfig.get_path("purelib")
-    # addsitedir, not a bare path: the .pth files of editable installs must be read too.
-    (Path(site) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
-    return python
-
-
-def pip(python: Path, *arguments: str) -> Completed:
-    """Install with the pip of this environment into another, without a network."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            str(python),
-            "--disable-pip-version-check",
-            "install",
-            "--quiet",
-            "--no-index",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-
-
-Invoke = Callable[..., Completed]
-
-
-@pytest.fixture
-def h2h(tmp_path: Path, h2h_here: Invoke) -> Invoke:
-    """Run the command line of this environment in an empty folder."""
-    return partial(h2h_here, tmp_path)
+    return run

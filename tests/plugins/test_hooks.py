@@ -36,12 +36,12 @@ def load(family, body):
         (
             "attention",
             "def post_head(self, heads): return heads",
-            "unknown hook 'post_head'; did you mean 'def post_heads(self, heads)'?",
+            "unknown hook 'post_head'; did you mean 'post_heads'?",
         ),
         (
             "attention",
             "def values(self, weights): return weights",
-            f"unknown hook 'values', which is a hook of positional; attention has {STYLE}",
+            f"unknown hook 'values'; attention has {STYLE}; start the name of a helper with '_'",
         ),
         (
             "positional",

@@ -1,8 +1,6 @@
 """Fixtures of recipe tests: the models of the notebooks in plain torch, and the command line."""
 
-import importlib.util
-import sys
-from pathlib import Path
+import importlib
 
 import pytest
 import torch
@@ -11,19 +9,10 @@ from click.testing import CliRunner
 from headtohead.cli import main
 
 
-def load_module(name):
-    unique = f"headtohead_test_{name}"
-    if unique not in sys.modules:
-        spec = importlib.util.spec_from_file_location(unique, Path(__file__).with_name(f"{name}.py"))
-        sys.modules[unique] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[unique]
-
-
 @pytest.fixture(scope="session")
 def notebooks():
     """The module with the models of the notebooks."""
-    return load_module("notebooks")
+    return importlib.import_module("recipes.notebooks")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,9 +6,10 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe
+from headtohead.plugin import HeadToHeadError
 from headtohead.plugins.registry import current
 from headtohead_notebooks import import_checkpoint
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe
 
 SAVE = "save the weights only, with torch.save(model.state_dict(), 'weights.pt')"
 
@@ -48,21 +49,14 @@ def test_a_pickle_is_refused_and_not_executed(h2h, tmp_path):
 
 def test_a_whole_model_is_refused_by_its_class(refused, notebooks, tmp_path):
     torch.save(notebooks.Scratch(), tmp_path / "model.pt")
-    assert "contains a pickled 'headtohead_test_notebooks.Scratch'" in refused(tmp_path / "model.pt")
+    assert "contains a pickled 'recipes.notebooks.Scratch'" in refused(tmp_path / "model.pt")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([1.0, 2.0], "contains a list instead of a state dict"),
-        ({}, "contains an empty state dict"),
-        ({"epoch": 3, "model": {"fc.weight": torch.ones(2)}}, "is not a state dict: entry 'epoch' has type int"),
-    ],
-)
-def test_a_file_without_a_state_dict_is_refused(content, message, refused, tmp_path):
+@pytest.mark.parametrize("content", [[1.0], {}, {"epoch": 3, "model": {"fc.weight": torch.ones(2)}}])
+def test_a_file_without_a_state_dict_is_refused(content, refused, tmp_path):
     file = tmp_path / "file.pt"
     torch.save(content, file)
-    assert refused(file) == f"'{file}' {message}; {SAVE}"
+    assert refused(file) == f"'{file}' does not contain tensors by name, as a state dict does; {SAVE}"
 
 
 DAMAGES = {
@@ -170,7 +164,7 @@ def test_data_with_other_vocabulary_sizes_is_refused(text, message, refused, sav
     assert error == message.format(file)
 
 
-class Outside(Recipe):
+class Outside(NotebookRecipe):
     """A recipe of a plugin that maps only the target embedding."""
 
     config = current().recipe("scratch-en-fr").config

@@ -167,24 +167,6 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(noteboo
 
 
 @pytest.mark.slow
-def test_vocabularies_of_a_real_export_are_those_of_the_notebook(notebooks, imported, real):
-    path = real("eng-vie.tatoeba-export-2025-11-12.4col.tsv.xz")
-    import lzma
-
-    lines = lzma.decompress(path.read_bytes()).decode("utf-8").splitlines()
-    rows = [line.strip().split("\t") for line in lines if "\t" in line]
-    expected = [Counter(), Counter()]
-    for row in rows:
-        for side, column in enumerate((1, 3)):
-            expected[side].update(plain_sentence(row[column]).split())
-    words = [["<pad>", "<unk>", *(word for word, _ in counts.most_common())] for counts in expected]
-    model = notebooks.Tatoeba(words=(len(words[0]), len(words[1])), width=8, layers=1)
-    loaded = imported("tatoeba-en-es", model, data=path)
-    assert loaded.data.source_vocabulary.words == words[0]
-    assert loaded.data.target_vocabulary.words == words[1]
-
-
-@pytest.mark.slow
 def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
     words = ["<pad>", "J'", "adore", "l'IA", "."]
     seen = Counter()

@@ -41,8 +41,9 @@ def analysis(folder: Path) -> Analysis:
 
 
 @pytest.fixture(scope="module")
-def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ReportPaths:
-    return write_report(folder, tmp_path_factory.mktemp("reports"))
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory, no_figures: Any) -> ReportPaths:
+    with no_figures():
+        return write_report(folder, tmp_path_factory.mktemp("reports"))
 
 
 def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_effect_when_taken(

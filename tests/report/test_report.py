@@ -31,6 +31,7 @@ from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
+from made import case_table
 from made.page import Page
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
@@ -119,7 +120,7 @@ def test_every_link_of_the_contents_has_a_target(page):
     assert {link[1:] for link in links if link.startswith("#")} <= targets
 
 
-@pytest.mark.parametrize("name", ["report", "incomplete"])
+@case_table("name", ["report", "incomplete"], default=1)
 def test_page_and_markdown_have_every_text_of_every_section(name, request, quickstart, messy):
     written = request.getfixturevalue(name)
     folder = quickstart if name == "report" else messy

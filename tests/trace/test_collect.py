@@ -98,6 +98,29 @@ def test_rotated_queries_are_traced_before_and_after_rotation(traced):
     assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
 
 
+def test_mixed_heads_and_maps_are_traced_before_and_after_mixing(traced):
+    subject, trace = traced(attention={"name": "talking-heads", "start": "random"})
+    behind = subject.attention("decoder").style.after[0].tolist()
+    path = "decoder.0.self"
+    shares = [trace[f"{path}.head.{head}.unmixed-weights"] for head in range(4)]
+    for head in range(4):
+        mixed = sum(behind[other][head] * shares[other] for other in range(4))
+        np.testing.assert_allclose(trace[f"{path}.head.{head}.weights"], mixed, rtol=0, atol=1e-12)
+    example = next(step for step in trace if step.name == f"{path}.head.0.unmixed-weights").example
+    assert example.startswith("row “t2”, column “t0”: e^{")
+    assert example.endswith(f" = {shares[0][2, 0]:.3f}")
+    subject, trace = traced(attention="differential")
+    share = float(subject.attention("decoder").style.lambda_()[0].detach())
+    names = [step.name.removeprefix(f"{path}.") for step in trace if step.part.startswith(f"{path}.")]
+    maps = ["queries", "keys", "scores", "mask", "filled", "unmixed-weights"]
+    heads = ["values", "weights", "output", "finished"]
+    assert names == [f"map.{m}.{n}" for m in range(4) for n in maps] + [
+        f"head.{h}.{n}" for h in range(2) for n in heads
+    ]
+    first, second = (trace[f"{path}.map.{index}.unmixed-weights"] for index in (0, 1))
+    np.testing.assert_allclose(trace[f"{path}.head.0.weights"], first - share * second, rtol=0, atol=1e-12)
+
+
 def logits(subject, read):
     """Return the logits of the model without an observer, ``[member, time, word]``."""
     members = len(subject.seeds)

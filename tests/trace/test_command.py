@@ -99,49 +99,6 @@ def test_without_target_a_run_uses_the_corpus_or_its_own_translation(h2h, folder
     assert without_target[3] == "words of the source without an id become <unk>: 'zzz'"
 
 
-def test_a_checkpoint_without_vocabularies_is_traced_by_its_ids(h2h, folder):
-    torch.save(tatoeba_weights(), folder / "weights.pt")
-    arguments = ["weights.pt", "--recipe", "tatoeba-en-es", "--name", "ids", "--set", "model.heads=2"]
-    result = CliRunner().invoke(main, ["import-checkpoint", *arguments])
-    assert result.exit_code == 0, result.output
-    code, output = h2h("ids", "2 5 3", "--target", "2 4", "--only", "encoder.positions")
-    assert code == 0
-    assert output.splitlines()[0] == "run ids"
-    positions = [line.split() for line in output.splitlines() if line.startswith("  id")]
-    assert positions == [["id", index, "0.000", "1.000", "0.000", "1.000"] for index in "253"]
-    assert h2h("ids", "2 5 3") == (
-        2,
-        "h2h: the run has no vocabulary and needs a target; give the ids of the decoder input, for example "
-        "--target '1 5 7'\n",
-    )
-    assert h2h("ids", "2 9", "--target", "2") == (2, "h2h: the run has no vocabulary; give ids below 8, got '9'\n")
-
-
-def tatoeba_weights():
-    """A state dict of one layer of width 4, with the names of the notebook."""
-    generator = torch.Generator().manual_seed(3)
-    shapes = {
-        "encoder_embedding.weight": (8, 4),
-        "decoder_embedding.weight": (7, 4),
-        "output_layer.weight": (7, 4),
-        "output_layer.bias": (7,),
-    }
-    for side, attentions, forward in (
-        ("encoder", ["self_attn"], "ffn"),
-        ("decoder", ["self_attn", "cross_attn"], "feed_forward"),
-    ):
-        at = f"{side}.layers.0"
-        for attention in attentions:
-            for name in ("W_q", "W_k", "W_v", "W_o"):
-                shapes |= {f"{at}.{attention}.{name}.weight": (4, 4), f"{at}.{attention}.{name}.bias": (4,)}
-        shapes |= {f"{at}.{forward}.linear1.weight": (6, 4), f"{at}.{forward}.linear1.bias": (6,)}
-        shapes |= {f"{at}.{forward}.linear2.weight": (4, 6), f"{at}.{forward}.linear2.bias": (4,)}
-        norms = [f"{at}.norm{number}" for number in range(1, len(attentions) + 2)]
-        for norm in (*norms, f"{side}.norm"):
-            shapes |= {f"{norm}.weight": (4,), f"{norm}.bias": (4,)}
-    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

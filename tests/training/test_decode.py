@@ -8,15 +8,15 @@ from headtohead.data import SPECIALS, Split, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.model.decoding import most_probable
 from headtohead.model.transformer import Transformer
+from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.evaluate import (
-    stepwise_translator,
+    score,
     teacher_forced,
     translate_non_autoregressive,
     translate_rows,
     translate_teacher_forced,
     translator,
-    unpadded_batch_size,
 )
 from headtohead.training.tensors import SplitTensors
 
@@ -130,7 +130,7 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     texts = []
     for translating_model, vocabulary, name in ((model, standard, int), (moved, other, new_ids.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
-        found = translate_rows(translating_model, split, BATCHES, stepwise_translator(vocabulary, 9))
+        found = translate_rows(translating_model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9))
         texts.append([[vocabulary.decode(written[row], until_eos=False) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
@@ -143,7 +143,7 @@ def test_greedy_decoding_without_a_padding_token_returns_no_eos():
         model.lm_head.bias[..., 10] += 2.0
         model.lm_head.bias[..., 0] += 1.0
     split = split_of(drawn(lowest=1), [[1, 2]] * 12)
-    found = translate_rows(model, split, BATCHES, stepwise_translator(vocabulary, 9))
+    found = translate_rows(model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9))
     translations = [tokens for member in found for tokens in member.values()]
     assert not any(10 in tokens for tokens in translations)
     assert any(0 in tokens for tokens in translations)
@@ -153,7 +153,7 @@ def test_greedy_decoding_without_a_padding_token_returns_no_eos():
 def test_greedy_decoding_requires_sos_and_eos():
     for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
         with pytest.raises(HeadToHeadError, match=r"^greedy decoding requires <sos> and <eos>, "):
-            translator("greedy", Vocabulary(words), 5)
+            translator(EvaluateConfig(), Vocabulary(words), 5)
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row"}
@@ -161,12 +161,9 @@ POSITIONS = {"encoder": BY_ROW, "decoder": BY_ROW, "cross": "none"}
 
 
 def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
-    assert unpadded_batch_size(model_of(), 64) == 64
     model, sources, targets = model_of(positional=POSITIONS), drawn(), drawn(seed=8)
-    assert unpadded_batch_size(model, 64) == 1
     split = split_of(sources, targets)
-    size = unpadded_batch_size(model, 64)
-    unpadded = teacher_forced(model, split, split.unpadded_batches(size, by_target=True))
+    unpadded = score(model, split, [], None, padded=False).forced
     together = teacher_forced(model, split, split.unpadded_batches(64, by_target=True))
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if len(target) > 1:

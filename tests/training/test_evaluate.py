@@ -11,15 +11,16 @@ from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.loss import label_positions
 from headtohead.model.transformer import Transformer
+from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
     Translations,
     bucket_of,
     collect,
     distinct_sources,
-    stepwise_translator,
     teacher_forced,
     translate_rows,
+    translator,
 )
 from headtohead.training.tensors import SplitTensors
 from made import case_table
@@ -87,7 +88,7 @@ def test_padding_changes_losses_if_and_only_if_it_is_attended_to(data, split, ma
     hidden = masking in ("padding-causal", "padding")
     assert (difference < 1e-5) if hidden else (difference > 1e-3)
     written = [
-        translate_rows(model, split, batches, stepwise_translator(data.target_vocabulary, 6))
+        translate_rows(model, split, batches, translator(EvaluateConfig(), data.target_vocabulary, 6))
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
     ]
     assert (written[0] == written[1]) or not hidden
@@ -161,7 +162,7 @@ def test_translations_are_matched_with_their_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
     rows = distinct_sources(raw, 5)
-    write = stepwise_translator(data.target_vocabulary, 6)
+    write = translator(EvaluateConfig(), data.target_vocabulary, 6)
     written = translate_rows(model, split, [torch.tensor(rows)], write)[1]
     found = collect(data, raw, rows, written)
     assert found.sources == tuple(raw.source_text[row] for row in rows)

@@ -8,8 +8,8 @@ from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training.evaluate import stepwise_translator, teacher_forced
-from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
+from headtohead.training.evaluate import teacher_forced, translator
+from headtohead.training.heads import head_effects, head_metrics, masked
 from headtohead.training.tensors import SplitTensors
 from made import case_table
 
@@ -64,37 +64,21 @@ CHOICES = [
 @case_table("choices", CHOICES, ids=str, default=1)
 def test_masking_a_head_equals_zeroing_its_output(choices, data):
     model = model_of(data, **choices)
-    found = head_effects(model, data, None)
-    layers = attentions(model)
-    assert len(found.heads) == 5 * 4
-    whole = loss_with_outputs_zeroed(model, data, layers[0], [])
-    assert found.whole["loss"] == pytest.approx(whole, abs=1e-6)
-    for effect in found.heads:
-        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) == (effect.role, effect.layer))
-        without_head = loss_with_outputs_zeroed(model, data, attention, [effect.head])
-        others = [head for head in range(4) if head != effect.head]
-        only_head = loss_with_outputs_zeroed(model, data, attention, others)
-        assert effect.without_one["loss"] == pytest.approx(without_head - whole, abs=1e-6)
-        assert effect.only_one["loss"] == pytest.approx(only_head - whole, abs=1e-6)
-
-
-def test_heads_are_identified_by_role_layer_and_index(data):
-    found = head_effects(model_of(data), data, None)
-    names = [(effect.role, effect.layer, effect.head) for effect in found.heads]
-    assert len(set(names)) == len(names) == 20
-    assert {(role, layer) for role, layer, _ in names} == {
-        ("encoder", 0),
-        ("decoder", 0),
-        ("decoder", 1),
-        ("cross", 0),
-        ("cross", 1),
-    }
-
-
-def test_head_effects_do_not_change_the_model(data):
-    model = model_of(data)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    head_effects(model, data, None)
+    found, heads = head_effects(model, data, None)
+    layers = {(a.context.role, a.context.layer or 0): a for a in model.attentions}
+    assert [(head["role"], head["layer"], head["head"]) for head in heads] == [
+        (*layer, head) for layer in layers for head in range(4)
+    ]
+    whole = loss_with_outputs_zeroed(model, data, layers["encoder", 0], [])
+    assert found["loss"] == pytest.approx(whole, abs=1e-6)
+    for effect in heads:
+        attention = layers[effect["role"], effect["layer"]]
+        without_head = loss_with_outputs_zeroed(model, data, attention, [effect["head"]])
+        others = [head for head in range(4) if head != effect["head"]]
+        only_head = loss_with_outputs_zeroed(model, data, attention, others)
+        assert effect["without-one"]["loss"] == pytest.approx(without_head - whole, abs=1e-6)
+        assert effect["only-one"]["loss"] == pytest.approx(only_head - whole, abs=1e-6)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
@@ -103,12 +87,12 @@ def test_masking_every_head_of_a_layer_leaves_only_its_bias(data):
     model = model_of(data)
     stack = masked(model, data, [(0, ()), (0, (0, 1, 2, 3))])
     seen = []
-    attentions(stack)[0].output.register_forward_hook(lambda *arguments: seen.append(arguments[2]))
+    stack.attentions[0].output.register_forward_hook(lambda *arguments: seen.append(arguments[2]))
     tensors = SplitTensors.of(data.splits["test"], torch.device("cpu"))
     teacher_forced(stack, tensors, tensors.padded_batches(3))
     for output in seen:
         assert output[0].std(dim=0).max() > 1e-3
-        assert torch.allclose(output[1], attentions(model)[0].output.bias[0].expand_as(output[1]))
+        assert torch.allclose(output[1], model.attentions[0].output.bias[0].expand_as(output[1]))
 
 
 @pytest.mark.parametrize("style", [*current().entries["attention"], {"name": "random", "trained": False}], ids=str)
@@ -122,30 +106,26 @@ def test_a_copy_without_masks_equals_its_model(data, style):
 
 def test_translations_with_masked_heads_are_scored(data):
     model = model_of(data)
-    write = stepwise_translator(data.target_vocabulary, 8)
-    found = head_effects(model, data, write)
-    assert set(found.whole) == {"loss", "exact_match", "bleu", "chrf"}
-    assert any(effect.only_one["bleu"] for effect in found.heads)
-    assert len(found.metrics()) == 3 * 2 * 4
+    whole, heads = head_effects(model, data, translator(model.config.evaluate, data.target_vocabulary, 8))
+    assert set(whole) == {"loss", "exact_match", "bleu", "chrf"}
+    assert any(effect["only-one"]["bleu"] for effect in heads)
+    assert len(head_metrics(heads)) == 3 * 2 * 4
 
 
 def effect(role, layer, head, without, only):
-    return HeadEffect(role, layer, head, {"loss": without}, {"loss": only})
+    return {"role": role, "layer": layer, "head": head, "without-one": {"loss": without}, "only-one": {"loss": only}}
 
 
 def test_metrics_of_a_role_are_the_mean_effect_and_the_best_single_head():
-    found = HeadEffects(
-        {"loss": 1.0},
-        (
-            effect("cross", 0, 0, 0.1, 0.9),
-            effect("cross", 0, 1, 0.3, 0.5),
-            effect("cross", 1, 0, 0.2, 0.1),
-            effect("cross", 1, 1, 0.2, 0.7),
-            effect("encoder", 0, 0, 0.01, 0.04),
-            effect("encoder", 0, 1, 0.03, 0.02),
-        ),
-    )
-    assert found.metrics() == pytest.approx(
+    heads = [
+        effect("cross", 0, 0, 0.1, 0.9),
+        effect("cross", 0, 1, 0.3, 0.5),
+        effect("cross", 1, 0, 0.2, 0.1),
+        effect("cross", 1, 1, 0.2, 0.7),
+        effect("encoder", 0, 0, 0.01, 0.04),
+        effect("encoder", 0, 1, 0.03, 0.02),
+    ]
+    assert head_metrics(heads) == pytest.approx(
         {
             "heads/cross/without-one/loss": 0.2,
             "heads/cross/only-one/loss": 0.3,

@@ -91,7 +91,7 @@ def gallery(tmp_path, **styles):
         folder.mkdir()
         write_maps(folder / "attention", [maps_of(name)])
         (folder / "status.json").write_text(json.dumps({"state": "DONE", "files": checksums(folder)}))
-        shown.append(VariantMaps(title, title, 1, load_maps(folder)))
+        shown.append(VariantMaps(title, 1, load_maps(folder)))
     return Gallery(tuple(shown), 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,12 +23,12 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training import results
-from headtohead.training.evaluate import translate_teacher_forced
+from headtohead.training import evaluate
+from headtohead.training.evaluate import score, translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import SplitResults, _unpadded, score_test_split, translations_table
+from headtohead.training.results import SplitResults, score_test_split, translations_table
 from made import case_table
 
 CPU = torch.device("cpu")
@@ -63,40 +64,23 @@ def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, m
             torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
 
 
-def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
-    config = tiny_config(train={"batch_size": 48, "steps": 1})
+@pytest.mark.parametrize("shift", [True, False])
+def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
+    """Without a shift, a target token predicts itself."""
+    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": shift})
     seen: list[Evaluation] = []
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
-    total, words = 0.0, 0
+    losses = []
     for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1])]
+        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1] if shift else target)]
         lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
         with torch.no_grad():
-            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
-        for place, word in enumerate(target[1:].tolist()):
-            total -= float(torch.log(logits[place].softmax(-1)[word]))
-            words += 1
+            chances = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0].softmax(-1)
+        labels = target[1:] if shift else target
+        losses += [-math.log(float(chances[position, word])) for position, word in enumerate(labels.tolist())]
     stack.run()
-    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
-
-
-def test_an_unshifted_target_predicts_itself() -> None:
-    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": False})
-    seen: list[Evaluation] = []
-    stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
-    train = tiny_data().splits["train"]
-    total, words = 0.0, 0
-    for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target)]
-        lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
-        with torch.no_grad():
-            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
-        for place, word in enumerate(target.tolist()):
-            total -= float(torch.log(logits[place].softmax(-1)[word]))
-            words += 1
-    stack.run()
-    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
+    assert seen[0].metrics["train/loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-9)
 
 
 def pairs_of(*texts: tuple[str, str]) -> PreparedData:
@@ -294,7 +278,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         for parameter in stack.model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
     rows = list(range(len(test)))
-    found = _unpadded(stack, rows, translate_teacher_forced).translations
+    found = score(stack.model, stack.splits["test"], rows, translate_teacher_forced, padded=False).translations
     assert found is not None
     for row in rows:
         ids = [torch.tensor(item).view(1, 1, -1) for item in (test.source[row], test.target[row])]
@@ -350,54 +334,30 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
     return find_incompatibility(config, longest or {"source": 9, "target": 11}, current())
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (
-            {"data": {"target_boundaries": "none"}},
-            "greedy decoding requires start and end tokens, but data.target_boundaries is none; set "
-            "evaluate.decode: none, non-autoregressive or teacher-forced",
-        ),
-        (
-            {"train": {"epochs": 1, "batch_size": 8}, "quirks": {"pad_to": 10}},
-            "pad_to 10 is less than the 11 tokens of the longest target; set data.truncate_tokens: 10",
-        ),
-        ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
-        (
-            {"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
-            "length_buckets exact requires batches with a number of tokens; remove batch_size",
-        ),
-        ({"quirks": {"trainable": []}}, "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"),
-        (
-            {
-                "train": {"epochs": 1, "batch_size": 8},
-                "quirks": {"pad_to": 100},
-                "positional": {"name": "learned", "max_length": 64},
-            },
-            "a source of 100 tokens is longer than the 64 positions of learned; set "
-            "positional.encoder.max_length to at least 100",
-        ),
-        (
-            {
-                "evaluate": {"decode": "non-autoregressive"},
-                "positional": {
-                    "encoder": "sinusoidal",
-                    "decoder": {"name": "learned", "max_length": 12},
-                    "cross": "none",
-                },
-                "longest": {"source": 13, "target": 11},
-            },
-            "a target of 13 tokens is longer than the 12 positions of learned; set "
-            "positional.decoder.max_length to at least 13",
-        ),
-        (
-            {"longest": {"source": 3, "target": 1}},
-            "no target has a second token, so there is no label; set quirks.shift_targets: false",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], message: str) -> None:
-    assert reason(**raw) == message
+ONE_EPOCH = {"epochs": 1, "batch_size": 8}
+LEARNED = {"encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12}, "cross": "none"}
+LONG_SOURCES = {"source": 13, "target": 11}
+REASONS: list[tuple[dict[str, Any], str]] = [
+    ({"data": {"target_boundaries": "none"}}, "but data.target_boundaries is none; set evaluate.decode: none"),
+    ({"train": ONE_EPOCH, "quirks": {"pad_to": 10}}, "less than the 11 tokens .*; set data.truncate_tokens: 10"),
+    ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
+    ({"train": ONE_EPOCH | {"length_buckets": "exact"}}, "requires batches with a number of tokens; remove batch_size"),
+    ({"quirks": {"trainable": []}}, "quirks.trainable is empty.*; set train.epochs: 0"),
+    (
+        {"train": ONE_EPOCH, "quirks": {"pad_to": 100}, "positional": {"name": "learned", "max_length": 64}},
+        "a source of 100 tokens is longer than the 64 .*; set positional.encoder.max_length to at least 100",
+    ),
+    (
+        {"evaluate": {"decode": "non-autoregressive"}, "positional": LEARNED, "longest": LONG_SOURCES},
+        "a target of 13 tokens is longer than the 12 .*; set positional.decoder.max_length to at least 13",
+    ),
+    ({"longest": {"source": 3, "target": 1}}, "no target has a second token.*; set quirks.shift_targets: false"),
+]
+
+
+@pytest.mark.parametrize(("raw", "expected"), REASONS)
+def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], expected: str) -> None:
+    assert re.search(expected, reason(**raw) or "")
 
 
 def test_what_is_reached_counts_padding_and_empty_targets() -> None:
@@ -430,8 +390,8 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
     masking: Any, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    own = results.translate_rows
-    monkeypatch.setattr(results, "translate_rows", lambda *given: calls.append(1) or own(*given))
+    own = evaluate.translate_rows
+    monkeypatch.setattr(evaluate, "translate_rows", lambda *given: calls.append(1) or own(*given))
     stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
     metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1).metrics
     assert len(calls) == evaluations

@@ -120,22 +120,6 @@ def test_microbatches_give_the_gradient_of_the_whole_batch(positional: object) -
         assert torch.equal(a, b)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "cut", [[6, 2, 3, 1], *(pytest.param(case, marks=pytest.mark.slow) for case in ([4], [1, 2]))], ids=str
-)
-def test_runs_do_not_depend_on_how_they_are_stacked(cut: list[int]) -> None:
-    config = tiny(precision="float64")
-    data = prepare(config.data, cache_root())
-    whole, part = (StackTraining(config, seeds, data, torch.device("cpu")) for seeds in (range(1, 7), cut))
-    for training in (whole, part):
-        training.run()
-    for member, seed in enumerate(cut):
-        expected = whole.model.member_state(seed - 1)
-        for name, value in part.model.member_state(member).items():
-            torch.testing.assert_close(value, expected[name], atol=1e-9, rtol=0, msg=name)
-
-
 @case_table(("seconds", "written"), [(0.0, 25), (0.01, 2), (1e9, 0)], default=1)
 def test_resume_points_that_are_dear_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int

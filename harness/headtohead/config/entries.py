@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from headtohead.config.builder import FAMILIES
-from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import format_validation_error
+from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
@@ -49,15 +46,11 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
                 f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
                 "plugin that defines it with --plugin FILE, or install its package"
             )
-        model, content = registry.find(family, name).entry.Options, options.model_dump()
+        subject = f"the record of run '{run}' is damaged: {family} '{name}'"
         try:
-            return model.model_validate(content)
-        except ValidationError as error:
-            field, message = format_validation_error(error, model, content)
-            raise HeadToHeadError(
-                f"the record of run '{run}' is damaged: {family} '{name}': {dotted(field)}: {message}; restore "
-                "it, or move its folder away"
-            ) from error
+            return parse_options(registry.find(family, name).entry.Options, options.model_dump(), subject)
+        except HeadToHeadError as error:
+            raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 
     config = RunConfig.model_validate(recorded)
     dataset = parsed("dataset", config.data.dataset, config.data.options)

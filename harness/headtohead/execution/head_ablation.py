@@ -13,7 +13,7 @@ from headtohead.storage.leases import Busy
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import translator
-from headtohead.training.heads import head_effects
+from headtohead.training.heads import head_effects, head_metrics
 
 
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
@@ -49,13 +49,12 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
             f"run '{run.path.name}' was imported without sentences; ablating heads requires the test sentences of a "
             "run that was trained by headtohead"
         )
-    evaluate, translate = run.config.evaluate, None
-    if decode and evaluate.decode != "none":
-        translate = translator(evaluate.decode, run.data.target_vocabulary, run.decoding_limit, evaluate.beam)
-    effects = head_effects(run.model, run.data, translate)
+    evaluate = run.config.evaluate
+    translate = translator(evaluate, run.data.target_vocabulary, run.decoding_limit) if decode else None
+    whole, heads = head_effects(run.model, run.data, translate)
     statistics = _map_statistics(run.path)
-    heads = [head.to_json() | statistics.get((head.role, head.layer, head.head), {}) for head in effects.heads]
-    return {"format": 1, "split": "test", "whole": dict(effects.whole), "heads": heads, "metrics": effects.metrics()}
+    heads = [head | statistics.get((head["role"], head["layer"], head["head"]), {}) for head in heads]
+    return {"format": 1, "split": "test", "whole": dict(whole), "heads": heads, "metrics": head_metrics(heads)}
 
 
 def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:

@@ -14,6 +14,7 @@ from headtohead.config.project import runs_folder
 from headtohead.data import PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
+from headtohead.model.decoding import Ends
 from headtohead.model.grouping import translate_each
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -208,7 +209,7 @@ class LoadedRun:
         """Return the generated ids of each source, independent of the other sources."""
         if self.config.evaluate.decode != "non-autoregressive":
             beam = beam or self.config.evaluate.beam
-            found = translate_each(self.model, encoded, self.decoding_limit, beam, *self.ends)
+            found = translate_each(self.model, encoded, self.decoding_limit, beam, self.ends)
             return [[index for index in ids if index != self.pad] for ids in found]
         if beam is not None:
             raise HeadToHeadError(
@@ -224,18 +225,18 @@ class LoadedRun:
         return decoded
 
     @property
-    def ends(self) -> tuple[int, int]:
-        """The ids of <sos> and <eos>.
+    def ends(self) -> Ends:
+        """The ids of the first decoder input, of <eos> and of padding.
 
         Raises:
-            HeadToHeadError: If the target vocabulary lacks one of them.
+            HeadToHeadError: If the target vocabulary lacks <sos> or <eos>.
         """
-        vocabulary = self.data.target_vocabulary
-        if vocabulary.sos is None or vocabulary.eos is None:
+        ends = Ends.of(self.data.target_vocabulary)
+        if ends is None:
             raise HeadToHeadError(
                 f"run '{self.path.name}' cannot translate: its target vocabulary lacks <sos> or <eos>"
             )
-        return vocabulary.sos, vocabulary.eos
+        return ends
 
     def lengths(self, ids: Tensor) -> Tensor:
         """Return the number of tokens without padding, ``[member, batch]``."""

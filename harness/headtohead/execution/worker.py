@@ -297,24 +297,13 @@ class Worker:
             VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
         )
         files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
-        last = self._last_metrics(index, member.best_step)
-        costs = self._costs | {"system/wall_seconds": self.training.earlier_seconds + time.monotonic() - self.started}
         step = member.best_step or member.ended_step or self.training.progress.step
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
-        run.finish(
-            assemble(
-                test,
-                last,
-                summary(maps),
-                costs,
-                self.training.plan.padding(),
-                member.best_step,
-                member.ended == "stopped early",
-                self.training.choice,
-                self.folder.record.notes,
-            ),
-            member.ended_step or self.training.progress.step,
-        )
+        seconds = self.training.earlier_seconds + time.monotonic() - self.started
+        others = self._last_metrics(index, member.best_step) | summary(maps) | self._costs
+        others["system/wall_seconds"] = seconds
+        record = assemble(self.training, index, test, others, self.folder.record.notes)
+        run.finish(record, member.ended_step or self.training.progress.step)
 
     @cached_property
     def _costs(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.attention_context import AttentionContext, Cache, may_be
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
-from headtohead.model.fit import misfit
+from headtohead.model.geometry import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
@@ -226,40 +226,34 @@ class MultiHeadAttention(nn.Module):
         time = ctx.query_positions.shape[1]
         if self.self_attention:
             q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
-            key_time = time
+            # A cached step computes only the new keys, which have the positions of the queries.
+            key_positions = ctx.query_positions
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.filled:
-                return self._transform_queries(q, ctx), cache.keys, cache.values
+                q = _split(q, time, geometry.heads)
+                if self._transforms:
+                    q, _ = self._transform(q, q)
+                return self._rotate(q, ctx.query_positions, ctx), cache.keys, cache.values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
-            key_time = ctx.key_positions.shape[1]
+            key_positions = ctx.key_positions
         q = _split(q, time, geometry.heads)
+        key_time = key_positions.shape[1]
         k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.value_heads)
         if record is not None and (self._transforms or self._rotates):
             record("plain_queries", q)
             record("plain_keys", k)
         if self._transforms:
             q, k = self._transform(q, k)
-        if self._rotates:
-            # A cached step computes only the new keys, which have the positions of the queries.
-            new_keys = ctx.query_positions if self.self_attention else ctx.key_positions
-            q = self._rotate(q, ctx.query_positions, ctx)
-            k = self._rotate(k, new_keys, ctx)
+        q, k = self._rotate(q, ctx.query_positions, ctx), self._rotate(k, key_positions, ctx)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _transform_queries(self, queries: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return queries as ``_project`` does, for cached keys."""
-        q = _split(queries, ctx.query_positions.shape[1], self.context.geometry.heads)
-        if self._transforms:
-            q, _ = self._transform(q, q)
-        if self._rotates:
-            q = self._rotate(q, ctx.query_positions, ctx)
-        return q
-
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        if not self._rotates:
+            return x
         folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
         rotated = self.positional.rotate(folded, positions, self.context.role)
         require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")

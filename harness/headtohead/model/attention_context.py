@@ -35,8 +35,6 @@ class AttentionContext:
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     declared: frozenset[str] = frozenset()
     """Properties that the masking scheme declares in this role."""
-    has_data: bool = True
-    """Whether the mask has data; False on the device ``meta``."""
     _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, mask_value: MaskValue) -> Tensor | None:
@@ -91,10 +89,8 @@ class AttentionContext:
 
     @cached_property
     def has_dead_rows(self) -> bool:
-        """Whether any query may attend to no key; False if the mask has no data."""
-        if self.mask is None or not self.has_data:
-            return False
-        return may_be(self.dead_rows)
+        """Whether any query may attend to no key."""
+        return self.mask is not None and may_be(self.dead_rows)
 
 
 _ASSUMED = ContextVar("assumed", default=False)

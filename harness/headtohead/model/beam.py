@@ -20,11 +20,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import active_indices, greedy, longest_target, most_probable, require_any_length
+from headtohead.model.decoding import (
+    SPECIAL_ENDS,
+    Ends,
+    active_indices,
+    greedy,
+    longest_target,
+    most_probable,
+    require_any_length,
+)
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.loss import LOGITS_AT_ONCE
-from headtohead.model.transformer import BatchRows, Transformer
+from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
 
 
@@ -50,39 +57,18 @@ class BeamSearchResult:
 
 @torch.no_grad()
 def beam_search(
-    model: Transformer,
-    source: Tensor,
-    lengths: Tensor,
-    max_length: int,
-    beam: BeamConfig,
-    *,
-    sos: int = SOS,
-    eos: int = EOS,
-    fill: int = PAD,
-    rows: BatchRows | None = None,
+    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: BeamConfig, ends: Ends = SPECIAL_ENDS
 ) -> BeamSearchResult:
-    """Translate by beam search.
+    """Translate by beam search; arguments as in `greedy`.
 
     A sentence is finished once no hypothesis can reach a higher score than its best finished
     translation. The result equals that of a search up to the maximum length.
-
-    Args:
-        model: In evaluation mode.
-        source: Ids ``[member, batch, time]``, padding last.
-        lengths: Source tokens without padding, ``[member, batch]``.
-        max_length: Maximum length of a translation, <eos> not counted.
-        beam: Beam size and length penalty.
-        sos: Id of the first decoder input.
-        eos: Id that ends a translation.
-        fill: Id from <eos> on, within the vocabulary.
-        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
 
     Raises:
         HeadToHeadError: If the decoder supports a single number of tokens only.
     """
     require_any_length(model, "beam")
-    steps = longest_target(model, max_length)
-    return _Search(model, source, lengths, steps, beam, (sos, eos, fill), rows).run()
+    return _Search(model, source, lengths, longest_target(model, max_length), beam, ends).run()
 
 
 def translate(
@@ -91,45 +77,32 @@ def translate(
     lengths: Tensor,
     max_length: int,
     beam: BeamConfig | None,
-    *,
-    sos: int,
-    eos: int,
-    fill: int,
-    rows: BatchRows | None = None,
+    ends: Ends = SPECIAL_ENDS,
 ) -> Tensor:
     """Return the ids of a beam search, or of greedy decoding if ``beam`` is None."""
-    ends = {"sos": sos, "eos": eos, "fill": fill}
     if beam is None:
-        return greedy(model, source, lengths, max_length, rows=rows, **ends)
-    return beam_search(model, source, lengths, max_length, beam, rows=rows, **ends).ids
+        return greedy(model, source, lengths, max_length, ends)
+    return beam_search(model, source, lengths, max_length, beam, ends).ids
 
 
 class _Search:
     """The search for a batch: hypotheses, and the best finished translation of each sentence."""
 
     def __init__(
-        self,
-        model: Transformer,
-        source: Tensor,
-        lengths: Tensor,
-        steps: int,
-        beam: BeamConfig,
-        ids: tuple[int, int, int],
-        rows: BatchRows | None,
+        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, beam: BeamConfig, ends: Ends
     ) -> None:
-        self.beam, self.steps = beam, steps
-        self.sos, self.eos, self.fill = ids
-        self.decoding_state = DecodingState(model, source, lengths, steps, rows)
+        self.beam, self.steps, self.ends = beam, steps, ends
+        self.decoding_state = DecodingState(model, source, lengths, steps)
         self.shape, self.device = source.shape[:2], source.device
         self.member_index = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
-        self.best_ids = torch.full((*self.shape, steps), self.fill, device=self.device)
+        self.best_ids = torch.full((*self.shape, steps), self.ends.fill, device=self.device)
         """The best finished translation of each sentence of the batch."""
         self.best_lengths = torch.zeros(self.shape, dtype=torch.long, device=self.device)
         """Its length in tokens, ``[member, batch]``."""
         low = torch.full(self.shape, -torch.inf, device=self.device)
         self.best_scores = low.to(self.decoding_state.memory.dtype)
         """Its score, ``[member, batch]``; -inf if there is none."""
-        self.written = torch.full((*self.shape, 1, 1), self.sos, device=self.device)
+        self.written = torch.full((*self.shape, 1, 1), self.ends.sos, device=self.device)
         """Hypotheses, ``[member, sentence, hypothesis, time]``."""
         self.log_probs = self.best_scores.new_zeros(*self.shape, 1)
         """Their log-probabilities."""
@@ -149,7 +122,7 @@ class _Search:
         """Continue every hypothesis by a token; ``tokens`` is its new number of tokens."""
         size = self.beam.size
         log_probs, last_tokens, parents = self._continuations()
-        ends = last_tokens == self.eos
+        ends = last_tokens == self.ends.eos
         # Continuations are sorted, so the first ones are the best.
         finished = log_probs.masked_fill(~ends, -torch.inf)[..., :size]
         self._finish(self._parents(parents[..., :size])[..., 1:], finished, tokens)
@@ -158,11 +131,11 @@ class _Search:
         if missing > 0:
             active, last_tokens, parents = (
                 torch.nn.functional.pad(x, (0, missing), value=value)
-                for x, value in ((active, -torch.inf), (last_tokens, self.fill), (parents, 0))
+                for x, value in ((active, -torch.inf), (last_tokens, self.ends.fill), (parents, 0))
             )
         self.log_probs, chosen = (part[..., :size] for part in active.sort(dim=-1, descending=True, stable=True))
         last_tokens, parents = last_tokens.gather(-1, chosen), parents.gather(-1, chosen)
-        last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.fill)
+        last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.ends.fill)
         self.written = torch.cat([self._parents(parents), last_tokens.unsqueeze(-1)], dim=-1)
         self.decoding_state.follow(parents, size)
 
@@ -216,7 +189,7 @@ class _Search:
         better = best > self.best_scores[rows]
         length = texts.shape[-1]
         text = texts.gather(2, index[..., None, None].expand(-1, -1, 1, length)).squeeze(2)
-        text = torch.nn.functional.pad(text, (0, self.steps - length), value=self.fill)
+        text = torch.nn.functional.pad(text, (0, self.steps - length), value=self.ends.fill)
         self.best_scores[rows] = torch.where(better, best, self.best_scores[rows])
         self.best_ids[rows] = torch.where(better.unsqueeze(-1), text, self.best_ids[rows])
         self.best_lengths[rows] = torch.where(better, length, self.best_lengths[rows])
@@ -230,7 +203,7 @@ class _Search:
         largest = length_penalty(self.steps, self.beam.length_penalty)
         reachable = self.log_probs.max(dim=-1).values / largest
         done = self.best_scores[self.member_index, self.decoding_state.original_rows] >= reachable
-        left = active_indices(done, tokens)
+        left = active_indices(done, tokens, self.decoding_state.model.position_is_row)
         if left is not None and left.shape[1]:
             self.decoding_state.select(left)
             self.written, self.log_probs = (

@@ -39,14 +39,11 @@ class Bound:
         if self.counts == "rows":
             train, evaluate = config.train, config.evaluate
             rows = max(train.batch_size or train.batch_tokens, evaluate.batch_size)
+            if rows <= self.most:
+                return None
             return (
-                None
-                if rows <= self.most
-                else (
-                    f"{self.name} supports {self.most} batch rows, but a batch may have "
-                    f"{rows} sentences; set train.batch_size and evaluate.batch_size to at most "
-                    f"{self.most}"
-                )
+                f"{self.name} supports {self.most} batch rows, but a batch may have {rows} sentences; set "
+                f"train.batch_size and evaluate.batch_size to at most {self.most}"
             )
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)

@@ -23,7 +23,7 @@ from headtohead.model.members import (
     same_or_each,
 )
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.component import BuildContext, Component, require_members, require_registered
+from headtohead.plugins.component import BuildContext, Component, require_members
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
@@ -42,7 +42,6 @@ BuiltComponent = TypeVar("BuiltComponent", bound=Component)
 
 def _checked(component: BuiltComponent) -> BuiltComponent:
     """Return a component whose tensors all have a member axis; every component of a model is built here."""
-    require_registered(component)
     require_members(component)
     return component
 
@@ -68,10 +67,8 @@ class Builder:
         self.config = configs[0]
         models = [config.model for config in configs]
         self._rates: dict[str, Rate] = {
-            "embedding": same_or_each([model.dropout_embedding for model in models]),
-            "attention": same_or_each([model.dropout_attention for model in models]),
-            "ffn": same_or_each([model.dropout_ffn for model in models]),
-            "residual": same_or_each([model.dropout_residual for model in models]),
+            kind: same_or_each([getattr(model, f"dropout_{kind}") for model in models])
+            for kind in ("embedding", "attention", "ffn", "residual")
         }
         inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
@@ -116,7 +113,7 @@ class Builder:
         for group in by_entry:
             entry = self.registry.masking(group.chosen.name)
             parts.append(entry(group.chosen.options))
-            require_registered(parts[-1])
+            require_members(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [group.members for group in by_entry])
 
     def dropout(self, kind: str) -> Dropout:

@@ -7,11 +7,9 @@ from contextlib import nullcontext
 import torch
 
 from headtohead.config.entries import entries_of
-from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.operations import OnCpu, Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component, require_members
-from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
@@ -78,15 +76,8 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
         if part is not None
         for parameter in part.parameters()
     )
-    attention = sum(
-        parameter.numel()
-        for module in model.modules()
-        if isinstance(module, MultiHeadAttention)
-        for parameter in module.parameters()
-    )
-    positional = model.positionals["decoder"]
-    assert isinstance(positional, Positional)
-    geometry = positional.context.geometry
+    attention = sum(parameter.numel() for part in model.attentions for parameter in part.parameters())
+    geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
     return ModelCounts(
         total=total,
         non_embedding=total - vocabulary,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.data.vocabulary import EOS, PAD, SOS, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.model.cuda import WORDS_PER_CHECK, on_cuda
 from headtohead.model.decoding_state import DecodingState, is_causal
 from headtohead.model.geometry import only_length
 from headtohead.model.loss import LARGE_VOCABULARY
-from headtohead.model.transformer import BatchRows, Transformer
+from headtohead.model.transformer import Transformer
 
 __all__ = ["active_indices", "greedy", "is_causal", "longest_target", "most_probable", "require_any_length"]
 
@@ -20,6 +22,25 @@ WORTH_LEAVING = 0.85
 
 Measured in benchmarks/results.md.
 """
+
+
+class Ends(NamedTuple):
+    """Ids of the first decoder input, of the end of a translation, and from the end on, within the vocabulary."""
+
+    sos: int = SOS
+    eos: int = EOS
+    fill: int = PAD
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> Ends | None:
+        """Return the ids of a vocabulary; None if it has no <sos> or no <eos>."""
+        if vocabulary.sos is None or vocabulary.eos is None:
+            return None
+        return cls(vocabulary.sos, vocabulary.eos, vocabulary.eos if vocabulary.pad is None else vocabulary.pad)
+
+
+SPECIAL_ENDS = Ends()
+"""The ids of a vocabulary that begins with the special tokens."""
 
 
 def longest_target(model: Transformer, wanted: int) -> int:
@@ -59,7 +80,7 @@ def most_probable(logits: Tensor) -> Tensor:
     return ids
 
 
-def active_indices(done: Tensor, tokens: int) -> Tensor | None:
+def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
     All members continue the same number of sentences: a member with fewer active sentences
@@ -69,27 +90,18 @@ def active_indices(done: Tensor, tokens: int) -> Tensor | None:
     Args:
         done: Whether each sentence is finished, ``[member, sentence]``.
         tokens: Number of decoded tokens.
+        together: Whether no sentence may leave the batch before all are finished.
     """
     if on_cuda(done) and tokens % WORDS_PER_CHECK:
         return None
     left = int((~done).sum(1).max())
-    if left > WORTH_LEAVING * done.shape[1]:
+    if left > (0 if together else WORTH_LEAVING * done.shape[1]):
         return None
     return done.int().argsort(dim=1, stable=True)[:, :left]
 
 
 @torch.no_grad()
-def greedy(
-    model: Transformer,
-    source: Tensor,
-    lengths: Tensor,
-    max_length: int,
-    *,
-    sos: int = SOS,
-    eos: int = EOS,
-    fill: int = PAD,
-    rows: BatchRows | None = None,
-) -> Tensor:
+def greedy(model: Transformer, source: Tensor, lengths: Tensor, max_length: int, ends: Ends = SPECIAL_ENDS) -> Tensor:
     """Translate by choosing the most probable token at every step.
 
     Args:
@@ -97,13 +109,10 @@ def greedy(
         source: Ids ``[member, batch, time]``, padding last.
         lengths: Source tokens without padding, ``[member, batch]``.
         max_length: Maximum length of a translation, <eos> not counted.
-        sos: Id of the first decoder input.
-        eos: Id that ends a translation.
-        fill: Id from <eos> on, within the vocabulary.
-        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
+        ends: Ids of the vocabulary.
 
     Returns:
-        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``fill``.
+        Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``ends.fill``.
 
     Raises:
         HeadToHeadError: If the decoder supports a single number of tokens only.
@@ -112,17 +121,17 @@ def greedy(
     steps = longest_target(model, max_length)
     members, batch = source.shape[:2]
     member_index = torch.arange(members, device=source.device).unsqueeze(1)
-    translated = torch.full((members, batch, steps), fill, device=source.device)
-    decoding_state = DecodingState(model, source, lengths, steps, rows)
-    written = torch.full((members, batch, 1), sos, device=source.device)
+    translated = torch.full((members, batch, steps), ends.fill, device=source.device)
+    decoding_state = DecodingState(model, source, lengths, steps)
+    written = torch.full((members, batch, 1), ends.sos, device=source.device)
     done = torch.zeros(source.shape[:2], dtype=torch.bool, device=source.device)
     for position in range(steps):
         chosen = most_probable(decoding_state.logits(written))
-        done = done | (chosen == eos)
-        chosen = torch.where(done, fill, chosen)
+        done = done | (chosen == ends.eos)
+        chosen = torch.where(done, ends.fill, chosen)
         translated[member_index, decoding_state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
-        left = active_indices(done, position + 1)
+        left = active_indices(done, position + 1, model.position_is_row)
         if left is not None:
             if not left.shape[1]:
                 break

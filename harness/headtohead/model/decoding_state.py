@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from headtohead.model.cuda import on_cuda
-from headtohead.model.transformer import BatchRows, Transformer
+from headtohead.model.transformer import Transformer
 
 
 def is_causal(model: Transformer) -> bool:
@@ -26,21 +26,15 @@ class DecodingState:
         source: Ids ``[member, batch, time]``, padding last.
         lengths: Source tokens without padding, ``[member, batch]``.
         steps: Maximum number of decoded tokens.
-        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
     """
 
-    def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, rows: BatchRows | None = None
-    ) -> None:
+    def __init__(self, model: Transformer, source: Tensor, lengths: Tensor, steps: int) -> None:
         self.model = model
         self.lengths = lengths
         members, batch = source.shape[:2]
         self.original_rows = torch.arange(batch, device=source.device).expand(members, -1)
         """Initial batch row of each sentence, ``[member, sentence]``."""
-        self.rows = rows
-        if rows is None and model.position_is_row:
-            self.rows = BatchRows(batch, self.original_rows)
-        self.memory = model.encode(source, lengths, rows=self.rows)
+        self.memory = model.encode(source, lengths)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
         self.beam_size = 1
 
@@ -54,14 +48,12 @@ class DecodingState:
 
     def hidden(self, written: Tensor) -> Tensor:
         """Return the decoder's output for the last token, ``[member, batch · beam_size, d_model]``."""
-        model, time = self.model, written.shape[-1]
-        rows = self._batch_rows()
+        time = written.shape[-1]
         if self.caches is not None:
-            hidden = model.step(written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches, rows)
+            hidden = self.model.step(written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches)
         else:
-            memory, lengths = self._spread(self.memory), self._spread(self.lengths)
-            target_lengths = torch.full_like(lengths, time)
-            hidden = model.decode(written, target_lengths, memory, lengths, rows=rows)
+            target_lengths = self.lengths.new_full(written.shape[:2], time)
+            hidden = self.model.decode(written, target_lengths, self.memory, self.lengths)
         return hidden[:, :, -1]
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -73,8 +65,6 @@ class DecodingState:
         self.original_rows, self.lengths = (x.gather(1, sentences) for x in (self.original_rows, self.lengths))
         member_index = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
         self.memory = self.memory[member_index, sentences]
-        if self.rows is not None:
-            self.rows = BatchRows(self.rows.count, self.rows.chosen.gather(1, sentences))
         written = self._rows_of(sentences)
         for first, second in self.caches or ():
             first.select(written)
@@ -103,12 +93,3 @@ class DecodingState:
         """Return the rows of the given sentences, ``[member, sentence · beam_size]``."""
         hypotheses = torch.arange(self.beam_size, device=sentences.device)
         return (sentences.unsqueeze(-1) * self.beam_size + hypotheses).flatten(1)
-
-    def _spread(self, x: Tensor) -> Tensor:
-        """Repeat the row of each sentence for its hypotheses."""
-        return x if self.beam_size == 1 else x.repeat_interleave(self.beam_size, dim=1)
-
-    def _batch_rows(self) -> BatchRows | None:
-        if self.rows is None:
-            return None
-        return BatchRows(self.rows.count, self._spread(self.rows.chosen))

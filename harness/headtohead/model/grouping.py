@@ -8,7 +8,8 @@ from itertools import groupby
 import torch
 
 from headtohead.model.beam import translate
-from headtohead.model.transformer import BatchRows, Transformer
+from headtohead.model.decoding import Ends
+from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
 
 TOGETHER = 128
@@ -20,8 +21,7 @@ def translate_each(
     sources: Sequence[Sequence[int]],
     max_length: int,
     beam: BeamConfig | None,
-    sos: int,
-    eos: int,
+    ends: Ends,
     size: int = TOGETHER,
 ) -> list[list[int]]:
     """Return the translation of each source in a batch of its own, as token ids.
@@ -31,8 +31,7 @@ def translate_each(
         sources: Token ids, boundary tokens included.
         max_length: Maximum length of a translation, <eos> not counted.
         beam: Settings of a beam search; None decodes greedily.
-        sos: Id of the first decoder input.
-        eos: Id that ends a translation.
+        ends: Ids of the vocabulary.
         size: Maximum sentences of a batch.
 
     Raises:
@@ -41,15 +40,18 @@ def translate_each(
     translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
-    for indices in groups(lengths, size, padded=hides_padding(model)):
+    order = sorted(range(len(sources)), key=lengths.__getitem__)
+    # Sentences of different lengths share a batch only if padding is hidden.
+    parts = [order] if hides_padding(model) else [list(same) for _, same in groupby(order, lengths.__getitem__)]
+    size = 1 if model.position_is_row else size
+    for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
         source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)
         for row, index in enumerate(indices):
             source[0, row, : lengths[index]] = torch.tensor(sources[index], device=device)
-        rows = BatchRows(1, torch.zeros_like(own_lengths))  # as if each were the first of its batch
-        ids = translate(model, source, own_lengths, max_length, beam, sos=sos, eos=eos, fill=eos, rows=rows)
+        ids = translate(model, source, own_lengths, max_length, beam, ends._replace(fill=ends.eos))
         for index, tokens in zip(indices, ids[0].tolist(), strict=True):
-            translations[index] = tokens[: tokens.index(eos)] if eos in tokens else tokens
+            translations[index] = tokens[: tokens.index(ends.eos)] if ends.eos in tokens else tokens
     return translations
 
 
@@ -57,16 +59,3 @@ def hides_padding(model: Transformer) -> bool:
     """Return whether every mask of the source declares that it hides padding."""
     roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
     return all("hides-padding" in (model.maskings[role].role_properties(role) or ()) for role in roles)
-
-
-def groups(lengths: Sequence[int], size: int, padded: bool = True) -> list[list[int]]:
-    """Return batches of sentence indices, the shortest sentences first.
-
-    Args:
-        lengths: Tokens of each sentence.
-        size: Maximum sentences of a batch.
-        padded: Whether a batch may contain sentences of different lengths.
-    """
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    parts = [order] if padded else [list(same) for _, same in groupby(order, key=lambda index: lengths[index])]
-    return [part[start : start + size] for part in parts for start in range(0, len(part), size)]

@@ -144,16 +144,7 @@ class ResidualBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
-        if record is not None:
-            return self._recorded(x, inner, record)
-        if self.pre:
-            total: Tensor = x + self.dropout(inner(self.norm(x)))
-        else:
-            total = self.norm(x + self.dropout(inner(x)))
-        return total
-
-    def _recorded(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record) -> Tensor:
-        """Return the result of ``forward``, recording each step."""
+        record = record or _ignore
         normed = x
         if self.pre:
             normed = self.norm(x)
@@ -162,8 +153,11 @@ class ResidualBlock(nn.Module):
         record("output", output)
         total: Tensor = x + self.dropout(output)
         record("residual", total)
-        if self.pre:
-            return total
-        normed = self.norm(total)
-        record("norm", normed)
-        return normed
+        if not self.pre:
+            total = self.norm(total)
+            record("norm", total)
+        return total
+
+
+def _ignore(name: str, value: Tensor) -> None:
+    """Record nothing."""

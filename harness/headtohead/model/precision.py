@@ -8,6 +8,7 @@ from functools import cache
 
 import torch
 
+from headtohead.model.operations import one_thread
 from headtohead.model.transformer import Transformer
 
 _SIZE = {"cpu": 384, "cuda": 4096}
@@ -29,17 +30,13 @@ def products_of(model: Transformer) -> AbstractContextManager[object]:
 
 @cache
 def bfloat16_speed() -> float:
-    """Return the speed of bfloat16 products relative to float32 on this processor, measured in about half a second.
+    """Return the speed of bfloat16 products relative to float32 on this processor, measured in about 0.1 s.
 
     It was 2.1 to 2.5 on an AMD processor with AVX512-BF16. It is far below 1 without AVX512-BF16 and AMX, where
     torch emulates bfloat16.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _product_flops(torch.bfloat16, "cpu", 0.2) / _product_flops(torch.float32, "cpu", 0.2)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread():
+        return _product_flops(torch.bfloat16, "cpu") / _product_flops(torch.float32, "cpu")
 
 
 @cache
@@ -51,11 +48,11 @@ def peak_flops(device: str, precision: str) -> float:
         precision: Value of ``train.precision``; for tf32 after a call of `products_of`.
     """
     dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
-    return _product_flops(dtype, device, 0.03)
+    return _product_flops(dtype, device)
 
 
-def _product_flops(dtype: torch.dtype, device: str, seconds: float) -> float:
-    """Return the FLOP/s of a product, at the best of the repetitions that fit into the time limit, at least ten.
+def _product_flops(dtype: torch.dtype, device: str) -> float:
+    """Return the FLOP/s of a product, at the best of the repetitions that fit into 30 ms, at least ten.
 
     On a busy machine, the process may be paused in some of them.
     """
@@ -69,7 +66,7 @@ def _product_flops(dtype: torch.dtype, device: str, seconds: float) -> float:
             torch.cuda.synchronize()
         stopped = time.perf_counter()
         if not repetition:  # it includes the preparation of the kernel
-            end = stopped + seconds
+            end = stopped + 0.03
             continue
         best = min(best, stopped - started)
         if stopped > end and repetition >= 10:

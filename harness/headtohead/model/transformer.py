@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,9 +15,9 @@ from headtohead.model.batch import Batch
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
+from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerMemberPositional, require_mask
-from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.component import require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
@@ -68,7 +67,6 @@ class Transformer(nn.Module):
         self.config = config
         build = Builder(configs or [config] * len(seeds or [1]), seeds)
         model = config.model
-        self.has_data = seeds is not None
         self.members = len(build.generators)
         self.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
         """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
@@ -101,22 +99,20 @@ class Transformer(nn.Module):
         """Random numbers of dropout; training sets the step."""
         self.dropout = build.dropout("embedding")
         self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
-        self._row_indexed = {
-            role: positional.index(positional.options) == "row"
-            for role, positional in self.positionals.items()
-            if isinstance(positional, Positional)
-        }
-        self._samples_positions = {
-            role: isinstance(positional, Positional) and "draw" in positional.mechanisms
-            for role, positional in self.positionals.items()
-        }
+        encodings = {role: self.positional(role) for role in self.roles}
+        self._row_indexed = {role for role, encoding in encodings.items() if encoding.index(encoding.options) == "row"}
         self.microbatch: tuple[int, int] | None = None
         """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}
         self.bounds = {role: list(build.bounds(role)) for role in self.roles}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
-        self._casts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def positional(self, role: str) -> Positional:
+        """Return the encoding of a role."""
+        encoding = self.positionals[role]
+        assert isinstance(encoding, Positional)
+        return encoding
 
     @property
     def position_is_row(self) -> bool:
@@ -125,22 +121,24 @@ class Transformer(nn.Module):
         They then change if a batch is divided, and equal those of the sentence alone only in a
         batch of one sentence.
         """
-        return any(self._row_indexed.values())
+        return bool(self._row_indexed)
 
     @property
     def obstacle(self) -> str:
         """Why steps cannot be captured as a graph; empty if they can."""
-        if any(self._samples_positions.values()):
+        if any("draw" in self.positional(role).mechanisms for role in self.roles):
             return "its encoding samples positions"
         return ""
 
     @property
+    def attentions(self) -> list[MultiHeadAttention]:
+        """The attentions layer by layer, those of the encoder first."""
+        return [part for part in self.modules() if isinstance(part, MultiHeadAttention)]
+
+    @property
     def paths(self) -> dict[str, str]:
         """``"fused"`` or ``"explicit"`` per role: the path of training."""
-        encoder, decoder = self.encoder[0], self.decoder[0]
-        assert isinstance(encoder, EncoderLayer)
-        assert isinstance(decoder, DecoderLayer)
-        return {"encoder": encoder.attention.path, "decoder": decoder.attention.path, "cross": decoder.cross.path}
+        return {attention.context.role: attention.path for attention in self.attentions}
 
     def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
         """Return logits ``[member, batch, target time, vocab]`` of the next token after each target token.
@@ -164,19 +162,14 @@ class Transformer(nn.Module):
         memory = self.encode(batch.source, batch.source_lengths)
         return self.decode(batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths)
 
-    def encode(
-        self, source: Tensor, lengths: Tensor, observe: Observe | None = None, rows: BatchRows | None = None
-    ) -> Tensor:
-        """Return the encoder's output, ``[member, batch, time, d_model]``.
-
-        ``rows`` replaces the batch rows of an encoding with ``index`` "row".
-        """
+    def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
+        """Return the encoder's output, ``[member, batch, time, d_model]``."""
         time = source.shape[-1]
-        self._check("encoder", source.shape[1] if rows is None else rows.count, time)
+        self._check("encoder", source.shape[1], time)
         sampled = self._sample_positions("encoder", source)
         ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled)
         embedding = self.source_embedding or self.target_embedding
-        x = self._embed(source, embedding, "encoder", 0, observe, sampled, rows)
+        x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         for index, layer in enumerate(self.encoder):
             x = layer(x, ctx, _recorder(observe, "encoder", index))
         if self.encoder_norm is not None:
@@ -186,21 +179,21 @@ class Transformer(nn.Module):
         return x.view(*source.shape, -1)
 
     def decode(
-        self,
-        target: Tensor,
-        lengths: Tensor,
-        memory: Tensor,
-        memory_lengths: Tensor,
-        observe: Observe | None = None,
-        rows: BatchRows | None = None,
+        self, target: Tensor, lengths: Tensor, memory: Tensor, memory_lengths: Tensor, observe: Observe | None = None
     ) -> Tensor:
-        """Return the decoder's output, ``[member, batch, time, d_model]``."""
+        """Return the decoder's output, ``[member, batch · beam_size, time, d_model]``.
+
+        The hypotheses of a sentence are adjacent rows of ``target`` and share its memory ``[member, batch, ..]``.
+        """
+        beam_size = target.shape[1] // memory.shape[1]
+        if beam_size > 1:
+            memory, memory_lengths = (x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths))
         span = (0, target.shape[-1])
-        self._check("decoder", target.shape[1] if rows is None else rows.count, span[1])
+        self._check("decoder", target.shape[1] // beam_size, span[1])
         sampled = self._sample_positions("decoder", target)
         own = self._attention_context("decoder", span, span, lengths, sampled)
         cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
-        x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, rows)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
@@ -218,7 +211,6 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
         caches: Sequence[tuple[Cache, Cache]],
-        rows: BatchRows | None = None,
     ) -> Tensor:
         """Return the decoder's output for one new token per row, using cached keys and values.
 
@@ -230,24 +222,22 @@ class Transformer(nn.Module):
             memory: The encoder's output, ``[member, batch, time, d_model]``.
             memory_lengths: Source tokens without padding, ``[member, batch]``.
             caches: As ``caches`` returns them.
-            rows: Batch rows for an encoding with ``index`` "row".
 
         Returns:
             ``[member, batch · beam_size, 1, d_model]``.
         """
-        count, length = token.shape[1], position + 1
-        self._check("decoder", count if rows is None else rows.count, length)
+        beam_size, length = token.shape[1] // memory.shape[1], position + 1
+        self._check("decoder", memory.shape[1], length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
         own = self._step_context("decoder", position, 1, (0, length), lengths)
         keys = memory.shape[2] if self.attends_to_source else length
         self._check("cross", memory.shape[1], max(length, keys))
         if self.attends_to_source:
-            beam_size = count // memory.shape[1]
             cross = self._step_context("cross", position, beam_size, (0, keys), memory_lengths)
         else:
             cross = self._step_context("cross", position, 1, (0, length), lengths)
-        x = self._embed(token, self.target_embedding, "decoder", position, rows=rows)
+        x = self._embed(token, self.target_embedding, "decoder", position, beam_size=beam_size)
         memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
@@ -272,24 +262,21 @@ class Transformer(nn.Module):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
         return ctx
 
-    def caches(self, memory: Tensor, length: int, beam_size: int = 1) -> list[tuple[Cache, Cache]]:
+    def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
         """Return empty caches of self-attention and cross-attention per decoder layer.
 
-        They have room for ``length`` target tokens. Self-attention caches have a row per
-        hypothesis, caches over ``memory`` a row per sentence.
+        They have a row per sentence, and room for ``length`` target tokens.
         """
-        own = (memory.shape[1] * beam_size, length)
-        second = tuple(memory.shape[1:3]) if self.attends_to_source else own
+        keys = memory.shape[2] if self.attends_to_source else length
         return [
-            (self._cache(memory, layer.attention, *own), self._cache(memory, layer.cross, *second))
+            (self._cache(memory, layer.attention, length), self._cache(memory, layer.cross, keys))
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
         ]
 
     @staticmethod
-    def _cache(memory: Tensor, attention: MultiHeadAttention, rows: int, length: int) -> Cache:
-        geometry = attention.context.geometry
-        lead = (memory.shape[0], rows)
+    def _cache(memory: Tensor, attention: MultiHeadAttention, length: int) -> Cache:
+        geometry, lead = attention.context.geometry, memory.shape[:2]
         return Cache(
             memory.new_empty(*lead, geometry.kv_heads, 0, geometry.key_width),
             memory.new_empty(*lead, geometry.value_heads, 0, geometry.value_width),
@@ -353,7 +340,7 @@ class Transformer(nn.Module):
         start: int,
         observe: Observe | None = None,
         sampled: Tensor | None = None,
-        rows: BatchRows | None = None,
+        beam_size: int = 1,
     ) -> Tensor:
         x: Tensor = embedding(ids)
         record = _recorder(observe, role, None)
@@ -363,9 +350,14 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        table = self._position_embeddings(ids, role, start, sampled, rows)
+        table = self._position_embeddings(ids, role, start, sampled, beam_size)
         if table is not None:
-            added = table.view(x.shape).to(x) if sampled is not None else self._cast(table, x.dtype)
+            if sampled is not None:
+                added = table.view(x.shape).to(x)
+            elif table.requires_grad or table.dtype == x.dtype:
+                added = table.to(x.dtype)
+            else:  # a table that the encoding caches is converted once
+                added = self.positional(role).cached(Tensor.to, table, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
@@ -378,11 +370,10 @@ class Transformer(nn.Module):
             bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return sampled positions ``[member · batch, time]``; None for an encoding without, and on the device meta."""
-        if not (self.training and self.has_data and self._samples_positions[role]):
+        """Return sampled positions ``[member · batch, time]``; None for an encoding without."""
+        positional = self.positional(role)
+        if not self.training or "draw" not in positional.mechanisms:
             return None
-        positional = self.positionals[role]
-        assert isinstance(positional, Positional)
         rows, time = ids.shape[1:]
         first, batch = self.microbatch or (0, rows)
         if first == 0:
@@ -394,16 +385,13 @@ class Transformer(nn.Module):
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 
     def _position_embeddings(
-        self, ids: Tensor, role: str, start: int, sampled: Tensor | None, rows: BatchRows | None
+        self, ids: Tensor, role: str, start: int, sampled: Tensor | None, beam_size: int
     ) -> Tensor | None:
-        positional = self.positionals[role]
-        assert isinstance(positional, Positional)
+        positional = self.positional(role)
         if sampled is not None:
             positions = sampled
-        elif self._row_indexed[role]:
-            if rows is not None:
-                return self._embed_rows(positional, role, rows)
-            positions = self._positions(0, ids.shape[1], ids.device).column
+        elif role in self._row_indexed:
+            positions = self._positions(0, ids.shape[1] // beam_size, ids.device).column
         else:
             positions = self._positions(start, ids.shape[-1], ids.device).row
         embedded = positional.embed(positions, role)
@@ -411,28 +399,9 @@ class Transformer(nn.Module):
             members = 1 if sampled is not None else (1, len(ids))
             time, width = positions.shape[1], positional.context.d_model
             require_shape(positional, "embed", embedded, member=members, batch=None, time=time, d_model=width)
+            if beam_size > 1 and role in self._row_indexed:
+                return embedded.repeat_interleave(beam_size, dim=1)
         return embedded
-
-    def _embed_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
-        """Return the embeddings of the given batch rows, ``[member, batch, 1, d_model]``."""
-        table = positional.embed(self._positions(0, rows.count, rows.chosen.device).column, role)
-        if table is None or rows.count == 1:
-            return table
-        members = len(rows.chosen)
-        own = torch.arange(members, device=rows.chosen.device).unsqueeze(1)
-        return table.expand(members, -1, -1, -1)[own, rows.chosen]
-
-    def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert a table. A table without gradient, which the encoding caches, is converted once."""
-        if table.dtype == dtype or table.requires_grad:
-            return table.to(dtype)
-        known = self._casts.get(id(table))
-        if known is None or known[1].dtype != dtype:
-            if len(self._casts) >= 512:
-                self._casts.clear()
-            # The table is stored with its copy: an id is unique among living objects only.
-            known = self._casts[id(table)] = (table, table.to(dtype))
-        return known[1]
 
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
         """Return a range of positions; always the same tensor objects, as ``Positional.cached`` requires."""
@@ -459,7 +428,7 @@ class Transformer(nn.Module):
         declared = self.maskings[role].role_properties(role) or frozenset()
         if sampled is not None:
             return AttentionContext(sampled, sampled, mask, sampled_positions=True, declared=declared)
-        return AttentionContext(query.row, key.row, mask, declared=declared, has_data=self.has_data)
+        return AttentionContext(query.row, key.row, mask, declared=declared)
 
     def _cross_context(
         self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
@@ -468,17 +437,6 @@ class Transformer(nn.Module):
         self._check("cross", memory.shape[1], max(length, keys))
         key_lengths = memory_lengths if self.attends_to_source else lengths
         return self._attention_context("cross", queries, (0, keys), key_lengths)
-
-
-@dataclass(frozen=True)
-class BatchRows:
-    """Batch rows of sentences for encodings with ``index`` "row", where they differ from actual rows.
-
-    ``chosen`` are rows below ``count``, ``[member, batch]``.
-    """
-
-    count: int
-    chosen: Tensor
 
 
 class Range(NamedTuple):

@@ -298,12 +298,6 @@ class Axes:
         return label_at(cell.config, tuple(axis.split(".")), self.registry)
 
 
-_NOT_WITH_BETWEEN = {
-    "baseline": "the baseline is its first configuration; move these fields to base",
-    "contrasts": "contrasts name variants by axis values; move them to a file with product or one_at_a_time",
-}
-
-
 def _expand_between(
     loaded: LoadedExperiment,
     registry: Registry,
@@ -314,13 +308,14 @@ def _expand_between(
     """Return both configurations, and every change added to the first and taken from the second."""
     if len(loaded.file.design) > 1:
         raise loaded.location("design").error("between must be the only block of a design; use one file per question")
-    for name, reason in _NOT_WITH_BETWEEN.items():
-        if getattr(loaded.file, name):
-            raise loaded.location(name).error(f"a file with between has no {name}: {reason}")
-    if "recipe" in loaded.file.base:
-        raise loaded.location("base", "recipe").error(
-            "the recipes of between are from and to, and base is merged over both; remove this recipe"
-        )
+    for path, reason in {
+        ("baseline",): "the baseline is its first configuration; move these fields to base",
+        ("contrasts",): "contrasts name variants by axis values; move them to a file with product or one_at_a_time",
+        ("base", "recipe"): "its recipes are from and to, and base is merged over both",
+    }.items():
+        given = loaded.file.base.get("recipe") if path[1:] else getattr(loaded.file, path[0])
+        if given:
+            raise loaded.location(*path).error(f"a file with between has no {'.'.join(path)}: {reason}")
     builders: dict[str, ConfigBuilder] = {}
     for side, written in (("from", block.start), ("to", block.end)):
         at = location.child(side)

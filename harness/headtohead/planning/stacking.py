@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
-from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig

@@ -42,6 +42,11 @@ class Attention(Component):
     invariants verify that both paths agree.
     """
 
+    hooks = (
+        *("geometry", "transform", "scores", "mix_scores", "normalise"),
+        *("mix", "fast_path", "post_heads", "read"),
+    )
+
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
     """What a row of weights is: a distribution, positive numbers, or numbers of either sign.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -218,73 +218,46 @@ def per_member(tensor: AnyTensor) -> AnyTensor:
     return tensor
 
 
-def require_members(component: Component) -> None:
-    """Refuse parameters and buffers that ``parameter``, ``buffer`` and ``constant`` did not return.
+def require_members(entry: Entry) -> None:
+    """Refuse tensors of an object that ``parameter``, ``buffer`` and ``constant`` did not return.
 
-    A plain ``torch.nn.Parameter`` or ``torch.nn.Linear`` has no member axis. Members would share it, or its first axis
-    would be used as the member axis.
-
-    Raises:
-        HeadToHeadError: With the file, the attribute and the call that replaces it; or if a number is not finite.
-    """
-    for name, tensor in (*component.named_parameters(), *component.named_buffers()):
-        trained, shape = isinstance(tensor, nn.Parameter), ", ".join(map(str, tensor.shape))
-        where = f"{_file(component)}: {type(component).__name__}.{name}"
-        if getattr(tensor, _SHAPE, None) != tensor.shape:
-            kind = "torch.nn.Parameter" if trained else "buffer"
-            remedy = f"self.parameter({shape})" if trained else f"self.constant(tensor), or with self.buffer({shape})"
-            more = "" if trained else " if its values depend on the seed"
-            raise HeadToHeadError(
-                f"{where} is a plain {kind} without a member axis; create it in build with {remedy}{more}"
-            )
-        if not tensor.is_meta and bool(
-            (tensor.detach().isfinite() if trained else ~tensor.isnan()).logical_not().any()
-        ):
-            raise HeadToHeadError(f"{where} has NaN{' or infinite numbers' if trained else ''} at initialisation")
-
-
-def require_registered(entry: Entry) -> None:
-    """Refuse tensors and modules in plain attributes of an object, in lists too: they are not saved.
+    Members would share a plain tensor, or its first axis would be used as the member axis. A tensor or a module in a
+    plain attribute, in a list too, is not saved and does not move to the model's device.
 
     Raises:
-        HeadToHeadError: With the file, the attribute and what replaces it.
+        HeadToHeadError: With the file, the attribute and the calls that replace it; or if a number is not finite.
     """
-    modules = entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]
-    for path, module in modules:
-        for name, value in vars(module).items():
-            found = None if name in _OF_MODULES else next(_tensors(value), None)
-            if found is not None:
-                kind = "tensor" if isinstance(found, Tensor) else "module"
-                remedy = (
-                    _REMEDIES[kind] if isinstance(entry, nn.Module) else "create it in mask, which has no other state"
-                )
-                raise HeadToHeadError(
-                    f"{_file(entry)}: {type(entry).__name__}.{f'{path}.' if path else ''}{name} holds a plain {kind}, "
-                    f"which is not saved and does not move to the model's device; {remedy}"
-                )
-
-
-_OF_MODULES = frozenset(vars(nn.Module()))
-_REMEDIES = {
-    "tensor": "assign self.constant(tensor), or self.parameter(*shape) to train it",
-    "module": "assign it to an attribute, or use torch.nn.ModuleList",
-}
-
-
-def _tensors(value: object) -> Iterator[Tensor | nn.Module]:
-    """Yield the tensors and modules in nested lists, tuples, sets and dictionaries."""
-    if isinstance(value, Tensor | nn.Module):
-        yield value
-    elif isinstance(value, dict | list | tuple | set):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item)
-
-
-def _file(entry: Entry) -> str:
     try:
-        return shown_path(inspect.getfile(type(entry)))
+        file = shown_path(inspect.getfile(type(entry)))
     except (OSError, TypeError):  # a class of a notebook cell
-        return type(entry).__module__
+        file = type(entry).__module__
+    where, remedy = f"{file}: {type(entry).__name__}.", "create it in mask, which has no other state"
+    if isinstance(entry, nn.Module):
+        remedy = "create it in build with self.parameter, self.buffer or self.constant"
+    for path, module in entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]:
+        for name, value in vars(module).items():
+            if name not in _OF_MODULES and _has_tensors(value):
+                name = f"{path}.{name}" if path else name
+                raise HeadToHeadError(f"{where}{name} holds a tensor or module that is not registered; {remedy}")
+    if not isinstance(entry, nn.Module):
+        return
+    for name, tensor in (*entry.named_parameters(), *entry.named_buffers()):
+        if getattr(tensor, _SHAPE, None) != tensor.shape:
+            raise HeadToHeadError(f"{where}{name} is a plain tensor without a member axis; {remedy}")
+        is_valid = tensor.detach().isfinite() if isinstance(tensor, nn.Parameter) else ~tensor.isnan()
+        if not tensor.is_meta and not bool(is_valid.all()):
+            raise HeadToHeadError(f"{where}{name} has NaN or infinite numbers at initialisation")
+
+
+_OF_MODULES = frozenset({*vars(nn.Module()), "_cache"})
+"""Attributes of every module, and the tables of `Positional.cached`."""
+
+
+def _has_tensors(value: object) -> bool:
+    """Return whether a value is a tensor or module, or a nested list, tuple, set or dictionary with one."""
+    if isinstance(value, dict | list | tuple | set):
+        return any(map(_has_tensors, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Tensor | nn.Module)
 
 
 def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None) -> None:
@@ -305,9 +278,12 @@ def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tupl
             size == wanted or wanted is None or (wanted.__class__ is tuple and size in wanted) for size, wanted in sizes
         ):
             return
-    raise HeadToHeadError(
-        f"{type(entry).__name__}.{hook} returned {_described(result)}; return a tensor {_listed_axes(axes)}"
+    got = f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+    expected = ", ".join(
+        f"{name} {' or '.join(map(str, sorted({*size}))) if isinstance(size, tuple) else size or ''}".rstrip()
+        for name, size in axes.items()
     )
+    raise HeadToHeadError(f"{type(entry).__name__}.{hook} returned {got}; return a tensor [{expected}]")
 
 
 def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:
@@ -323,25 +299,12 @@ def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: st
     Raises:
         HeadToHeadError: If the shape or the dtype differs. Autocast converts floating-point dtypes.
     """
-    if isinstance(result, Tensor) and result.shape == like.shape:
-        if result.dtype == like.dtype:
-            return
-        if result.is_floating_point() and torch.is_autocast_enabled(result.device.type):
-            return
+    if isinstance(result, Tensor) and result.shape == like.shape and result.dtype == like.dtype:
+        return
+    require_shape(entry, hook, result, **dict(zip(axes.split(), like.shape, strict=True)))
+    assert isinstance(result, Tensor)
+    if not (result.is_floating_point() and torch.is_autocast_enabled(result.device.type)):
         raise HeadToHeadError(
             f"{type(entry).__name__}.{hook} returned a tensor of {result.dtype}; return {like.dtype}, the dtype of its "
             "arguments"
         )
-    require_shape(entry, hook, result, **dict(zip(axes.split(), like.shape, strict=True)))
-
-
-def _described(result: object) -> str:
-    return f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
-
-
-def _listed_axes(axes: dict[str, Any]) -> str:
-    def text(name: str, wanted: int | tuple[int, ...] | None) -> str:
-        sizes = [] if wanted is None else sorted({*wanted} if isinstance(wanted, tuple) else {wanted})
-        return f"{name} {' or '.join(map(str, sizes))}".rstrip()
-
-    return f"[{', '.join(text(name, wanted) for name, wanted in axes.items())}]"

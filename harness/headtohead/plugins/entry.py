@@ -72,6 +72,10 @@ class Entry:
     For example ``{"cross": "none"}``: the name applies to encoder and decoder only.
     """
 
+    # Methods by which entries of the family act, and names that the attribute properties of an entry can contain.
+    hooks: ClassVar[tuple[str, ...]] = ()
+    known_properties: ClassVar[frozenset[str]] = frozenset()
+
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Return why the entry cannot be used in ``setting``, or None if it can.

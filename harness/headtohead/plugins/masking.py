@@ -16,6 +16,9 @@ class Masking(Entry):
     its arguments alone. It is called once per forward pass, and once per step of cached decoding.
     """
 
+    hooks = ("mask",)
+    known_properties = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
+
     properties: ClassVar[frozenset[str] | None] = None
     """Declared properties, which the invariants verify.
 

@@ -54,6 +54,8 @@ class Positional(Component):
     """
 
     role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}
+    hooks = MECHANISMS
+    known_properties = frozenset({"order-invariant", "relative", "mirror-invariant", "falls-with-distance"})
 
     properties: ClassVar[frozenset[str]] = frozenset()
     """Declared properties, which the invariants verify.

@@ -7,7 +7,6 @@ Plugins come from the literal tuple ``BUILT_IN``, from installed entry points of
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import importlib.metadata
@@ -15,6 +14,7 @@ import importlib.util
 import inspect
 import linecache
 import logging
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pluggy
 
-from headtohead.errors import HeadToHeadError, describe, nearest, similar_file, suggestion
+from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
@@ -112,7 +112,7 @@ log = logging.getLogger(__name__)
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
-_LONGEST_NAME = 60
+MAX_NAME = 60
 OWN = "headtohead"
 """The distribution of the built-in plugins."""
 
@@ -204,15 +204,6 @@ class Registry:
     def logger(self, name: str) -> type[Logger]:
         return cast("type[Logger]", self.find("logger", name).entry)
 
-    def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
-        """Register a module or object that implements hooks, and its entries.
-
-        Raises:
-            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
-                taken. The registry is then unchanged.
-        """
-        self._add(plugin, label, label, distribution, version)
-
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries, unless it is an installed plugin."""
         if path.resolve() in self.installed:
@@ -246,15 +237,20 @@ class Registry:
         label = getattr(plugin, "__name__", type(plugin).__qualname__)
         name = f"{_module_of(plugin)}:{label}"
         replaced = self.manager.get_plugin(name)
-        self._add(plugin, name, label, "python", "-")
+        self.add(plugin, label, "python", "-", name)
         self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
 
-    def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
+    def add(self, plugin: object, label: str, distribution: str, version: str, name: str = "") -> None:
+        """Register a module or object that implements hooks, and its entries.
+
+        Raises:
+            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
+                taken. The registry is then unchanged.
+        """
+        name = name or label
         where = f"plugin '{label}' ({distribution})"
         with nullcontext() if distribution == OWN else unchanged_torch(where):
-            with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
-                hooks = _hooks_of(plugin)
-            _check_hooks(hooks, where)
+            hooks = _checked_hooks(plugin, where)
             new = list(_entries_of(plugin, hooks, label, distribution, version, where))
         old = self.contents.get(name, ())
         for entry in new:
@@ -282,13 +278,15 @@ def _module_of(plugin: object) -> str:
     return str(getattr(plugin, "__module__", type(plugin).__module__))
 
 
-def _hooks_of(plugin: object) -> dict[str, inspect.Signature]:
-    """Return the signatures of the hook implementations of a plugin by name."""
-    attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
-    return {name: inspect.signature(hook) for name, hook in attributes.items() if hasattr(hook, "headtohead_impl")}  # type: ignore[arg-type]
+def _checked_hooks(plugin: object, where: str) -> set[str]:
+    """Return the names of the hooks that a plugin implements.
 
-
-def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
+    Raises:
+        HeadToHeadError: If there is none, or a hook or one of its arguments is unknown.
+    """
+    with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
+        attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
+        hooks = {name: inspect.signature(hook) for name, hook in attributes.items() if hasattr(hook, "headtohead_impl")}  # type: ignore[arg-type]
     known = {name: hook for name, hook in vars(hookspecs).items() if name.startswith(("register_", "on_"))}
     if not hooks:
         raise HeadToHeadError(
@@ -302,178 +300,102 @@ def _check_hooks(hooks: Mapping[str, inspect.Signature], where: str) -> None:
         for argument in signature.parameters.values():
             if argument.name not in takes and argument.default is argument.empty:
                 raise HeadToHeadError(
-                    f"{where}: hook '{name}' takes {_quoted(takes) or 'no arguments'}; got '{argument.name}'"
+                    f"{where}: hook '{name}' takes {', '.join(takes) or 'no arguments'}; got '{argument.name}'"
                 )
+    return set(hooks)
 
 
 def _entries_of(
-    plugin: object, hooks: Iterable[str], label: str, distribution: str, version: str, where: str
+    plugin: object, hooks: set[str], label: str, distribution: str, version: str, where: str
 ) -> Iterator[Registered]:
-    for family, base in FAMILY_BASES.items():
-        hook = f"register_{family}s"
+    for family, path in FAMILY_BASES.items():
+        hook, base = f"register_{family}s", pkgutil.resolve_name(path)
         if hook not in hooks:
             continue
-        for name, entry in _call(plugin, where, hook).items():
-            _check_name(name, f"{where}: {hook}")
-            if not (isinstance(entry, type) and issubclass(entry, _imported(base))):
+        with _named(f"{where}: {hook} raised", _module_of(plugin)):
+            entries = getattr(plugin, hook)()
+            items = list(entries.items()) if isinstance(entries, Mapping) else None
+        if items is None:
+            raise HeadToHeadError(
+                f"{where}: {hook} returned {type(entries).__name__}; expected a mapping from name to class"
+            )
+        for name, entry in items:
+            if not (isinstance(name, str) and len(name) <= MAX_NAME and _NAME.fullmatch(name)):
+                raise HeadToHeadError(
+                    f"{where}: {hook} returned the name {name!r:.80}; a name is at most {MAX_NAME} letters and digits, "
+                    "with single . _ - between them"
+                )
+            if not (isinstance(entry, type) and issubclass(entry, base)):
                 got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
                 raise HeadToHeadError(
                     f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
-                    f"headtohead.plugin.{base.rpartition('.')[2]}"
+                    f"headtohead.plugin.{base.__name__}"
                 )
             if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
-                    _check_entry(family, cast("Any", entry))
-                _check_methods(family, entry, f"{where}: {family} '{name}'")
-            yield Registered(family, name, cast("type[Entry]", entry), label, distribution, version, source_hash(entry))
+                    _check_class(cast("type[Entry]", entry))
+                _check_methods(family, entry, base, f"{where}: {family} '{name}'")
+            yield Registered(family, name, entry, label, distribution, version, source_hash(entry))
 
 
-def _check_name(name: object, where: str) -> None:
-    if not (isinstance(name, str) and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)):
-        text = repr(name)
-        raise HeadToHeadError(
-            f"{where} returned the name {text if len(text) <= 80 else text[:79] + '…'}; a name is at most "
-            f"{_LONGEST_NAME} letters and digits, with single . _ - between them"
-        )
-
-
-PROPERTIES: Mapping[str, frozenset[str]] = {
-    "positional": frozenset({"order-invariant", "relative", "mirror-invariant", "falls-with-distance"}),
-    "masking": frozenset({"hides-future", "hides-padding", "shows-the-rest"}),
-}
-"""Names of the properties that entries of a family can declare."""
-
-
-def _check_entry(family: str, entry: Any) -> None:
-    """Raise if a class attribute of an entry has a wrong type."""
+def _check_class(entry: type[Entry]) -> None:
+    """Raise if a class attribute of an entry has a wrong type: a wrong property would switch an invariant off."""
     from headtohead.plugins.entry import Options
 
-    options = entry.Options
-    if not (isinstance(options, type) and issubclass(options, Options)):
-        raise TypeError(f"Options is {options!r}; expected a subclass of headtohead.plugin.Options")
-    options().model_dump_json()
+    if not (isinstance(entry.Options, type) and issubclass(entry.Options, Options)):
+        raise TypeError(f"Options is {entry.Options!r}; expected a subclass of headtohead.plugin.Options")
+    entry.Options().model_dump_json()
     if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
         raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
-    if known := PROPERTIES.get(family):
-        _check_properties(entry.properties, known)
-    if family == "recipe" and not isinstance(entry.config, Mapping):
-        raise TypeError(f"config is {entry.config!r}; expected a mapping")
-    if family == "dataset" and not (entry.splits and all(isinstance(split, str) for split in entry.splits)):
-        raise TypeError(f"splits is {entry.splits!r}; expected at least one name")
-
-
-def _check_properties(properties: Any, known: frozenset[str]) -> None:
-    """Raise if declared properties are not a set of known names: a wrong name would switch an invariant off."""
-    if properties is None:
-        return
+    properties = getattr(entry, "properties", None) or frozenset()
     if not isinstance(properties, Set):
         raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
     for name in sorted(map(str, properties)):
-        if name not in known:
-            raise TypeError(f"properties has the unknown name '{name}'{nearest(name, known)}")
+        if name not in entry.known_properties:
+            raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
 
 
-def _check_methods(family: str, entry: type, where: str) -> None:
+def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: str) -> None:
     """Raise if a method of an entry is not called by the core, or cannot be called with the core's arguments.
 
     A misspelt hook would not be called, and its entry would train as the base class.
     """
-    base = _imported(FAMILY_BASES[family])
-    known = _methods(base)
-    for cls in entry.__mro__[: entry.__mro__.index(base)]:
-        for name, value in {} if cls.__module__ in BUILT_IN else vars(cls).items():
-            if name.startswith("_") or not inspect.isroutine(_function(value)):
-                continue
-            if name in known:
-                if not _takes(value, known[name]):
-                    got = inspect.signature(_function(value))
-                    raise HeadToHeadError(f"{where}: write '{_definition(name, known[name])}'; got {name}{got}")
-            elif family in COMPONENT_HOOKS and (name == "forward" or not hasattr(base, name)):
-                raise HeadToHeadError(f"{where}: unknown hook '{name}'{_hint(name, family, known)}")
-
-
-COMPONENT_HOOKS: Mapping[str, tuple[str, ...]] = {
-    "positional": ("embed", "rotate", "bias", "score", "values", "draw"),
-    "attention": (
-        *("geometry", "transform", "scores", "mix_scores", "normalise"),
-        *("mix", "fast_path", "post_heads", "read"),
-    ),
-    "masking": ("mask",),
-}
-"""Hooks by family; an entry that overrides none of them computes the same as its base class."""
-
-
-def overrides_nothing(registered: Registered) -> bool:
-    """Return whether an entry overrides no hook of its family, and so computes the same as the base class."""
-    base = _imported(FAMILY_BASES[registered.family])
-    hooks = COMPONENT_HOOKS.get(registered.family, ())
-    return bool(hooks) and all(
-        inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in hooks
-    )
-
-
-def _methods(base: type) -> dict[str, Any]:
-    """Return the public methods that headtohead's classes define, without the methods of ``torch.nn.Module``."""
-    return {
+    known = {
         name: value
         for cls in reversed(base.__mro__)
         if cls.__module__.startswith("headtohead.")
         for name, value in vars(cls).items()
-        if not name.startswith("_") and inspect.isroutine(_function(value))
+        if not name.startswith("_") and inspect.isroutine(getattr(value, "__func__", value))
     }
+    for cls in entry.__mro__[: entry.__mro__.index(base)]:
+        for name, value in {} if cls.__module__ in BUILT_IN else vars(cls).items():
+            function = getattr(value, "__func__", value)
+            if name.startswith("_") or not inspect.isroutine(function):
+                continue
+            if name in known:
+                takes = list(inspect.signature(getattr(known[name], "__func__", known[name])).parameters)
+                is_class_method = isinstance(known[name], classmethod)
+                try:
+                    inspect.signature(function).bind(*takes)
+                    if is_class_method and not isinstance(value, classmethod):
+                        raise TypeError
+                except TypeError:
+                    decorated = "@classmethod def" if is_class_method else "def"
+                    raise HeadToHeadError(
+                        f"{where}: write '{decorated} {name}({', '.join(takes)})'; "
+                        f"got {name}{inspect.signature(function)}"
+                    ) from None
+            elif base.hooks and (name == "forward" or not hasattr(base, name)):
+                hooks = f"; {family} has {', '.join(base.hooks)}; start the name of a helper with '_'"
+                raise HeadToHeadError(f"{where}: unknown hook '{name}'{similar(name, known) or hooks}")
 
 
-def _function(value: Any) -> Any:
-    return value.__func__ if isinstance(value, classmethod | staticmethod) else value
-
-
-def _arguments(value: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a method without ``self`` or ``cls``."""
-    parameters = list(inspect.signature(_function(value)).parameters.values())
-    bound = (
-        parameters
-        and not isinstance(value, staticmethod)
-        and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL
+def overrides_nothing(registered: Registered) -> bool:
+    """Return whether an entry overrides no hook of its family, and so computes the same as the base class."""
+    base = pkgutil.resolve_name(FAMILY_BASES[registered.family])
+    return bool(base.hooks) and all(
+        inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in base.hooks
     )
-    return parameters[1:] if bound else parameters
-
-
-def _takes(own: Any, base: Any) -> bool:
-    """Return whether a method takes the arguments of the method that it overrides, in their order."""
-    wanted, arguments = [parameter.name for parameter in _arguments(base)], _arguments(own)
-    if isinstance(base, classmethod) and not isinstance(own, classmethod | staticmethod):
-        return False
-    if any(parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in _arguments(base)):
-        return True  # methods with such parameters, as ``parameter``, are called and not overridden
-    try:
-        inspect.Signature(arguments).bind(*wanted)
-    except TypeError:
-        return False
-    names = [parameter.name for parameter in arguments]
-    return all(name not in names or names.index(name) == index for index, name in enumerate(wanted))
-
-
-def _definition(name: str, base: Any) -> str:
-    owner = "@classmethod def {}(cls" if isinstance(base, classmethod) else "def {}(self"
-    return f"{', '.join([owner.format(name), *(parameter.name for parameter in _arguments(base))])})"
-
-
-def _hint(name: str, family: str, known: Mapping[str, Any]) -> str:
-    if close := difflib.get_close_matches(name, known, n=1):
-        return f"; did you mean '{_definition(close[0], known[close[0]])}'?"
-    others = [other for other, hooks in COMPONENT_HOOKS.items() if name in hooks]
-    where = f", which is a hook of {others[0]}" if others else "; start the name of a helper with '_'"
-    return f"{where}; {family} has {', '.join(COMPONENT_HOOKS[family])}"
-
-
-def _imported(name: str) -> type:
-    module, _, attribute = name.rpartition(".")
-    imported: type = getattr(importlib.import_module(module), attribute)
-    return imported
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
 
 
 def source_hash(entry: type) -> str:
@@ -522,21 +444,12 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
 
 def _entry_points() -> Iterator[tuple[importlib.metadata.EntryPoint, str, str]]:
     """Yield the entry points of installed plugins, each with the name and version of its distribution."""
-    seen: set[str | None] = set()
-    for distribution in importlib.metadata.distributions():
-        try:
-            name = getattr(distribution, "_normalized_name", None)  # from the folder's name, without its metadata
-            if name in seen:
-                continue  # a distribution of this name that is earlier on the path hides it
-            seen |= {name} - {None}
-            points = distribution.entry_points.select(group=ENTRY_POINT_GROUP)
-            owner = (distribution.name or "?", distribution.version or "?") if points else ("?", "?")
-        except Exception as error:  # a text that is no entry-point file, or metadata without a name
-            where = getattr(distribution, "_path", "?")
-            raise HeadToHeadError(
-                f"cannot read the metadata of '{where}': {describe(error)}; reinstall or remove this package"
-            ) from error
-        yield from ((point, *owner) for point in points)
+    try:
+        points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    except Exception as error:  # a text that is no entry-point file, or metadata without a name
+        raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
+    for point in points:
+        yield point, point.dist.name if point.dist else "?", point.dist.version if point.dist else "?"
 
 
 _current: Registry | None = None
@@ -646,17 +559,6 @@ def _load_source(path: Path, source: bytes) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _call(plugin: object, where: str, hook: str) -> Mapping[str, Any]:
-    with _named(f"{where}: {hook} raised", _module_of(plugin)):
-        entries = getattr(plugin, hook)()
-        items = dict(entries) if isinstance(entries, Mapping) else None
-    if items is None:
-        raise HeadToHeadError(
-            f"{where}: {hook} returned {type(entries).__name__}; expected a mapping from name to class"
-        )
-    return items
 
 
 @contextmanager

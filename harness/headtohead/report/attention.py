@@ -25,7 +25,6 @@ MOST_VARIANTS = 24
 class VariantMaps:
     """The maps of a variant's first finished seed."""
 
-    slug: str
     title: str
     seed: int
     maps: Sequence[ProbeMaps] = field(repr=False)
@@ -99,7 +98,7 @@ def gallery(analysis: Analysis) -> Gallery | None:
             omitted += bool(maps)
             continue
         remaining -= size
-        selected.append(VariantMaps(slug, variant.title, run[1], maps))
+        selected.append(VariantMaps(variant.title, run[1], maps))
     return Gallery(tuple(selected), omitted) if selected else None
 
 

@@ -44,30 +44,6 @@ def opening_section(report: Report) -> Section:
     )
 
 
-def heads_section(report: Report) -> Section:
-    """Return the figure of the head ablation, which is drawn if a run of the baseline has one."""
-    return Section(
-        "Heads",
-        "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
-        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
-        figure="heads",
-    )
-
-
-def length_section(report: Report) -> Section:
-    """Return the figure of the score by length of the source."""
-    return Section(
-        "By length of the source",
-        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MOST_LINES)}",
-        figure="lengths",
-    )
-
-
-def cost_section(report: Report) -> Section:
-    """Return the figure of the score against parameters, FLOPs and training time."""
-    return Section("Score and cost", report.shown(len(drawn_variants(report.analysis))).strip(), figure="cost")
-
-
 def attention_section(report: Report) -> Section | None:
     """Return the maps, in the page with entropy and distance of every head, or None without recorded maps."""
     gallery, runs = report.gallery, report.analysis.frames.runs
@@ -105,10 +81,19 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     target_section,
     reference_section,
     uncertainty_section,
-    heads_section,
-    length_section,
+    lambda report: Section(
+        "Heads",
+        "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
+        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
+        figure="heads",
+    ),
+    lambda report: Section(
+        "By length of the source",
+        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MOST_LINES)}",
+        figure="lengths",
+    ),
     training_section,
-    cost_section,
+    lambda report: Section("Score and cost", report.shown(len(drawn_variants(report.analysis))).strip(), figure="cost"),
     attention_section,
     translation_section,
     pitfall_section,

@@ -88,9 +88,9 @@ def target_columns(analysis: Analysis) -> dict[str, list[float]]:
     runs, columns = analysis.frames.runs, dict[str, list[float]]()
     keys = [(str(variant), int(seed)) for variant, seed in zip(runs["variant"], runs["seed"], strict=True)]
     for target in analysis.targets:
-        found = target.variants
-        columns[f"steps_to_target/{target.metric}"] = [found[slug].steps.get(seed, math.nan) for slug, seed in keys]
-        columns[f"seconds_to_target/{target.metric}"] = [found[slug].seconds.get(seed, math.nan) for slug, seed in keys]
+        for name in ("steps", "seconds"):
+            found = {slug: getattr(variant, name) for slug, variant in target.variants.items()}
+            columns[f"{name}_to_target/{target.metric}"] = [found[slug].get(seed, math.nan) for slug, seed in keys]
     return columns
 
 

@@ -46,19 +46,6 @@ def mean_distance(weights: ArrayLike) -> Floats:
     return _mean_over_queries((shares * distance).sum(axis=-1), nonzero)
 
 
-@dataclass(frozen=True)
-class HeadStatistics:
-    """Entropy and mean distance of every head, in the shape of the maps' leading axes."""
-
-    entropy: Floats
-    distance: Floats
-
-
-def head_statistics(weights: ArrayLike) -> HeadStatistics:
-    """Return `entropy` and `mean_distance` of maps ``[..., query, key]``."""
-    return HeadStatistics(entropy(weights), mean_distance(weights))
-
-
 class HeadNumbers(TypedDict):
     """Entropy in nats and mean distance in tokens of a head; None for a head without weights."""
 

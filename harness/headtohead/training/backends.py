@@ -5,10 +5,8 @@ take longer than the operations. A CUDA graph launches all of them at once. It r
 operations on the same memory, so inputs that differ between steps are written to fixed tensors
 before a replay: rows of the batch, learning rates, the key of the dropout.
 
-A capture executes nothing. Tensors that are allocated inside a capture hold no results, and a
-capture that fails leaves such tensors wherever the step stored them. ``Graphs`` therefore captures
-a step only after an eager step left no new tensor behind, and restores state and gradients after
-every capture.
+A capture executes nothing. Tensors that are allocated inside a capture hold no results. ``Graphs`` therefore captures a
+step only after an eager step left no new tensor behind, and clears the gradients after every capture.
 """
 
 from __future__ import annotations
@@ -94,21 +92,11 @@ class Trainable(Protocol):
         """Set all gradients to None."""
 
 
-@dataclass(frozen=True)
-class BackendChoice:
-    """The backend of a training and the reason.
-
-    >>> BackendChoice("eager", "on a CPU").description
-    'eager (on a CPU)'
-    """
+class BackendChoice(NamedTuple):
+    """The backend of a training and the reason."""
 
     name: str
     why: str
-
-    @property
-    def description(self) -> str:
-        """Backend and reason as text."""
-        return f"{self.name} ({self.why})"
 
 
 def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = "") -> BackendChoice:
@@ -120,8 +108,8 @@ def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = 
         planned: Planned steps of each shape.
         obstacle: Why steps cannot be captured; empty if they can.
 
-    >>> choose("auto", "cuda", [400, 3]).description
-    'cuda-graphs (1 of 2 shapes has at least 20 planned steps)'
+    >>> choose("auto", "cuda", [400, 3])
+    BackendChoice(name='cuda-graphs', why='1 of 2 shapes has at least 20 planned steps')
     """
     if requested == "eager":
         return BackendChoice("eager", "requested")
@@ -130,20 +118,11 @@ def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = 
         return BackendChoice("eager", f"on {device}" if requested == "auto" else needs)
     if obstacle:
         return BackendChoice("eager", obstacle)
-    least, shapes = MIN_PLANNED_STEPS, list(planned)
-    often = sum(steps >= least for steps in shapes)
-    if not often:
-        return BackendChoice("eager", f"no shape has the {least} planned steps from which CUDA graphs are faster")
+    shapes = list(planned)
+    often = sum(steps >= MIN_PLANNED_STEPS for steps in shapes)
     has = "has" if often == 1 else "have"
-    return BackendChoice("cuda-graphs", f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
-
-
-class Eager:
-    """Launches every operation of a step separately."""
-
-    def __call__(self, training: Trainable, spec: BatchSpec) -> None:
-        """Execute a step."""
-        training.update(spec.rows, spec.shape)
+    why = f"{often} of {len(shapes)} shapes {has} at least {MIN_PLANNED_STEPS} planned steps"
+    return BackendChoice("cuda-graphs" if often else "eager", why)
 
 
 @dataclass
@@ -167,11 +146,10 @@ class Graph:
 class Graphs:
     """Captures one step of each shape and replays it.
 
-    The first step of a shape is eager. It is then executed again under observation, and captured if
-    no tensor that it allocated is still in use. The next step is executed eagerly and as a graph
-    from the same state. The graph is verified if both agree in every active member; the result of
-    the eager step is used. If the capture or the verification fails, state and gradients are those
-    of the last eager step, the rest of the training is eager, and the reason is logged.
+    The first step of a shape is eager. The second step is observed, and then captured if no tensor that it allocated is
+    still in use. The third step is executed as a graph and, from the same state, eagerly. The graph is verified if both
+    agree in every active member; the result of the eager step is used. If the capture or the verification fails, the
+    rest of the training is eager, and the reason is logged.
 
     Args:
         planned: Planned steps by the first three sizes of a shape.
@@ -186,90 +164,62 @@ class Graphs:
         self.graphs: dict[BatchShape, Graph] = {}
         self.fell_back = False
         self._steps: Counter[tuple[int, int, int]] = Counter()
-        self._attempts: Counter[BatchShape] = Counter()
+        self._seen: Counter[BatchShape] = Counter()
 
     def __call__(self, training: Trainable, spec: BatchSpec) -> None:
         """Execute a step; if the replay of a verified graph raises, the state is undefined."""
-        graph = self.graphs.get(spec.shape)
-        if graph is None:
-            training.update(spec.rows, spec.shape)
-            self._steps[spec.shape[:3]] += 1
-            if self._pays(spec.shape):
-                self._capture(training, spec)
-        elif graph.verified:
-            graph.run(spec.rows)
-        else:
+        rows, shape = spec
+        graph = self.graphs.get(shape)
+        if graph is not None and graph.verified:
+            graph.run(rows)
+        elif graph is not None:
             self._verify(graph, training, spec)
+        elif self._seen[shape] and not self.fell_back and self._steps_left(shape) >= MIN_PLANNED_STEPS:
+            self._capture(training, spec)
+        else:
+            training.update(rows, shape)
+        self._seen[shape] += 1
+        self._steps[shape[:3]] += 1
 
-    def _pays(self, shape: BatchShape) -> bool:
-        kind = shape[:3]
-        left = self.planned.get(kind, 0) - self._steps[kind]
-        return not self.fell_back and left >= MIN_PLANNED_STEPS
+    def _steps_left(self, shape: BatchShape) -> int:
+        return self.planned.get(shape[:3], 0) - self._steps[shape[:3]]
 
     def _capture(self, training: Trainable, spec: BatchSpec) -> None:
-        """Capture the step that was just executed."""
-        shape, saved, fault = spec.shape, None, ""
-        try:
-            rows, saved = spec.rows.clone(), _copied(training.state())
-            with Witness() as witness:
-                training.update(rows, shape)
-            _put(training.state(), saved)
-            kept = witness.kept()
-            if kept:
-                self._attempts[shape] += 1
-                if self._attempts[shape] == ATTEMPTS:
-                    fault = f"steps keep tensors that they allocate ({kept} in the last one)"
-            else:
-                replay = self.capture(lambda: training.update(rows, shape))
-                self.graphs[shape] = Graph(rows, replay, witness.inputs)
-        except Exception as error:  # eager steps raise the same error unless it is specific to capture
-            fault = f"the capture failed: {first_line(error)}"
-        finally:
-            training.clear_gradients()
-            if saved is not None:
-                _put(training.state(), saved)
-        if fault:
-            self._fall_back(fault)
-
-    def _verify(self, graph: Graph, training: Trainable, spec: BatchSpec) -> None:
-        """Execute a step eagerly and as a graph, compare both, and use the eager result."""
-        before, eager, fault = self._both(training, spec)
-        if before is None or eager is None:
-            training.update(spec.rows, spec.shape)
-            self._fall_back(fault)
+        """Execute a step, and capture it if no tensor that it allocated is still in use."""
+        rows, shape = spec.rows.clone(), spec.shape
+        with Witness() as witness:
+            training.update(rows, shape)
+        if kept := witness.kept():
+            if self._seen[shape] == ATTEMPTS:
+                self._fall_back(f"steps keep tensors that they allocate ({kept} in the last one)")
             return
         try:
-            _put(training.state(), before)
-            graph.run(spec.rows)
-            comparison = compare(before, eager, training.state(), training.active_members)
-            fault = f"a replayed step differs from the eager step: {comparison.fault}"
-            fault = fault if comparison.fault else ""
-            # If the loss of every active member is infinite or NaN, nothing was compared.
-            graph.verified = comparison.compared and not fault
-        except Exception as error:
-            fault = f"the first replay failed: {first_line(error)}"
+            self.graphs[shape] = Graph(rows, self.capture(lambda: training.update(rows, shape)), witness.inputs)
+        except Exception as error:  # eager steps raise the same error unless it is specific to capture
+            self._fall_back(f"the capture failed: {first_line(error)}")
         finally:
             training.clear_gradients()
-            _put(training.state(), eager)
-        if fault:
-            self._fall_back(fault)
 
-    @staticmethod
-    def _both(training: Trainable, spec: BatchSpec) -> tuple[Values | None, Values | None, str]:
-        """Return copies of the state before and after an eager step.
-
-        If the copies cannot be made, the state is that before the step, and the text is the reason.
-        """
-        before: Values | None = None
+    def _verify(self, graph: Graph, training: Trainable, spec: BatchSpec) -> None:
+        """Execute a step as a graph and from the same state eagerly, and compare both."""
+        before, replayed, fault = None, None, ""
         try:
             before = _copied(training.state())
-            training.update(spec.rows, spec.shape)
-            return before, _copied(training.state()), ""
-        except RuntimeError as error:  # includes torch.OutOfMemoryError
-            training.clear_gradients()
-            if before is not None:
-                _put(training.state(), before)
-            return None, None, f"a captured step could not be verified: {first_line(error)}"
+            graph.run(spec.rows)
+            replayed = _copied(training.state())
+        except Exception as error:  # such as torch.OutOfMemoryError
+            fault = f"the first replay failed: {first_line(error)}"
+        training.clear_gradients()
+        if before is not None:
+            _put(training.state(), before)
+        training.update(spec.rows, spec.shape)
+        if before is not None and replayed is not None:
+            # If the loss of every active member is infinite or NaN, nothing is compared.
+            difference, compared = compare(before, replayed, training.state(), training.active_members)
+            graph.verified = compared and not difference
+            fault = difference and f"a replayed step differs from the eager step: {difference}"
+        if fault:
+            self._fall_back(fault)
 
     def _fall_back(self, why: str) -> None:
         self.fell_back = True
@@ -312,63 +262,50 @@ def _storages(value: Any) -> Iterable[UntypedStorage]:
         yield from _storages(list(value.values()))
 
 
-@dataclass(frozen=True)
-class StepComparison:
-    """Result of a comparison of two steps; ``fault`` is empty if they agree.
+def compare(before: Values, replayed: Values, eager: State, active: Sequence[int]) -> tuple[str, bool]:
+    """Compare the changes of a replayed step with those of the eager step, per active member.
 
-    ``compared`` is False if no active member has finite values, so that nothing was compared.
-    """
-
-    fault: str
-    compared: bool
-
-
-def compare(
-    before: Values, eager: Values, other: State, active: Sequence[int], share: float = MAX_REPLAY_DIFFERENCE
-) -> StepComparison:
-    """Compare the changes of a step with those of the eager step, per active member.
-
-    A member with eager values that are not finite agrees if its other values are not finite either.
+    A member with eager values that are not finite agrees if its replayed values are not finite either.
 
     Args:
         before: The state before both steps.
+        replayed: The state after the replayed step.
         eager: The state after the eager step.
-        other: The state after the other step.
         active: Members to compare. Tensors shared by all members are compared too.
-        share: Largest allowed difference, as a share of the norm of the eager change.
+
+    Returns:
+        The first difference, empty if there is none, and whether any active member has finite values.
     """
-    members = 1 + max((max(owned.members) for kind in other.values() for owned in kind if owned.members), default=-1)
-    norms = [_norms(parts, before[kind], eager[kind], members) for kind, parts in other.items()]
+    members = 1 + max((max(owned.members) for kind in eager.values() for owned in kind if owned.members), default=-1)
+    norms = [_norms(parts, before[kind], replayed[kind], members) for kind, parts in eager.items()]
     finite = set(active)
-    for kind, (wrongs, changes, moves) in zip(other, torch.stack(norms).tolist(), strict=True):
+    for kind, (wrongs, changes, moves) in zip(eager, torch.stack(norms).tolist(), strict=True):
         for slot in (*active, members):
             wrong, change, move = wrongs[slot], changes[slot], moves[slot]
             if not math.isfinite(change):
                 finite.discard(slot)
                 if not math.isfinite(move):
                     continue
-            if not wrong <= share * change:
+            if not wrong <= MAX_REPLAY_DIFFERENCE * change:
                 member = "" if slot == members else f" of member {slot}"
-                return StepComparison(
-                    f"{kind}{member} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}", True
-                )
-    return StepComparison("", bool(finite))
+                return f"{kind}{member} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}", True
+    return "", bool(finite)
 
 
-def _norms(other: Sequence[Owned], before: Sequence[Tensor], eager: Sequence[Tensor], members: int) -> Tensor:
+def _norms(eager: Sequence[Owned], before: Sequence[Tensor], replayed: Sequence[Tensor], members: int) -> Tensor:
     """Return norms of three differences by member, ``[3, member + 1]``; the last is of shared tensors.
 
-    The differences are other − eager, eager − before and other − before, computed for some members at a time.
+    The differences are replayed − eager, eager − before and replayed − before, computed for some members at a time.
     """
-    device = other[0].tensor.device
+    device = eager[0].tensor.device
     squares = torch.zeros(3, members + 1, dtype=torch.float64, device=device)
-    for index, (tensor, owners) in enumerate(other):
+    for index, (tensor, owners) in enumerate(eager):
         slots = torch.tensor([members] if owners is None else owners, device=device)
-        three = [x.detach().reshape(len(slots), -1) for x in (tensor, eager[index], before[index])]
+        three = [x.detach().reshape(len(slots), -1) for x in (tensor, replayed[index], before[index])]
         rows = max(1, COMPARED_AT_ONCE // max(1, three[0].shape[1]))
         for own, *parts in zip(slots.split(rows), *(x.split(rows) for x in three), strict=True):
-            new, old, start = (part.to(device, torch.float64) for part in parts)
-            for row, gap in zip(squares, (new - old, old - start, new - start), strict=True):
+            new, other, start = (part.to(device, torch.float64) for part in parts)
+            for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
                 row.index_add_(0, own, gap.square().sum(1))
     return squares.sqrt()
 

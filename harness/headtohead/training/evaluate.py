@@ -15,18 +15,13 @@ from headtohead.errors import UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.beam import translate
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import most_probable
+from headtohead.model.decoding import Ends, most_probable
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS, PERPLEXITY, TEACHER_FORCED, TOKEN_ACCURACY, Metric
-from headtohead.schema.run_config import BeamConfig
+from headtohead.schema.run_config import EvaluateConfig
 from headtohead.training.tensors import SplitTensors
-
-NO_START_NO_STOP = (
-    "{how} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
-    "evaluate.decode: none, non-autoregressive or teacher-forced"
-)
 
 POSITIONS = 3
 """On a CPU, a piece of an evaluation has at least d_model divided by this many positions."""
@@ -96,63 +91,41 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
             yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def unpadded_batch_size(model: Transformer, size: int) -> int:
-    """Return the largest batch of sentences of equal length that scores like single sentences.
-
-    It is ``size``, as nothing is padded; 1 if logits depend on the batch row.
-    """
-    return 1 if model.position_is_row else size
-
-
 Translator = Callable[[Transformer, SplitTensors, Tensor], Tensor]
 """Translates rows of a split to ids ``[member, row, time]``, with ``IGNORE_INDEX`` as padding."""
 
 
-def translator(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Translator:
-    """Return the translator for a value of ``evaluate.decode`` other than none.
+def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int) -> Translator | None:
+    """Return the translator of a configuration, or None without decoding.
 
     Args:
-        decode: ``"greedy"``, ``"beam"``, ``"non-autoregressive"`` or ``"teacher-forced"``.
+        evaluate: Decoding and beam search.
         vocabulary: Target vocabulary.
         max_length: Maximum length of a translation in stepwise decoding, <eos> not counted.
-        beam: Settings of a beam search, with ``"beam"``.
 
     Raises:
         UndefinedError: If stepwise decoding is impossible, as the vocabulary has no <sos> or <eos>.
     """
-    if decode == "non-autoregressive":
-        return translate_non_autoregressive
-    if decode == "teacher-forced":
-        return translate_teacher_forced
-    return stepwise_translator(vocabulary, max_length, beam)
-
-
-def stepwise_translator(vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Translator:
-    """Return a translator that decodes from <sos> to <eos>, greedily or with a beam search.
-
-    Raises:
-        UndefinedError: If the vocabulary has no <sos> or no <eos>.
-    """
-    sos, eos, pad = vocabulary.sos, vocabulary.eos, vocabulary.pad
-    if sos is None or eos is None:
-        how = "greedy" if beam is None else "beam"
-        raise UndefinedError(NO_START_NO_STOP.format(how=how))
-    fill = eos if pad is None else pad
+    others = {
+        "none": None,
+        "non-autoregressive": translate_non_autoregressive,
+        "teacher-forced": translate_teacher_forced,
+    }
+    if evaluate.decode in others:
+        return others[evaluate.decode]
+    ends = Ends.of(vocabulary)
+    if ends is None:
+        raise UndefinedError(
+            f"{evaluate.decode} decoding requires <sos> and <eos>, which the target vocabulary lacks; set "
+            "evaluate.decode: none, non-autoregressive or teacher-forced"
+        )
 
     def translate_step_by_step(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
         source_time, _ = split.times(rows)
         chosen = rows.expand(model.members, -1)
-        ids = translate(
-            model,
-            split.source[chosen, :source_time],
-            split.source_lengths[chosen],
-            max_length,
-            beam,
-            sos=sos,
-            eos=eos,
-            fill=fill,
-        )
-        return ids.masked_fill(ids == fill, IGNORE_INDEX)
+        source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
+        ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
+        return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step
 
@@ -200,6 +173,41 @@ def translate_rows(
                 for row, sentence in zip(rows.tolist(), sentences, strict=True):
                     translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
     return translations
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Teacher-forced sums of all pairs of a split, and token ids of translations by row, for all members."""
+
+    forced: TeacherForced
+    translations: list[dict[int, list[int]]] | None
+
+
+def score(
+    model: Transformer, split: SplitTensors, rows: Sequence[int], translate: Translator | None, padded: bool = True
+) -> Scored:
+    """Score all pairs of a split, and translate the given rows.
+
+    Args:
+        model: The stack.
+        split: The split.
+        rows: The rows to translate.
+        translate: From `translator`.
+        padded: Whether a batch may contain sentences of different lengths; if not, every sentence is scored as in a
+            batch of its own.
+    """
+    evaluate = model.config.evaluate
+    size = 1 if model.position_is_row and not padded else evaluate.batch_size
+    chosen = torch.tensor(rows)
+    if padded:
+        pairs, batches = split.padded_batches(size), list(chosen.split(size))
+    else:
+        pairs = split.unpadded_batches(size, by_target=True)
+        # The target must not be padded either if the decoder is teacher-forced.
+        batches = split.unpadded_batches(size, by_target=evaluate.decode == "teacher-forced")
+        batches = [part for batch in batches if len(part := batch[torch.isin(batch, chosen)])]
+    forced = teacher_forced(model, split, pairs)
+    return Scored(forced, None if translate is None else translate_rows(model, split, batches, translate))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ Copies of the model with different masked heads are scored as members of a stack
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,112 +17,91 @@ import torch
 from headtohead.data import PreparedData
 from headtohead.data.metrics import task_metrics
 from headtohead.errors import UndefinedError
-from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS
-from headtohead.schema.run_config import RunConfig
-from headtohead.training.evaluate import Translator, collect, distinct_sources, teacher_forced, translate_rows
+from headtohead.training.evaluate import Translator, collect, distinct_sources, score
 from headtohead.training.tensors import SplitTensors, pads_of
 
 TOGETHER = 16
 """Number of copies of a model that are scored as a stack."""
 
-Change = Mapping[str, float]
-"""Differences of the loss and of the metrics of the dataset: masked minus unmasked model."""
-
-
-@dataclass(frozen=True)
-class HeadEffect:
-    """Changes when a head of a layer is masked, and when all other heads of the layer are masked."""
-
-    role: str
-    layer: int
-    head: int
-    without_one: Change
-    only_one: Change
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the effect as JSON data, with the names of the metrics."""
-        return {
-            "role": self.role,
-            "layer": self.layer,
-            "head": self.head,
-            "without-one": dict(self.without_one),
-            "only-one": dict(self.only_one),
-        }
-
-
-@dataclass(frozen=True)
-class HeadEffects:
-    """Effects of all heads of a model, and the scores of the unmasked model."""
-
-    whole: Change
-    heads: tuple[HeadEffect, ...]
-
-    def metrics(self) -> dict[str, float]:
-        """Return the effects of the heads of each role, by the names of ``schema.metric.of_heads``.
-
-        ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
-        the best head (smallest loss), as in table 2 of the paper.
-        """
-        metrics: dict[str, float] = {}
-        for role in dict.fromkeys(effect.role for effect in self.heads):
-            heads = [effect for effect in self.heads if effect.role == role]
-            best = [
-                min(
-                    (effect for effect in heads if effect.layer == layer), key=lambda effect: effect.only_one[LOSS.name]
-                )
-                for layer in sorted({effect.layer for effect in heads})
-            ]
-            for name in self.whole:
-                metrics[f"heads/{role}/without-one/{name}"] = _mean([effect.without_one[name] for effect in heads])
-                metrics[f"heads/{role}/only-one/{name}"] = _mean([effect.only_one[name] for effect in best])
-        return metrics
-
-
 Masks = tuple[int, tuple[int, ...]]
-"""Index of an attention in ``attentions``, and its masked heads."""
+"""Index of an attention in ``Transformer.attentions``, and its masked heads."""
+
+Scores = Mapping[str, float]
+"""The loss and the metrics of the dataset."""
 
 
-def attentions(model: Transformer) -> list[MultiHeadAttention]:
-    """Return the attentions of a model layer by layer, those of the encoder first."""
-    return [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
-
-
-def head_effects(model: Transformer, data: PreparedData, translator: Translator | None) -> HeadEffects:
+def head_effects(
+    model: Transformer, data: PreparedData, translate: Translator | None
+) -> tuple[Scores, list[dict[str, Any]]]:
     """Score the test sentences with each head masked, and with all other heads of its layer masked.
 
     Args:
         model: A stack with one member, in evaluation mode.
         data: The data of the model.
-        translator: From ``evaluate.translator``; None omits the metrics of the dataset.
+        translate: From ``evaluate.translator``; None omits the metrics of the dataset.
+
+    Returns:
+        The scores of the unmasked model, and a record of each head for heads.json.
 
     Raises:
         UndefinedError: If an attention style has no output projection.
     """
-    all_masks: list[Masks] = []
-    for number, attention in enumerate(attentions(model)):
-        if not attention.style.projects:
-            raise UndefinedError(
-                "the attention style has no output projection in which heads could be masked; use a "
-                "style with projections"
-            )
-        heads = range(attention.context.geometry.output_heads)
-        for head in heads:
-            others = tuple(other for other in heads if other != head)
-            all_masks += [(number, (head,)), (number, others)]
-    scorer = _Scorer(model.config, data, translator)
-    whole = scorer.scores(masked(model, data, [(0, ())]))[0]
-    scores: list[dict[str, float]] = []
-    for start in range(0, len(all_masks), TOGETHER):
-        scores += scorer.scores(masked(model, data, all_masks[start : start + TOGETHER]))
-    changes = [{name: values[name] - whole[name] for name in whole} for values in scores]
-    effects = []
-    for index, (number, (head,)) in enumerate(all_masks[::2]):
-        context = attentions(model)[number].context
-        without_one, only_one = changes[2 * index], changes[2 * index + 1]
-        effects.append(HeadEffect(context.role, context.layer or 0, head, without_one, only_one))
-    return HeadEffects(whole, tuple(effects))
+    if not all(attention.style.projects for attention in model.attentions):
+        raise UndefinedError(
+            "the attention style has no output projection in which heads could be masked; use a style with projections"
+        )
+    split, config = data.splits["test"], model.config
+    pads = pads_of(data.source_vocabulary, data.target_vocabulary)
+    tensors = SplitTensors.of(split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads)
+    rows = distinct_sources(split, config.evaluate.test_limit)
+    task = task_metrics(config.data.dataset)
+
+    def scores(masks: Sequence[Masks]) -> list[dict[str, float]]:
+        scored = score(masked(model, data, masks), tensors, rows, translate)
+        found = [{LOSS.name: scored.forced.metrics(member)[LOSS.name]} for member in range(len(masks))]
+        for values, translations in zip(found, scored.translations or (), strict=False):
+            values |= collect(data, split, rows, translations).scores(task)
+        return found
+
+    whole = scores([(0, ())])[0]
+    contexts = [attention.context for attention in model.attentions]
+    heads_of = [range(context.geometry.output_heads) for context in contexts]
+    heads = [(number, head) for number, every in enumerate(heads_of) for head in every]
+    masks: list[Masks] = []
+    for number, head in heads:
+        others = tuple(other for other in heads_of[number] if other != head)
+        masks += [(number, (head,)), (number, others)]
+    parts = [masks[start : start + TOGETHER] for start in range(0, len(masks), TOGETHER)]
+    changes = [{name: values[name] - whole[name] for name in whole} for part in parts for values in scores(part)]
+    return whole, [
+        {
+            "role": contexts[number].role,
+            "layer": contexts[number].layer or 0,
+            "head": head,
+            "without-one": without_one,
+            "only-one": only_one,
+        }
+        for (number, head), without_one, only_one in zip(heads, changes[::2], changes[1::2], strict=True)
+    ]
+
+
+def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the effects of the heads of each role, by the names of ``schema.metric.of_heads``.
+
+    ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
+    the best head (smallest loss), as in table 2 of the paper.
+    """
+    metrics: dict[str, float] = {}
+    for role in dict.fromkeys(head["role"] for head in heads):
+        own = [head for head in heads if head["role"] == role]
+        layers = [[head for head in own if head["layer"] == layer] for layer in sorted({h["layer"] for h in own})]
+        best = [min(layer, key=lambda head: head["only-one"][LOSS.name]) for layer in layers]
+        for effect, chosen in (("without-one", own), ("only-one", best)):
+            for name in own[0][effect]:
+                metrics[f"heads/{role}/{effect}/{name}"] = sum(head[effect][name] for head in chosen) / len(chosen)
+    return metrics
 
 
 def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
@@ -135,37 +113,8 @@ def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Tr
     with torch.no_grad():
         for member, (number, heads) in enumerate(masks):
             stack.load_member(member, weights)
-            attention = attentions(stack)[number]
+            attention = stack.attentions[number]
             width = attention.context.geometry.value_width
             for head in heads:
                 attention.output.weight[member, head * width : (head + 1) * width] = 0.0
     return stack.eval()
-
-
-class _Scorer:
-    """Scores the test sentences with every member of a stack."""
-
-    def __init__(self, config: RunConfig, data: PreparedData, translator: Translator | None) -> None:
-        self.config, self.data, self.translator = config, data, translator
-        self.split = data.splits["test"]
-        pads = pads_of(data.source_vocabulary, data.target_vocabulary)
-        self.tensors = SplitTensors.of(
-            self.split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads
-        )
-        self.rows = distinct_sources(self.split, config.evaluate.test_limit)
-
-    def scores(self, stack: Transformer) -> list[dict[str, float]]:
-        size = self.config.evaluate.batch_size
-        forced = teacher_forced(stack, self.tensors, self.tensors.padded_batches(size))
-        scores = [{LOSS.name: forced.metrics(member)[LOSS.name]} for member in range(stack.members)]
-        if self.translator is not None:
-            parts = list(torch.tensor(self.rows).split(size))
-            translations = translate_rows(stack, self.tensors, parts, self.translator)
-            for values, sentences in zip(scores, translations, strict=True):
-                task = task_metrics(self.config.data.dataset)
-                values |= collect(self.data, self.split, self.rows, sentences).scores(task)
-        return scores
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

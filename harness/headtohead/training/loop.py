@@ -28,7 +28,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.backends import BatchShape, BatchSpec, Eager, Graphs, Owned, choose
+from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
 from headtohead.training.evaluate import TeacherForced, teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
@@ -165,8 +165,7 @@ class StackTraining:
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
         self._choose_backend(on_fall_back)
-        captured = isinstance(self.backend, Graphs)
-        self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
+        self.optimizer = StackOptimizer(trains, self.model, self.steps, capturable=self.backend is not None)
         self.evaluate_every = evaluation_interval(self.train, self.steps)
         self.progress = Progress(members=list(map(Member, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
@@ -181,11 +180,10 @@ class StackTraining:
         self.choice = choose(requested, device.type, planned.values(), self.model.obstacle)
         if requested not in ("auto", self.choice.name):
             log(f"train.backend {requested} is not used: {self.choice.why}")
-        # Backends receive the training with every call. A stored reference would be a cycle, and the
+        # ``Graphs`` receives the training with every call. A stored reference would be a cycle, and the
         # memory of a stack would stay allocated until the garbage collector runs.
-        self.backend: Eager | Graphs = Eager()
-        if self.choice.name == "cuda-graphs":
-            self.backend = Graphs(planned, cuda_capture(device), log)
+        captured = self.choice.name == "cuda-graphs"
+        self.backend = Graphs(planned, cuda_capture(device), log) if captured else None
 
     @property
     def active_members(self) -> list[int]:
@@ -255,7 +253,10 @@ class StackTraining:
         progress = self.progress
         self.model.dropout_rng.set_step(progress.step)
         self.optimizer.set_step(progress.step + 1)
-        self.backend(self, spec)
+        if self.backend is None:
+            self.update(*spec)
+        else:
+            self.backend(self, spec)
         progress.step += 1
         progress.steps_since += 1
         progress.train_seconds += time.perf_counter() - started

@@ -17,12 +17,11 @@ from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.beam import translate
-from headtohead.model.blocks import DecoderLayer, EncoderLayer
+from headtohead.model.decoding import Ends
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
-from headtohead.plugins.attention import Attention
 from headtohead.schema.run_config import STEPWISE
-from headtohead.storage.attention_maps import head_statistics
+from headtohead.storage.attention_maps import entropy, mean_distance
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,11 @@ def _record(
     model: Transformer, data: PreparedData, source_ids: list[int], ids: list[int], weights: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Return the labels of a member's maps, and the statistics of its heads."""
-    styles = _styles(model)
+    styles = {attention.context.role: attention.style for attention in model.attentions}
     record: dict[str, Any] = {
         "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
         "target_tokens": [data.target_vocabulary.label(i) for i in ids],
-        "heads": {role: _describe(maps) for role, maps in weights.items()},
+        "heads": {role: _statistics(maps) for role, maps in weights.items()},
         "weights": {role: style.weights for role, style in styles.items()},
         "signed": any(style.weights == "signed" for style in styles.values()),
     }
@@ -136,14 +135,12 @@ def own_translations(
     """
     if model.config.evaluate.decode == "non-autoregressive":
         return [[0] * source.shape[-1]] * model.members
-    sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
-    evaluate = model.config.evaluate
-    if evaluate.decode not in STEPWISE or sos is None or eos is None:
+    ends, evaluate = Ends.of(data.target_vocabulary), model.config.evaluate
+    if evaluate.decode not in STEPWISE or ends is None:
         raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
-    fill = eos if pad is None else pad
     with products_of(model):
-        ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
-    return [[sos, *(token for token in own if token != fill)] for own in ids[:, 0].tolist()]
+        ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
+    return [[ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()]
 
 
 def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
@@ -173,25 +170,13 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
     return metrics
 
 
-def _styles(model: Transformer) -> dict[str, Attention]:
-    encoder, decoder = model.encoder[0], model.decoder[0]
-    assert isinstance(encoder, EncoderLayer)
-    assert isinstance(decoder, DecoderLayer)
-    parts = {"encoder": encoder.attention, "decoder": decoder.attention, "cross": decoder.cross}
-    return {role: part.style for role, part in parts.items()}
-
-
-def _describe(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
-    statistics = head_statistics(maps)
+def _statistics(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
+    """Return entropy and mean distance by layer and head; None for a head without weights."""
+    statistics = np.stack([entropy(maps), mean_distance(maps)], axis=-1)
     return [
         [
-            {"entropy": _number(entropy), "distance": _number(distance)}
-            for entropy, distance in zip(entropies, distances, strict=True)
+            dict(zip(("entropy", "distance"), (None if math.isnan(x) else x for x in head), strict=True))
+            for head in layer
         ]
-        for entropies, distances in zip(statistics.entropy, statistics.distance, strict=True)
+        for layer in statistics.tolist()
     ]
-
-
-def _number(value: float) -> float | None:
-    """Return None for NaN, which JSON lacks; a head without weights has no entropy."""
-    return None if math.isnan(value) else float(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -33,7 +33,8 @@ class StackOptimizer:
 
     def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:
         self.trains, self.steps = trains, steps
-        ranges = equal_ranges(trains, _rates)
+        settings = [(train.lr, train.weight_decay, train.warmup_steps, train.schedule) for train in trains]
+        ranges = [list(members) for _, members in groupby(range(len(trains)), settings.__getitem__)]
         parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         groups: list[dict[str, Any]] = []
@@ -114,25 +115,6 @@ class StackOptimizer:
     def _updated(self) -> Iterator[Tensor]:
         for group in self.optimizer.param_groups:
             yield from group["params"]
-
-
-def equal_ranges(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
-    """Return the ranges of adjacent members with an equal ``key``.
-
-    >>> from headtohead.schema.run_config import TrainConfig
-    >>> equal_ranges([TrainConfig(lr=lr) for lr in (0.1, 0.1, 0.2)], lambda train: train.lr)
-    [range(0, 2), range(2, 3)]
-    """
-    ranges, start = [], 0
-    for _, members in groupby(trains, key):
-        end = start + sum(1 for _ in members)
-        ranges.append(range(start, end))
-        start = end
-    return ranges
-
-
-def _rates(train: TrainConfig) -> object:
-    return train.lr, train.weight_decay, train.warmup_steps, train.schedule
 
 
 def part_of(name: str) -> ModelPart:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from headtohead.data import PreparedData
-from headtohead.data.batches import Padding
 from headtohead.data.metrics import Counts, task_metrics
 from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
@@ -23,19 +22,15 @@ from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.results import BackendRecord, BucketRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
-from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (
     TeacherForced,
     Translations,
-    Translator,
     bucket_of,
     collect,
     distinct_sources,
     pooled,
-    teacher_forced,
-    translate_rows,
+    score,
     translator,
-    unpadded_batch_size,
 )
 from headtohead.training.loop import StackTraining
 
@@ -48,28 +43,8 @@ class SplitResults:
     buckets: list[BucketRecord]
     signatures: dict[str, str]
     translations: Translations | None
-    decoding: dict[str, Any] | None = None
+    decoding: dict[str, Any] | None
     """Settings of the decoding, for results.json."""
-
-
-def decoding_record(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any] | None:
-    """Return the settings of the decoding as JSON data, or None without decoding."""
-    if evaluate.decode == "none":
-        return None
-    record: dict[str, Any] = {"decode": evaluate.decode}
-    if evaluate.decode in STEPWISE:
-        record["max_length"] = max_length
-    if evaluate.beam is not None:
-        record |= evaluate.beam.model_dump(mode="json")
-    return record
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """Scores of the test split for all members: losses, and translations if decoded."""
-
-    forced: TeacherForced
-    translations: list[dict[int, list[int]]] | None
 
 
 def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], SplitResults]:
@@ -81,17 +56,15 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
         decoding_limit: Maximum length of a translation, as in the runs' records.
     """
     config, split = training.config.evaluate, data.splits["test"]
+    model, tensors = training.model, training.splits["test"]
     rows = distinct_sources(split, config.test_limit)
-    translate, decoding = None, decoding_record(config, decoding_limit)
-    if config.decode != "none":
-        translate = translator(config.decode, data.target_vocabulary, decoding_limit, config.beam)
-    padded = _padded(training, rows, translate)
+    translate = translator(config, data.target_vocabulary, decoding_limit)
+    padded = alone = score(model, tensors, rows, translate)
     equal = [padding_has_no_effect(own, current()) for own in training.configs]
-    alone = padded
     if config.unpadded and not all(equal):
-        alone = _unpadded(training, rows, translate)
-
+        alone = score(model, tensors, rows, translate, padded=False)
     task = task_metrics(training.config.data.dataset)
+    lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
 
     def results(member: int) -> SplitResults:
         metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
@@ -109,38 +82,19 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
             if unpadded.translations is not None:
                 primary = collect(data, split, rows, unpadded.translations[member]).scores(task[:1])
                 metrics |= {f"test/{name}{UNPADDED}": value for name, value in primary.items()}
-        lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
         buckets = bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
-        return SplitResults(metrics, buckets, signatures, translations, decoding)
+        return SplitResults(metrics, buckets, signatures, translations, _decoding(config, decoding_limit))
 
     return results
 
 
-def _padded(training: StackTraining, rows: Sequence[int], translate: Translator | None) -> _Scored:
-    """Score ordinary, padded batches."""
-    model, tensors = training.model, training.splits["test"]
-    size = training.config.evaluate.batch_size
-    forced = teacher_forced(model, tensors, tensors.padded_batches(size))
-    batches = list(torch.tensor(rows).split(size))
-    return _Scored(forced, translate_rows(model, tensors, batches, translate) if translate else None)
-
-
-def _unpadded(training: StackTraining, rows: Sequence[int], translate: Translator | None) -> _Scored:
-    """Score every sentence without padding."""
-    model, tensors = training.model, training.splits["test"]
-    size = unpadded_batch_size(model, training.config.evaluate.batch_size)
-    forced = teacher_forced(model, tensors, tensors.unpadded_batches(size, by_target=True))
-    if translate is None:
-        return _Scored(forced, None)
-    wanted = set(rows)
-    # The target must not be padded either if the decoder is teacher-forced.
-    by_target = training.config.evaluate.decode == "teacher-forced"
-    batches = [
-        part
-        for batch in tensors.unpadded_batches(size, by_target)
-        if len(part := batch[[row in wanted for row in batch.tolist()]])
-    ]
-    return _Scored(forced, translate_rows(model, tensors, batches, translate))
+def _decoding(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any] | None:
+    """Return the settings of the decoding as JSON data, or None without decoding."""
+    if evaluate.decode == "none":
+        return None
+    limit = {"max_length": max_length} if evaluate.decode in STEPWISE else {}
+    beam = {} if evaluate.beam is None else evaluate.beam.model_dump(mode="json")
+    return {"decode": evaluate.decode} | limit | beam
 
 
 def bucket_scores(
@@ -229,25 +183,26 @@ def translations_table(translations: Translations | None) -> str:
 
 
 def assemble(
-    test: SplitResults,
-    last: Mapping[str, float | None],
-    maps: Mapping[str, float],
-    costs: Mapping[str, float],
-    padding: Padding,
-    best_step: int | None,
-    stopped_early: bool,
-    backend: BackendChoice,
-    notes: Sequence[str],
+    training: StackTraining, index: int, test: SplitResults, others: Mapping[str, float | None], notes: Sequence[str]
 ) -> ResultsRecord:
-    """Return the content of results.json."""
+    """Return the content of results.json of a member.
+
+    Args:
+        training: The trained stack.
+        index: The member.
+        test: Its test results.
+        others: Its metrics besides those of the test split.
+        notes: Notes of the stack.
+    """
+    member = training.progress.members[index]
     return ResultsRecord(
-        metrics=dict(last) | test.metrics | dict(maps) | dict(costs),
+        metrics=test.metrics | dict(others),
         buckets=tuple(test.buckets),
         signatures=test.signatures,
         decoding=test.decoding,
-        padding=asdict(padding),
-        best_step=best_step,
-        stopped_early=stopped_early,
-        backend=BackendRecord(name=backend.name, why=backend.why),
+        padding=asdict(training.plan.padding()),
+        best_step=member.best_step,
+        stopped_early=member.ended == "stopped early",
+        backend=BackendRecord(name=training.choice.name, why=training.choice.why),
         notes=tuple(notes),
     )

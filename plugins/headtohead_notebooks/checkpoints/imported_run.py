@@ -7,7 +7,7 @@ scores, because it was not trained here; ``imported`` in its record is the origi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from filelock import FileLock
 
 from headtohead import files
 from headtohead.config.identity import run_hashes, run_identity
+from headtohead.config.loading import read_override
+from headtohead.config.project import runs_folder
 from headtohead.config.versions import versions
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, is_disk_error
@@ -23,7 +25,7 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import plugin_records
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord, PlannedRunRecord, ReportedMetrics, VariantRecord
 from headtohead.storage.paths import inside
@@ -32,36 +34,59 @@ from headtohead.storage.run import CHECKPOINT, METRICS, RUN, VOCABULARY, Executi
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint
-from headtohead_notebooks.checkpoints.reading import Imported
+from headtohead_notebooks.checkpoints.reading import Imported, read_checkpoint
 
 STUDY = "imported"
 SEED = 1
 """Records require a seed; the seed of an imported checkpoint is unknown."""
 
 
-def check_name(name: str) -> None:
-    """Check that a name can be the name of a run directory.
+def import_checkpoint(
+    file: Path | str,
+    *,
+    recipe: str,
+    name: str,
+    data: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    runs: Path | None = None,
+    force: bool = False,
+    log: Callable[[str], object] = lambda line: None,
+) -> Path:
+    """Import a notebook's state dict as a run directory and return its path.
+
+    Args:
+        file: File written by ``torch.save(model.state_dict(), file)``.
+        recipe: Name of the notebook's recipe.
+        name: Name of the run in ``runs/imported``.
+        data: The notebook's file of sentence pairs, if it used one.
+        overrides: Values that neither the checkpoint nor the recipe determines, for example ``"model.heads=2"``.
+        runs: Folder of run directories.
+        force: Replace an existing run of that name.
+        log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: If the name has other characters than the allowed ones.
+        HeadToHeadError: If the file is not a state dict or does not match the recipe.
     """
+    root = runs_folder(given=runs)
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise HeadToHeadError(
             f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
         )
+    if not force and (root / STUDY / name).exists():
+        raise HeadToHeadError(f"run '{root / STUDY / name}' exists; use another --name, or --force to replace it")
+    registry = current()
+    settings = [read_override(text) for text in overrides]
+    checkpoint = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
+    log(checkpoint.summary())
+    pitfalls = [pitfall.name for pitfall in find_pitfalls(checkpoint.config, registry)]
+    if pitfalls:
+        log(f"pitfalls: {', '.join(pitfalls)}")
+    for note in checkpoint.vocabulary.notes:
+        log(f"note: {note}")
+    return _write_imported(checkpoint, name, root, registry)
 
 
-def refuse_existing(name: str, runs: Path) -> None:
-    """Check that no run with this name exists.
-
-    Raises:
-        HeadToHeadError: If the run exists.
-    """
-    if (runs / STUDY / name).exists():
-        raise HeadToHeadError(f"run '{runs / STUDY / name}' exists; use another --name, or --force to replace it")
-
-
-def write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
+def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
 
     An existing run with this name is moved to ``.archived``.

@@ -67,7 +67,7 @@ class ImportedRun(LoadedRun):
     @torch.no_grad()
     def _greedy_by_id(self, source: Tensor) -> list[int]:
         """Decode a sentence greedily and mask padding ids at any position."""
-        sos, eos = self.ends
+        sos, eos, _ = self.ends
         lengths = self.lengths(source.unsqueeze(0))
         with self._masked(source, source):
             memory = self.model.encode(source.unsqueeze(0), lengths)

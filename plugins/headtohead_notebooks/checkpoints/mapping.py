@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headtohead.data.prepared import Side
 from headtohead.errors import HeadToHeadError
 from headtohead.model.layers import StackedLayerNorm, StackedLinear
-from headtohead.plugins.recipe import Checkpoint
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint
 
 NAMES_SHOWN = 5
 """Names of a kind that an error lists."""

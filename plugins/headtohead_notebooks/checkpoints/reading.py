@@ -21,14 +21,14 @@ from headtohead.data.reading import read_lines
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
-from headtohead.model.sizes import VocabSizes, vocab_sizes
+from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead_notebooks.checkpoints.mapping import CheckpointMapping, MismatchError, convert, map_names
 from headtohead_notebooks.checkpoints.state_dicts import read_state_dict
+from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe
 
 TABLE_TOLERANCE = 1e-3
 """Largest difference between a stored positional table and the computed one that rounding explains."""
@@ -103,33 +103,35 @@ def read_checkpoint(
     for name, values in mapping.form.positions_computed.items():
         configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
         config = _nearest_table(configs, mapping, recipe)
-    vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
+    vocabulary = _vocabulary(_notebook_recipes(registry)[recipe], recipe, config, sizes, data)
     sha256 = file_sha256(path)
     vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
     return Imported(recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions)
 
 
+def _notebook_recipes(registry: Registry) -> dict[str, type[NotebookRecipe]]:
+    classes = {name: registered.entry for name, registered in registry.entries["recipe"].items()}
+    return {name: entry for name, entry in classes.items() if issubclass(entry, NotebookRecipe)}
+
+
 def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry: Registry) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
-    recipe = registry.recipe(name)
+    recipes = _notebook_recipes(registry)
+    recipe = recipes.get(registry.find("recipe", name).name, NotebookRecipe)
     if not recipe.checkpoints:
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {recipe.no_checkpoint}")
-    best = _nearest_form(state, recipe)
+
+    def nearest_form(recipe: type[NotebookRecipe]) -> CheckpointMapping:
+        mappings = (map_names(state, form) for form in recipe.checkpoints)
+        return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
+
+    best = nearest_form(recipe)
     if not best.problems:
         return best
-    others = (entry.name for entry in registry.all() if entry.family == "recipe" and entry.name != name)
-    fitting = next((other for other in others if _fits(state, registry.recipe(other))), None)
+    others = {name: other for name, other in recipes.items() if other.checkpoints}
+    fitting = next((name for name, other in others.items() if not nearest_form(other).problems), None)
     hint = f"type --recipe {fitting}, which fits" if fitting else "no other recipe fits it either"
     raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
-
-
-def _nearest_form(state: Mapping[str, Tensor], recipe: type[Recipe]) -> CheckpointMapping:
-    mappings = (map_names(state, form) for form in recipe.checkpoints)
-    return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
-
-
-def _fits(state: Mapping[str, Tensor], recipe: type[Recipe]) -> bool:
-    return bool(recipe.checkpoints) and not _nearest_form(state, recipe).problems
 
 
 @contextmanager
@@ -174,33 +176,25 @@ def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, rec
     name = mapping.form.positions
     assert name is not None
     stored = mapping.state[name].flatten(0, -2).double()
-    differences = [_difference(_positional_table(config, len(stored)), stored) for config in configs]
-    smallest = min(differences)
-    if not smallest <= TABLE_TOLERANCE:
+    differences = []
+    for config in configs:
+        positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
+        assert isinstance(positional, Positional)
+        table = positional.embed(torch.arange(len(stored)).unsqueeze(0), "encoder")
+        if table is None:  # --set removes the added positions
+            return config
+        computed = table.flatten(0, -2).double()
+        differences.append(float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf)
+    if not min(differences) <= TABLE_TOLERANCE:
         raise HeadToHeadError(
             f"'{name}' of the checkpoint is not the table that recipe '{recipe}' computes: "
-            f"they differ by {smallest:.3g}"
+            f"they differ by {min(differences):.3g}"
         )
-    return configs[differences.index(smallest)]
-
-
-def _difference(computed: Tensor | None, stored: Tensor) -> float:
-    """Return the largest difference of two tables; 0 where --set removes the added positions."""
-    if computed is None:
-        return 0.0
-    return float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf
-
-
-def _positional_table(config: RunConfig, positions: int) -> Tensor | None:
-    """Return the table ``[positions, d_model]`` that is added to source embeddings, if any."""
-    positional = _model(config, {"source": 1, "target": 1}).positionals["encoder"]
-    assert isinstance(positional, Positional)
-    table = positional.embed(torch.arange(positions).unsqueeze(0), "encoder")
-    return None if table is None else table.flatten(0, -2).double()
+    return configs[differences.index(min(differences))]
 
 
 def _vocabulary(
-    recipe: type[Recipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
+    recipe: type[NotebookRecipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
 ) -> ImportedVocabulary:
     """Return the vocabularies of the recipe's dataset or of the file of sentence pairs."""
     if not recipe.needs_file:
@@ -230,7 +224,7 @@ def _dataset_vocabulary(config: RunConfig, sizes: Mapping[Side, int]) -> Importe
 
 
 def _file_vocabulary(
-    recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, int], data: Path
+    recipe: type[NotebookRecipe], config: RunConfig, sizes: Mapping[Side, int], data: Path
 ) -> ImportedVocabulary:
     """Rebuild the vocabularies from a file of sentence pairs, as the notebook does."""
     lines = read_lines(data)

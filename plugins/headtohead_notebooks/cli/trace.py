@@ -54,14 +54,13 @@ def command(
     The model is a RUN, or a RECIPE at initialisation. Steps range from ids and embeddings through the queries,
     keys, values, scores and weights of every head to the predicted words.
     """
-    from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
     from headtohead_notebooks.trace.model_source import find_model
 
     if form == "npz" and out is None:
         raise HeadToHeadError("--format npz requires --out FILE")
-    registry = load_plugins()
-    model = find_model(name, registry, runs, cache or cache_root(), seed, overrides)
+    load_plugins()
+    model = find_model(name, runs=runs, cache=cache, seed=seed, overrides=overrides)
     trace = model.trace(source, target)
     if only is not None:
         trace = trace.only(only)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
+from headtohead.model.operations import one_thread
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
+from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord, Pitfall
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import counted, show
 from headtohead.storage.progress import read_progress
 from headtohead.storage.record import read_record
+from headtohead.testing.checks.entries import recipe_config
+from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page import scores
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
 from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
 from headtohead_notebooks.page.editions import Edition
-from headtohead_notebooks.page.measured_pitfalls import MeasuredPitfall
 from headtohead_notebooks.page.numbers import fill
+from headtohead_notebooks.pitfalls import MEASUREMENTS
+from headtohead_notebooks.pitfalls.case import Case
 
 OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
 MAX_CLAUSES = 3
@@ -88,15 +94,27 @@ class ExperimentResult:
 
 @dataclass(frozen=True)
 class NotebookPitfall:
-    """A pitfall of one notebook with its texts and measurements."""
+    """A pitfall of one notebook with its measured numbers.
 
-    measured: MeasuredPitfall
-    text: PitfallText
+    Attributes:
+        pitfall: The field and its consequence.
+        numbers: The measured numbers; none if the data is not available.
+        missing: Why nothing was measured; empty if numbers were measured.
+    """
+
+    pitfall: Pitfall
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    missing: str = ""
 
     @property
     def name(self) -> str:
         """Name of the pitfall."""
-        return self.measured.pitfall.name
+        return self.pitfall.name
+
+    @property
+    def text(self) -> PitfallText:
+        """The texts about the pitfall."""
+        return PITFALL_TEXTS[self.name]
 
     @property
     def anchor(self) -> str:
@@ -106,19 +124,39 @@ class NotebookPitfall:
     @property
     def effect(self) -> str:
         """The effect with its numbers, or the consequence if nothing was measured."""
-        numbers = self.measured.numbers
-        try:
-            if self.text.effect_if_zero and not next(iter(numbers.values()), 1):
-                return fill(self.text.effect_if_zero, numbers)
-            return fill(self.text.effect, numbers)
-        except KeyError:
-            return _capitalised(self.measured.pitfall.consequence)
+        if not self.numbers:
+            return _capitalised(self.pitfall.consequence)
+        is_zero = not next(iter(self.numbers.values()))
+        return fill(
+            self.text.effect_if_zero if is_zero and self.text.effect_if_zero else self.text.effect, self.numbers
+        )
 
-    @property
-    def missing(self) -> str:
-        """Why a number could not be measured; empty if all are measured."""
-        reasons = [fact.sentence for fact in self.measured.facts if not fact.measured]
-        return _capitalised(reasons[0]) if reasons else ""
+
+def measure_notebook(
+    recipe: str, registry: Registry, cache: Path, data_file: Path | None
+) -> tuple[RunConfig, tuple[NotebookPitfall, ...]]:
+    """Return the configuration of a notebook and its measured pitfalls.
+
+    Args:
+        recipe: The recipe of the notebook.
+        registry: The registry of this process.
+        cache: Folder of downloads and prepared data; nothing is downloaded.
+        data_file: Sentence pairs for a recipe without built-in data.
+
+    Raises:
+        HeadToHeadError: If the file cannot be read.
+    """
+    config = recipe_config(recipe, registry)
+    if data_file is not None and "file" in type(config.data.options).model_fields:
+        config = recipe_config(recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
+    case, measured = Case(config, registry, cache), []
+    with one_thread():
+        for pitfall in find_pitfalls(config, registry):
+            try:
+                measured.append(NotebookPitfall(pitfall, MEASUREMENTS[pitfall.name](case)))
+            except MissingFilesError as error:
+                measured.append(NotebookPitfall(pitfall, missing=f"Not measured: {error}."))
+    return config, tuple(measured)
 
 
 @dataclass(frozen=True)
@@ -153,7 +191,7 @@ class PageContent:
 
     results: tuple[ExperimentResult, ...]
     configs: Sequence[RunConfig]
-    pitfalls: Sequence[Sequence[MeasuredPitfall]]
+    pitfalls: Sequence[Sequence[NotebookPitfall]]
     registry: Registry
     quick: bool
     command: str
@@ -205,9 +243,7 @@ class PageContent:
             sizes=tuple((name, values[name]) for name in SIZES),
             own_scores=tuple(self._scores(OWN_DATA, notebook)),
             same_scores=tuple(self._scores(SAME_DATA, notebook)),
-            pitfalls=tuple(
-                NotebookPitfall(measured, PITFALL_TEXTS[measured.pitfall.name]) for measured in self.pitfalls[index]
-            ),
+            pitfalls=tuple(self.pitfalls[index]),
         )
 
     def _scores(self, name: str, notebook: Notebook) -> list[str]:

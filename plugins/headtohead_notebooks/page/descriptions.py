@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -46,8 +47,8 @@ class Notebook:
     about: str
     short: str
     data: str
-    prints: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
+    prints: Sequence[str]
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,9 @@ def label(kind: str, value: object) -> str:
     return labels.get(str(value), str(value))
 
 
-def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
-
-
-EXPERIMENTS = tuple(
-    Experiment(name, **_with_tuples(fields)) for name, fields in load_descriptions("experiments").items()
-)
+EXPERIMENTS = tuple(Experiment(name, **fields) for name, fields in load_descriptions("experiments").items())
 """The experiments in the order in which they are run."""
 
-NOTEBOOKS = tuple(Notebook(recipe, **_with_tuples(fields)) for recipe, fields in load_descriptions("notebooks").items())
+NOTEBOOKS = tuple(Notebook(recipe, **fields) for recipe, fields in load_descriptions("notebooks").items())
 
 PITFALL_TEXTS = {name: PitfallText(**fields) for name, fields in load_descriptions("pitfalls").items()}

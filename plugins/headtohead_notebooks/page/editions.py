@@ -5,6 +5,7 @@ Each edition is an experiment file, written beside the page, that ``h2h run`` ca
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,12 @@ from headtohead.config.source_location import located
 from headtohead.config.yaml_text import dump, parse
 from headtohead_notebooks.page.descriptions import EXPERIMENTS, Experiment, load_descriptions
 
-FILE = "file"
-"""The dataset option that names a file of sentence pairs."""
+FILE = "data.file"
+"""The field of a recipe that names a file of sentence pairs."""
 
 NEEDS_FILE = "requires a Tatoeba file; add --data-file"
 
 Fields = dict[str, Any]
-_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Edition:
         changes: Descriptions of the changes to the original file.
         overrides: Overrides of the base that are passed beside the text.
         omitted: Recipes that are not run, with the reason.
-        seeds: Number of seeds that replaces the file's, or None.
+        seeds: Number of seeds that replaces the file's, or None; passed beside the text, like overrides, so that fewer
+            seeds never drop finished runs.
     """
 
     experiment: Experiment
@@ -49,11 +50,10 @@ class Edition:
     seeds: int | None = None
 
     def write(self, folder: Path) -> Path:
-        """Write the experiment file into a folder, unless the same text is there, and return its path."""
+        """Write the experiment file into a folder and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.yaml"
-        if not path.is_file() or path.read_text(encoding="utf-8") != self.text:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(self.text, encoding="utf-8", newline="\n")
+        path.write_text(self.text, encoding="utf-8", newline="\n")
         return path
 
 
@@ -79,7 +79,25 @@ def editions(
     Raises:
         HeadToHeadError: For an invalid override.
     """
-    return tuple(_edition(experiment, quick, data_file, overrides, seeds, label, folder) for experiment in EXPERIMENTS)
+    result = []
+    for experiment in EXPERIMENTS:
+        original = experiment_text(experiment.name)
+        content, _ = parse(original, experiment.name)
+        reductions = dict(load_descriptions("quick").get(experiment.name, {})) if quick else {}
+        if seeds is not None:
+            reductions["seeds"] = seeds
+        changes = [*_reduce(content, reductions), *(f"--set {override}" for override in overrides)]
+        omitted = _locate_files(content, data_file, folder)
+        lines = [f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."]
+        lines += [f"  {change}" for change in changes]
+        lines += [f"  without {recipe}: {reason}" for recipe, reason in omitted.items()]
+        text = "".join(f"# {line}\n" for line in lines) + dump(content)
+        if not changes and content == parse(original, experiment.name)[0]:
+            text = original
+        name = labelled(f"{experiment.name}-quick" if quick else experiment.name, label)
+        load_text(text, folder / f"{name}.yaml", overrides)
+        result.append(Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds))
+    return tuple(result)
 
 
 def experiment_text(name: str) -> str:
@@ -93,93 +111,37 @@ def _originals() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[3] / "experiments"
 
 
-def _edition(
-    experiment: Experiment,
-    quick: bool,
-    data_file: Path | None,
-    overrides: Sequence[str],
-    seeds: int | None,
-    label: str | None,
-    folder: Path,
-) -> Edition:
-    original = text = experiment_text(experiment.name)
-    content, _ = parse(original, experiment.name)
-    reductions = load_descriptions("quick").get(experiment.name, {}) if quick else {}
-    changes = [*_reduce(content, reductions), *(f"--set {override}" for override in overrides)]
-    number = seeds if seeds is not None else reductions.get("seeds")
-    if number is not None and number != content.get("seeds"):
-        changes.insert(0, f"{number} seeds instead of {content.get('seeds', 6)}")
-        content["seeds"] = number
-    omitted, replaced = _replace_files(content, data_file, folder)
-    name = labelled(f"{experiment.name}-quick" if quick else experiment.name, label)
-    if changes or omitted or replaced:
-        lines = [f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."]
-        lines += [f"  {change}" for change in changes]
-        lines += [f"  without {recipe}: {reason}" for recipe, reason in omitted.items()]
-        text = "".join(f"# {line}\n" for line in lines) + dump(content)
-    load_text(text, folder / f"{name}.yaml", overrides)
-    return Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds)
-
-
 def _reduce(content: Fields, reductions: Mapping[str, Any]) -> Iterator[str]:
-    """Apply the changes of the quick form and yield their descriptions."""
+    """Apply changes to an experiment: ``seeds``, ``base`` and ``recipes``; yield their descriptions."""
+    if (seeds := reductions.get("seeds", content.get("seeds"))) != content.get("seeds"):
+        yield f"{seeds} seeds instead of {content.get('seeds', 6)}"
+        content["seeds"] = seeds
     for path, value in reductions.get("base", {}).items():
-        yield from _assign(content, path.split("."), value)
-    for recipe, fields in reductions.get("recipes", {}).items():
-        for recipes in _recipe_lists(content):
-            recipes[:] = [
-                {**_recipe_fields(item), **fields} if _recipe_fields(item)["name"] == recipe else item
-                for item in recipes
-            ]
-        yield f"{recipe} with {', '.join(f'{name} {_yaml(value)}' for name, value in fields.items())}"
-    for block in content.get("design", []):
-        if "path" in block and "groups" in reductions:
-            block["path"]["groups"] = reductions["groups"]
-            yield f"{', '.join(reductions['groups'])}: each of these groups changes as one choice"
-
-
-def _assign(content: Fields, path: Sequence[str], value: Any) -> Iterator[str]:
-    """Set a field of the base and yield a description if the value changed."""
-    *sections, last = path
-    section = content.setdefault("base", {})
-    for name in sections:
-        section = section.setdefault(name, {})
-    before = section.get(last, _ABSENT)
-    section[last] = value
-    if before != value:
-        instead = "" if before is _ABSENT else f" instead of {_yaml(before)}"
-        yield f"{'.'.join(path)} {_yaml(value)}{instead}"
-
-
-def _replace_files(content: Fields, data_file: Path | None, folder: Path) -> tuple[dict[str, str], bool]:
-    """Insert the path of the data file, and omit recipes with a missing file.
-
-    Paths in the original file are relative to it; paths in the edition are relative to ``folder``.
-
-    Returns:
-        Omitted recipes with reasons, and whether a path was changed.
-    """
-    omitted: dict[str, str] = {}
-    replaced = False
+        *sections, last = path.split(".")
+        section = content.setdefault("base", {})
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[last] = value
+        yield f"{path}: {json.dumps(value)}"
     for recipes in _recipe_lists(content):
-        for recipe in [recipe for recipe in recipes if isinstance(recipe, dict)]:
-            replaced |= _replace_file(recipe, f"data.{FILE}", data_file, folder)
-            if _is_missing(recipe.get(f"data.{FILE}"), folder):
+        for index, recipe in enumerate(recipes):
+            fields = recipe if isinstance(recipe, dict) else {"name": recipe}
+            if changed := reductions.get("recipes", {}).get(fields["name"]):
+                recipes[index] = fields | changed
+                yield f"{fields['name']}: {json.dumps(changed)}"
+
+
+def _locate_files(content: Fields, data_file: Path | None, folder: Path) -> dict[str, str]:
+    """Write paths of data files relative to ``folder``; remove recipes without their file and return the reasons."""
+    omitted = {}
+    for recipes in _recipe_lists(content):
+        for recipe in [recipe for recipe in recipes if isinstance(recipe, dict) and recipe.get(FILE)]:
+            path = data_file or Path(located(recipe[FILE], _originals()))
+            recipe[FILE] = os.path.relpath(path, folder)
+            if not path.is_file():
                 omitted[str(recipe["name"])] = NEEDS_FILE
                 recipes.remove(recipe)
-    return omitted, replaced
-
-
-def _replace_file(fields: Fields, name: str, data_file: Path | None, folder: Path) -> bool:
-    if fields.get(name) is None:
-        return False
-    path = data_file or Path(located(fields[name], _originals()))
-    before, fields[name] = fields[name], os.path.relpath(path, folder)
-    return bool(fields[name] != before)
-
-
-def _is_missing(file: str | None, folder: Path) -> bool:
-    return file is not None and not Path(located(file, folder)).is_file()
+    return omitted
 
 
 def _recipe_lists(content: Fields) -> Iterator[list[Any]]:
@@ -188,12 +150,3 @@ def _recipe_lists(content: Fields) -> Iterator[list[Any]]:
         for axes in block.values():
             if isinstance(axes.get("recipe"), list):
                 yield axes["recipe"]
-
-
-def _recipe_fields(recipe: Any) -> Fields:
-    """Return the name of a recipe in a design and its changed fields."""
-    return dict(recipe) if isinstance(recipe, Mapping) else {"name": recipe}
-
-
-def _yaml(value: Any) -> str:
-    return dump({"": value}).partition(":")[2].strip()

@@ -8,7 +8,6 @@ from string import Formatter
 from typing import Any
 
 from headtohead.storage.metrics import counted
-from headtohead_notebooks.pitfalls.facts import percent
 
 
 def fill(sentence: str, numbers: Mapping[str, float]) -> str:
@@ -32,6 +31,13 @@ def plain(value: float) -> str:
         return f"{value:.2g}"
     digit, exponent = f"{value:.0e}".split("e")
     return f"{digit}e{int(exponent)}"
+
+
+def percent(share: float) -> str:
+    """Return a proportion as a percentage, with enough digits to differ from 0 % and 100 %."""
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    return f"{100 * share:.1f} %" if 0.001 <= share <= 0.999 else f"{100 * share:.3g} %"
 
 
 class _NumberFormatter(Formatter):

@@ -12,11 +12,11 @@ from headtohead.errors import HeadToHeadError
 from headtohead.escaping import content_policy, visible
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment
-from headtohead_notebooks.page.content import PageContent, difference_text, read_result
+from headtohead_notebooks.page.content import PageContent, difference_text, measure_notebook, read_result
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.interval import interval
-from headtohead_notebooks.page.measured_pitfalls import measure_notebook
+from headtohead_notebooks.page.numbers import plain
 
 
 def write_page(
@@ -45,7 +45,7 @@ def write_page(
     Raises:
         HeadToHeadError: If a record cannot be read or the page cannot be written.
     """
-    measured = [measure_notebook(notebook, registry, cache, data_file) for notebook in NOTEBOOKS]
+    measured = [measure_notebook(notebook.recipe, registry, cache, data_file) for notebook in NOTEBOOKS]
     content = PageContent(
         results=tuple(read_result(edition, runs, out) for edition in experiments),
         configs=[config for config, _ in measured],
@@ -79,6 +79,7 @@ def _html(content: PageContent) -> str:
             interval=interval,
             difference_text=difference_text,
             code_spans=_code_spans,
+            plain=plain,
         )
     )
 

@@ -46,7 +46,9 @@ class VariantScore:
 
 def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     """Yield the results of a notebook on its own data: loss, correct translations, number of seeds."""
-    for slug, changed in _recipe_variants(analysis, recipe):
+    for slug, name, changed in _variants(analysis):
+        if name != recipe:
+            continue
         seeds = int((analysis.frames.rows(slug)["state"] == "DONE").sum())
         if not seeds:
             yield "not finished"
@@ -61,13 +63,10 @@ def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
 def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     """Yield the results of a notebook's choices on the data that is the same for all."""
     frames = analysis.frames
-    variants = _recipe_variants(analysis, recipe)
+    variants = [(slug, changed) for slug, name, changed in _variants(analysis) if name == recipe]
     for slug, changed in variants:
-        scores = []
-        for metric in SAME_DATA_METRICS:
-            summary = frames.summary(slug, metric)
-            if summary.n:
-                scores.append(f"{readable(metric)} {_mean(summary, metric)}")
+        summaries = {metric: frames.summary(slug, metric) for metric in SAME_DATA_METRICS}
+        scores = [f"{readable(metric)} {_mean(summary, metric)}" for metric, summary in summaries.items() if summary.n]
         variant = f"{label('changed', changed)}: " if len(variants) > 1 else ""
         has_label = any(pitfall.name == FUTURE for pitfall in frames.by_slug[slug].pitfalls)
         note = "; its decoder input contains the label" if has_label else ""
@@ -86,25 +85,21 @@ def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[VariantS
         names: Display names by recipe.
     """
     scores = []
-    for slug, variant in analysis.frames.by_slug.items():
-        recipe, _, changed = str(variant.axes.get("recipe", "")).partition("(")
-        name = names.get(recipe, recipe)
-        if changed:
-            name += f", {label('changed', changed.rstrip(')'))}"
+    for slug, recipe, changed in _variants(analysis):
+        name = f"{names.get(recipe, recipe)}{changed and ', '}{changed and label('changed', changed)}"
         summary = analysis.frames.summary(slug, analysis.metric)
-        pitfalls = tuple(pitfall.name for pitfall in variant.pitfalls)
+        pitfalls = tuple(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
         scores.append(VariantScore(name, summary, analysis.metric, pitfalls))
     return sorted(scores, key=lambda score: -score.summary.mean if score.summary.n else math.inf)
 
 
-def _recipe_variants(analysis: Analysis, recipe: str) -> list[tuple[str, str]]:
-    """Return slug and changed fields of the variants of a recipe."""
+def _variants(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Return slug, recipe and changed fields of every variant, unchanged recipes first."""
     variants = []
     for slug, variant in analysis.frames.by_slug.items():
-        name, _, changed = str(variant.axes.get("recipe", "")).partition("(")
-        if name == recipe:
-            variants.append((slug, changed.rstrip(")")))
-    return sorted(variants, key=lambda variant: variant[1])
+        recipe, _, changed = str(variant.axes.get("recipe", "")).partition("(")
+        variants.append((slug, recipe, changed.removesuffix(")")))
+    return sorted(variants, key=lambda variant: variant[2])
 
 
 def _loss(analysis: Analysis, slug: str) -> Iterator[str]:

@@ -18,6 +18,9 @@ from headtohead.testing.checks.examination import MissingFilesError, require_fil
 from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 
+Numbers = dict[str, float]
+"""Measured numbers by name."""
+
 SEED = 1
 DEFAULT_VOCAB_SIZE = 1_000
 """Vocabulary size of each side if the data is not available."""
@@ -116,19 +119,14 @@ class Case:
         logits: Tensor = self.model(source, source_lengths, target, target_lengths)
         return logits[0]
 
-    def changes_by_token(self, side: str) -> list[list[float]]:
-        """Return the largest change of a logit, ``[replaced token, decoder position]``.
-
-        Args:
-            side: ``"source"`` or ``"target"``: where one token after the other is replaced.
-        """
+    def changes_by_target_token(self) -> list[list[float]]:
+        """Return the largest change of a logit, ``[replaced target token, decoder position]``."""
         before = self.logits([self.source], [self.target])[0]
         changes = []
         # One sentence per pass: in a batch, equal rows may be rounded differently.
-        for index in range(len(getattr(self, side))):
-            sentences = {"source": [*self.source], "target": [*self.target]}
-            sentences[side][index] = other_token(sentences[side][index], self.vocab_sizes[side == "target"])
-            after = self.logits([sentences["source"]], [sentences["target"]])[0]
+        for index, token in enumerate(self.target):
+            target = [*self.target[:index], other_token(token, self.vocab_sizes[1]), *self.target[index + 1 :]]
+            after = self.logits([self.source], [target])[0]
             changes.append((after - before).abs().amax(-1).tolist())
         return changes
 

@@ -8,30 +8,18 @@ no end. Its two positional encodings are two forms of checkpoint.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
-ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
-MODULES = {
-    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attention.W_{part}" for part in "qkv"),
-    "encoder.{layer}.attention.output": f"{ENCODER}.self_attention.W_o",
-    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
-    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.linear1",
-    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.linear2",
-    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
-    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attention.W_{part}" for part in "qkv"),
-    "decoder.{layer}.attention.output": f"{DECODER}.self_attention.W_o",
-    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
-    "decoder.{layer}.cross.queries": f"{DECODER}.cross_attention.W_q",
-    "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attention.W_{part}" for part in "kv"),
-    "decoder.{layer}.cross.output": f"{DECODER}.cross_attention.W_o",
-    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
-    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.linear1",
-    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
-    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "lm_head": "final_layer",
-}
+MODULES = layer_modules(
+    "encoder_layers.{layer}",
+    "decoder_layers.{layer}",
+    ("self_attention", "self_attention", "cross_attention"),
+    ("W_q", "W_k", "W_v", "W_o"),
+    ("feed_forward", "linear1", "linear2"),
+) | {"lm_head": "final_layer"}
 EMBEDDINGS = {
     "source_embedding.weight": "encoder_embedding.weight",
     "target_embedding.weight": "decoder_embedding.weight",
@@ -41,7 +29,7 @@ LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABL
 """The notebook's one table becomes the table of each stack."""
 
 
-class ArchitectureEnDe(Recipe):
+class ArchitectureEnDe(NotebookRecipe):
     """Notebook 2: 50 English-German pairs, no boundary tokens, padded to 100, base size."""
 
     config: ClassVar[Mapping[str, Any]] = {

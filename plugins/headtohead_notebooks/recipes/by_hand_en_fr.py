@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe
 
 
-class ByHandEnFr(Recipe):
+class ByHandEnFr(NotebookRecipe):
     """Notebook 5: one English-French pair computed step by step, one training step."""
 
     config: ClassVar[Mapping[str, Any]] = {

@@ -5,41 +5,14 @@ one head, d_model 10, trained for one epoch. Its two attention styles are two fo
 split heads of the source code, and the independent heads that the text describes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
-
-ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
-
-MODULES = {
-    "encoder.{layer}.attention.output": f"{ENCODER}.self_attn.W_o",
-    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
-    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.fc1",
-    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.fc2",
-    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
-    "decoder.{layer}.attention.output": f"{DECODER}.self_attn.W_o",
-    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
-    "decoder.{layer}.cross.output": f"{DECODER}.cross_attn.W_o",
-    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
-    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.fc1",
-    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.fc2",
-    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "lm_head": "fc",
-}
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
 
-def projections(head: str = "") -> dict[str, Sequence[str]]:
-    """Return the names of queries, keys and values; independent heads have numbered modules."""
-    return {
-        "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attn.W_{p}{head}" for p in "qkv"),
-        "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attn.W_{p}{head}" for p in "qkv"),
-        "decoder.{layer}.cross.queries": f"{DECODER}.cross_attn.W_q{head}",
-        "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attn.W_{p}{head}" for p in "kv"),
-    }
-
-
-class ScratchEnFr(Recipe):
+class ScratchEnFr(NotebookRecipe):
     """Notebook 1: 20 English-French pairs, one layer of one head, one epoch."""
 
     config: ClassVar[Mapping[str, Any]] = {
@@ -89,7 +62,14 @@ class ScratchEnFr(Recipe):
     checkpoints = tuple(
         Checkpoint(
             name,
-            {**MODULES, **projections(head)},
+            layer_modules(
+                "encoder_layers.{layer}",
+                "decoder_layers.{layer}",
+                ("self_attn", "self_attn", "cross_attn"),
+                (*(f"W_{part}{head}" for part in "qkv"), "W_o"),
+                ("feed_forward", "fc1", "fc2"),
+            )
+            | {"lm_head": "fc"},
             {
                 "source_embedding.weight": "encoder_embedding.weight",
                 "target_embedding.weight": "decoder_embedding.weight",

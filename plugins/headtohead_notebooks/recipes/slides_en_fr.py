@@ -8,32 +8,20 @@ translation is a single forward pass on a target of zeros.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, Recipe, hookimpl
+from headtohead.plugin import Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
-ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
-PROJECTIONS = ("query", "key", "value")
-
-MODULES = {
-    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.multihead_attn.{part}" for part in PROJECTIONS),
-    "encoder.{layer}.attention.output": f"{ENCODER}.multihead_attn.fc",
-    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
-    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feedforward.fc1",
-    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feedforward.fc2",
-    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
-    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.multihead_attn1.{part}" for part in PROJECTIONS),
-    "decoder.{layer}.attention.output": f"{DECODER}.multihead_attn1.fc",
-    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
-    "decoder.{layer}.cross.queries_keys_values": tuple(f"{DECODER}.multihead_attn2.{part}" for part in PROJECTIONS),
-    "decoder.{layer}.cross.output": f"{DECODER}.multihead_attn2.fc",
-    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
-    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feedforward.fc1",
-    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feedforward.fc2",
-    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "lm_head": "fc_out",
-}
+MODULES = layer_modules(
+    "encoder_layers.{layer}",
+    "decoder_layers.{layer}",
+    ("multihead_attn", "multihead_attn1", "multihead_attn2"),
+    ("query", "key", "value", "fc"),
+    ("feedforward", "fc1", "fc2"),
+    joint_cross=True,
+) | {"lm_head": "fc_out"}
 
 
-class SlidesEnFr(Recipe):
+class SlidesEnFr(NotebookRecipe):
     """Notebook 4: one English-French pair, a decoder that attends to itself only, no training."""
 
     config: ClassVar[Mapping[str, Any]] = {

@@ -8,38 +8,24 @@ token of sentence b gets P[b], and a batch of more than 128 sentences is an erro
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead.plugin import Checkpoint, HeadToHeadError, Recipe, hookimpl
+from headtohead.plugin import HeadToHeadError, Recipe, hookimpl
+from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
 
-ENCODER, DECODER = "encoder.layers.{layer}", "decoder.layers.{layer}"
-
-MODULES = {
-    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attn.W_{part}" for part in "qkv"),
-    "encoder.{layer}.attention.output": f"{ENCODER}.self_attn.W_o",
-    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
-    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.ffn.linear1",
-    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.ffn.linear2",
-    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
-    "encoder_norm": "encoder.norm",
-    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attn.W_{part}" for part in "qkv"),
-    "decoder.{layer}.attention.output": f"{DECODER}.self_attn.W_o",
-    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
-    "decoder.{layer}.cross.queries": f"{DECODER}.cross_attn.W_q",
-    "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attn.W_{part}" for part in "kv"),
-    "decoder.{layer}.cross.output": f"{DECODER}.cross_attn.W_o",
-    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
-    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.linear1",
-    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
-    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "decoder_norm": "decoder.norm",
-    "lm_head": "output_layer",
-}
+MODULES = layer_modules(
+    "encoder.layers.{layer}",
+    "decoder.layers.{layer}",
+    ("self_attn", "self_attn", "cross_attn"),
+    ("W_q", "W_k", "W_v", "W_o"),
+    ("ffn", "linear1", "linear2"),
+    decoder_feed_forward="feed_forward",
+) | {"encoder_norm": "encoder.norm", "decoder_norm": "decoder.norm", "lm_head": "output_layer"}
 EMBEDDINGS = {
     "source_embedding.weight": "encoder_embedding.weight",
     "target_embedding.weight": "decoder_embedding.weight",
 }
 
 
-class TatoebaEnEs(Recipe):
+class TatoebaEnEs(NotebookRecipe):
     """Notebook 3: Tatoeba English-Spanish at the base size, positions by row of the batch."""
 
     config: ClassVar[Mapping[str, Any]] = {

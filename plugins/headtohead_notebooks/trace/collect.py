@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.component import Geometry
 from headtohead_notebooks.trace import examples, formulas
 from headtohead_notebooks.trace.examples import CellExample
-from headtohead_notebooks.trace.formulas import AttentionFormulas, Description
+from headtohead_notebooks.trace.formulas import Description, attention_formulas
 from headtohead_notebooks.trace.inputs import TraceInputs
 from headtohead_notebooks.trace.steps import Array, TraceStep
 
@@ -173,17 +173,17 @@ class _Collector:
         self._add_block_step(path, step, role, values, (formula, meaning), example)
 
     def _add_attention(self, role: str, layer: int, name: str, values: Array) -> None:
-        side, part = ("decoder", "cross") if role == "cross" else (role, "self")
-        path = f"{side}.{layer}.{part}"
+        path = f"decoder.{layer}.cross" if role == "cross" else f"{role}.{layer}.self"
+        stack = self.model.encoder if role == "encoder" else self.model.decoder
+        part = stack[layer].cross if role == "cross" else stack[layer].attention
+        assert isinstance(part, MultiHeadAttention)
         config = self.model.config
         masking = config.masking.role(role).name if "mask" in self.head_tensors else None
-        attention = AttentionFormulas(
-            _attention_of(self.model, role, layer), masking, config.model.mask_value, self._pre_norm, config.model.bias
-        )
+        formulas_of = attention_formulas(part, masking, config.model.mask_value, self._pre_norm, config.model.bias)
         if name == "output":
-            self._add_heads(path, role, attention)
+            self._add_heads(path, role, part.context.geometry, formulas_of)
             name = "projection"
-        self._add_block_step(path, name, role, values, attention.describe(name))
+        self._add_block_step(path, name, role, values, formulas_of[name])
 
     def _add_block_step(
         self,
@@ -203,25 +203,29 @@ class _Collector:
         if step == "residual" or (step == "norm" and not self._pre_norm):
             self.block_input = values
 
-    def _add_heads(self, path: str, role: str, attention: AttentionFormulas) -> None:
+    def _add_heads(self, path: str, role: str, geometry: Geometry, formulas_of: Mapping[str, Description]) -> None:
         """Add the steps inside an attention, head by head; maps that are mixed into heads come first."""
-        geometry = attention.part.context.geometry
-        map_steps: Sequence[str] = ()
-        head_steps: Sequence[str] = HEAD_STEPS
+        maps: Sequence[str] = ()
+        heads: Sequence[str] = HEAD_STEPS
         if geometry.output_heads != geometry.heads:
-            map_steps = [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS]
-            head_steps = OUTPUT_HEAD_STEPS
-        for head in range(geometry.heads if map_steps else 0):
-            self._add_head(f"{path}.map.{head}", role, attention, head, map_steps)
-        for head in range(geometry.output_heads):
-            self._add_head(f"{path}.head.{head}", role, attention, head, head_steps)
+            maps, heads = [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS], OUTPUT_HEAD_STEPS
+        for kind, count, names in (("map", geometry.heads, maps), ("head", geometry.output_heads, heads)):
+            for head in range(count if names else 0):
+                self._add_head(f"{path}.{kind}.{head}", role, geometry, formulas_of, head, names)
         if "joined" in self.head_tensors:
             joined = _array(self.head_tensors["joined"])
-            self._add(f"{path}.concatenation", joined, role, attention.describe("concatenation"))
+            self._add(f"{path}.concatenation", joined, role, formulas_of["concatenation"])
         self.head_tensors = {}
 
-    def _add_head(self, path: str, role: str, attention: AttentionFormulas, head: int, names: Sequence[str]) -> None:
-        geometry = attention.part.context.geometry
+    def _add_head(
+        self,
+        path: str,
+        role: str,
+        geometry: Geometry,
+        formulas_of: Mapping[str, Description],
+        head: int,
+        names: Sequence[str],
+    ) -> None:
         group = geometry.heads // geometry.kv_heads
         matrices = {
             name: _array(self.head_tensors[name][head // group if name in KEY_ROWS else head])
@@ -236,7 +240,7 @@ class _Collector:
             rows = self._key_tokens(role) if name in KEY_ROWS else self._query_tokens(role)
             columns = self._key_tokens(role) if name in KEY_COLUMNS else ()
             example = _line(head_examples.get(name), rows, columns)
-            self.steps.append(TraceStep(f"{path}.{step}", values, rows, columns, *attention.describe(step), example))
+            self.steps.append(TraceStep(f"{path}.{step}", values, rows, columns, *formulas_of[step], example))
 
     # -- settings and labels ---------------------------------------------------------------------
 
@@ -262,16 +266,6 @@ class _Collector:
         self.steps.append(TraceStep(name, values, rows, (), *description, _line(example, rows, ())))
 
 
-def _attention_of(model: Transformer, role: str, layer: int) -> MultiHeadAttention:
-    if role == "encoder":
-        encoder = model.encoder[layer]
-        assert isinstance(encoder, EncoderLayer)
-        return encoder.attention
-    decoder = model.decoder[layer]
-    assert isinstance(decoder, DecoderLayer)
-    return decoder.attention if role == "decoder" else decoder.cross
-
-
 def _line(cell: CellExample | None, rows: Sequence[str], columns: Sequence[str]) -> str:
     return "" if cell is None else cell.line(rows, columns)
 
@@ -289,11 +283,7 @@ def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, CellEx
     masked_scores = matrices.get("filled", matrices.get("scores"))
     weights = "unmixed_weights" if "unmixed_weights" in matrices else "weights"
     if masked_scores is not None and weights in matrices:
-        cells[weights] = (
-            examples.softmax_weight(masked_scores, matrices[weights])
-            or examples.normalised_weight(masked_scores, matrices[weights])
-            or examples.sigmoid_weight(masked_scores, matrices[weights])
-        )
+        cells[weights] = examples.softmax_weight(masked_scores, matrices[weights])
     if "heads" in matrices:
         cells["heads"] = examples.weighted_sum(matrices["weights"], matrices["values"], matrices["heads"])
     return cells

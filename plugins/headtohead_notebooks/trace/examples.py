@@ -91,27 +91,6 @@ def softmax_weight(scores: Array, weights: Array) -> CellExample | None:
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
 
 
-def normalised_weight(scores: Array, weights: Array) -> CellExample | None:
-    """Return the first score of the last row divided by the sum of scores."""
-    row = len(scores) - 1
-    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
-    if not unmasked or not _is_unmasked(scores[row, 0]) or not sum(unmasked):
-        return None
-    text = f"{number(unmasked[0])} / ({_sum([number(value) for value in unmasked])})"
-    return _cell(row, 0, text, unmasked[0] / sum(unmasked), weights[row, 0])
-
-
-def sigmoid_weight(scores: Array, weights: Array) -> CellExample | None:
-    """Return the sigmoid of the score minus log n for the first weight of the last row."""
-    row = len(scores) - 1
-    count = sum(_is_unmasked(value) for value in scores[row])
-    if not _is_unmasked(scores[row, 0]):
-        return None
-    score = float(scores[row, 0])
-    text = f"1 / (1 + {count} e^{{{number(-score)}}})"
-    return _cell(row, 0, text, math.exp(-float(np.logaddexp(0, math.log(count) - score))), weights[row, 0])
-
-
 def weighted_sum(weights: Array, values: Array, out: Array) -> CellExample | None:
     """Return the weighted sum for the first coordinate of the last row."""
     row = len(weights) - 1

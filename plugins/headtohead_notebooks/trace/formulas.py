@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.plugins.attention import Attention
@@ -50,9 +49,10 @@ def block_input(pre_norm: bool) -> str:
     return "LN(X)" if pre_norm else "X"
 
 
-@dataclass(frozen=True)
-class AttentionFormulas:
-    """The formulas of one attention with its style and its encoding.
+def attention_formulas(
+    part: MultiHeadAttention, masking: str | None, mask_value: str, pre_norm: bool, bias: bool
+) -> dict[str, Description]:
+    """Return formula and meaning of each step of an attention with its style and its encoding.
 
     Args:
         part: The attention.
@@ -61,124 +61,65 @@ class AttentionFormulas:
         pre_norm: Whether the input is normalised first.
         bias: Whether the projections have biases.
     """
+    style, positional, geometry = part.style, part.positional, part.context.geometry
+    own, encoding = style.formula(), positional.formula()
+    x = block_input(pre_norm)
+    read, memory = (x, "") if part.self_attention else ("Y", "; Y is the output of the encoder")
 
-    part: MultiHeadAttention
-    masking: str | None
-    mask_value: str
-    pre_norm: bool
-    bias: bool
+    def is_own(*hooks: str) -> bool:
+        return any(overrides(style, Attention, hook) for hook in hooks)
 
-    def describe(self, step: str) -> Description:
-        """Return formula and meaning of a step of one head or of all heads."""
-        queries = self._projected("Q", block_input(self.pre_norm))
-        keys = self._projected("K", self._memory)
-        memory = "" if self.part.self_attention else "; Y is the output of the encoder"
-        descriptions: dict[str, Description] = {
-            "plain-queries": (queries, "the query of each token, before transformation"),
-            "plain-keys": (keys, f"the key of each token, before transformation{memory}"),
-            "queries": (self._transformed(queries), "the query of each token"),
-            "keys": (self._transformed(keys), f"the key of each token{memory}"),
-            "values": (self._values, f"the value of each token{memory}"),
-            "products": (self._products, "scaled dot product of each query and each key"),
-            "bias": (self._encoding, "the values added by the positional encoding"),
-            "unmixed": (self._scores, "the scores before heads are mixed"),
-            "scores": (self._mixed_scores, "score of each query (row) and each key (column)"),
-            "mask": (f"M: masking '{self.masking}'", "1 where a key may be attended to, 0 where it is masked"),
-            "filled": (self._filled, "scores with masked keys replaced by the mask value"),
-            "unmixed-weights": (self._shares, "the weights of each map, before maps are mixed"),
-            "weights": (self._weights, "how much each token (row) attends to each other (column)"),
-            "output": (self._output, "the values, averaged with the weights"),
-            "finished": (self._style.formula(), "the output of the head, transformed by the style"),
-            "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
-            "projection": self._projection,
-            "residual": ("X + O", "the input plus the output of the block"),
-            "norm": FEED_FORWARD["norm"],
-        }
-        return descriptions[step]
+    def encodes(*hooks: str) -> bool:
+        return any(overrides(positional, Positional, hook) for hook in hooks)
 
-    @property
-    def _style(self) -> Attention:
-        return self.part.style
+    def projected(letter: str, of: str) -> str:
+        return with_bias(f"{letter} = {of} W_{letter}", f"b_{letter}", bias)
 
-    @property
-    def _encoding(self) -> str:
-        return self.part.positional.formula()
-
-    @property
-    def _memory(self) -> str:
-        return block_input(self.pre_norm) if self.part.self_attention else "Y"
-
-    def _projected(self, letter: str, x: str) -> str:
-        return with_bias(f"{letter} = {x} W_{letter}", f"b_{letter}", self.bias)
-
-    def _transformed(self, plain: str) -> str:
-        parts = []
-        if overrides(self._style, Attention, "transform"):
-            parts.append(self._style.formula())
-        if overrides(self.part.positional, Positional, "rotate"):
-            parts.append(self._encoding)
-        return "; ".join(part for part in parts if part) or plain
-
-    @property
-    def _values(self) -> str:
-        return self._projected("V", self._memory) if self._style.projects else self._style.formula()
-
-    @property
-    def _scale(self) -> str:
-        geometry = self.part.context.geometry
-        root = math.sqrt(geometry.key_width)
-        if math.isclose(geometry.scale * root, 1.0):
-            return f" / √d_k, √d_k = √{geometry.key_width} = {number(root)}"
-        return f" · {number(geometry.scale)}"
-
-    @property
-    def _products(self) -> str:
-        if overrides(self._style, Attention, "scores") or not self.part.context.geometry.key_width:
-            return self._style.formula() or "S: defined by the style"
-        return f"Q K^T{self._scale}"
-
-    @property
-    def _mixed_scores(self) -> str:
-        if overrides(self._style, Attention, "mix_scores"):
-            return self._style.formula() or "S: defined by the style"
-        return self._scores
-
-    @property
-    def _scores(self) -> str:
-        positional = self.part.positional
-        adds = overrides(positional, Positional, "bias") or overrides(positional, Positional, "score")
-        if adds:
-            return "S = products + B"
-        plain = self._products
-        return plain if "=" in plain.split("√")[0] else f"S = {plain}"
-
-    @property
-    def _filled(self) -> str:
-        if not self._style.projects:
-            return self._style.formula()
-        masked = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[self.mask_value]
-        return f"S' = S where M = 1, {masked} where M = 0"
-
-    @property
-    def _weights(self) -> str:
-        own = overrides(self._style, Attention, "normalise") or overrides(self._style, Attention, "mix")
-        if own:
-            return f"A: {self._style.formula() or 'defined by the style'}"
-        return f"A = {self._shares}"
-
-    @property
-    def _shares(self) -> str:
-        if not self._style.projects:
-            return "softmax(filled)"
-        return "softmax(S)" if self.masking is None else "softmax(S')"
-
-    @property
-    def _output(self) -> str:
-        own = overrides(self.part.positional, Positional, "values")
-        return f"Z = A V + {self._encoding or 'the values added by the encoding'}" if own else "Z = A V"
-
-    @property
-    def _projection(self) -> Description:
-        if self._style.projects:
-            return with_bias("O = Z W_O", "b_O", self.bias), "the outputs of the heads projected to the model width"
-        return "O = Z", "this style has no projections"
+    transformed = "; ".join(filter(None, (own * is_own("transform"), encoding * encodes("rotate"))))
+    root = math.sqrt(geometry.key_width)
+    scale = f" · {number(geometry.scale)}"
+    if math.isclose(geometry.scale * root, 1.0):
+        scale = f" / √d_k, √d_k = √{geometry.key_width} = {number(root)}"
+    products = f"Q K^T{scale}"
+    if is_own("scores") or not geometry.key_width:
+        products = own or "S: defined by the style"
+    scores = products if "=" in products.split("√")[0] else f"S = {products}"
+    if encodes("bias", "score"):
+        scores = "S = products + B"
+    masked = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[mask_value]
+    filled, projection = f"S' = S where M = 1, {masked} where M = 0", with_bias("O = Z W_O", "b_O", bias)
+    shares, outputs = "softmax(S)" if masking is None else "softmax(S')", "Z = A V"
+    if not style.projects:
+        filled, shares, projection = own, "softmax(filled)", "O = Z"
+    if encodes("values"):
+        outputs += f" + {encoding or 'the values added by the encoding'}"
+    return {
+        "plain-queries": (projected("Q", x), "the query of each token, before transformation"),
+        "plain-keys": (projected("K", read), f"the key of each token, before transformation{memory}"),
+        "queries": (transformed or projected("Q", x), "the query of each token"),
+        "keys": (transformed or projected("K", read), f"the key of each token{memory}"),
+        "values": (projected("V", read) if style.projects else own, f"the value of each token{memory}"),
+        "products": (products, "scaled dot product of each query and each key"),
+        "bias": (encoding, "the values added by the positional encoding"),
+        "unmixed": (scores, "the scores before heads are mixed"),
+        "scores": (
+            own or "S: defined by the style" if is_own("mix_scores") else scores,
+            "score of each query (row) and each key (column)",
+        ),
+        "mask": (f"M: masking '{masking}'", "1 where a key may be attended to, 0 where it is masked"),
+        "filled": (filled, "scores with masked keys replaced by the mask value"),
+        "unmixed-weights": (shares, "the weights of each map, before maps are mixed"),
+        "weights": (
+            f"A: {own or 'defined by the style'}" if is_own("normalise", "mix") else f"A = {shares}",
+            "how much each token (row) attends to each other (column)",
+        ),
+        "output": (outputs, "the values, averaged with the weights"),
+        "finished": (own, "the output of the head, transformed by the style"),
+        "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
+        "projection": (
+            projection,
+            "the outputs of the heads projected to the model width" if style.projects else "no projections",
+        ),
+        "residual": ("X + O", "the input plus the output of the block"),
+        "norm": FEED_FORWARD["norm"],
+    }

@@ -86,31 +86,6 @@ def inputs_from_text(
     )
 
 
-def inputs_from_ids(model: Transformer, source: str, target: str | None) -> TraceInputs:
-    """Return ids, written as numbers, as the inputs of a model without vocabularies.
-
-    Raises:
-        HeadToHeadError: If a word is not an id, or the target is missing.
-    """
-    if target is None:
-        raise HeadToHeadError(
-            "the run has no vocabulary and needs a target; give the ids of the decoder input, for example "
-            "--target '1 5 7'"
-        )
-    source_ids, target_ids = _parse_ids(source, model.vocab_sizes.source), _parse_ids(target, model.vocab_sizes.target)
-    source_tokens, target_tokens = (tuple(f"id {index}" for index in ids) for ids in (source_ids, target_ids))
-    return TraceInputs(source_ids, target_ids, source_tokens, target_tokens, ())
-
-
-def _parse_ids(text: str, vocab_size: int) -> list[int]:
-    words = text.split()
-    invalid = next((word for word in words if not word.isdecimal() or int(word) >= vocab_size), None)
-    if invalid is not None or not words:
-        got = f"got '{invalid}'" if invalid else "got none"
-        raise HeadToHeadError(f"the run has no vocabulary; give ids below {vocab_size}, {got}")
-    return [int(word) for word in words]
-
-
 def _decoder_input(model: Transformer, ids: list[int]) -> list[int]:
     """Return the decoder input for a target: without the last token, which is a label only, if labels are shifted."""
     return (ids[:-1] or ids) if model.config.quirks.shift_targets else ids

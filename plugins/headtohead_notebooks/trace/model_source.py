@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headtohead.data import PreparedData, prepare
+from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.errors import HeadToHeadError, nearest, suggestion
-from headtohead.execution.loaded import LoadedRun, load
+from headtohead.execution.loaded import load
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.trace.collect import collect
-from headtohead_notebooks.trace.inputs import inputs_from_ids, inputs_from_text
+from headtohead_notebooks.trace.inputs import inputs_from_text
 from headtohead_notebooks.trace.steps import Trace
 
 BATCH_OF_ONE = "positions depend on the batch row; here the batch is one sentence, in row 0"
@@ -25,32 +25,28 @@ BATCH_OF_ONE = "positions depend on the batch row; here the batch is one sentenc
 
 @dataclass(frozen=True)
 class TracedModel:
-    """A model with its vocabularies; ``data`` is None if the model has none."""
+    """A model with its vocabularies."""
 
     title: str
     config: RunConfig
     model: Transformer
-    data: PreparedData | None
+    data: PreparedData
     decoding_limit: int
 
     def trace(self, source: str, target: str | None = None) -> Trace:
         """Return the forward pass of one sentence pair.
 
         Args:
-            source: Raw text, or ids for a model without vocabularies.
+            source: Raw text.
             target: The same for the target; None selects the translation in the corpus, or else the
                 model's own translation.
 
         Raises:
             HeadToHeadError: If a sentence cannot be encoded.
         """
-        if self.data is None:
-            inputs = inputs_from_ids(self.model, source, target)
-        else:
-            inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
+        inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
         decoder_input = f"{' '.join(inputs.target_tokens)} ({inputs.target_origin})"
-        leak = self.data.record.get("leak") if self.data else None
-        pitfalls = find_pitfalls(self.config, current(), leak)
+        pitfalls = find_pitfalls(self.config, current(), self.data.record.get("leak"))
         notes = [
             *inputs.notes,
             *(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls),
@@ -62,25 +58,34 @@ class TracedModel:
 
 
 def find_model(
-    name: str, registry: Registry, runs: Path, cache: Path, seed: int, overrides: Sequence[str]
+    name: str, *, runs: Path = Path("runs"), cache: Path | None = None, seed: int = 1, overrides: Sequence[str] = ()
 ) -> TracedModel:
-    """Return the model of a recipe, with or without the prefix ``recipe/``, or of a run.
+    """Return the model of a recipe at initialisation, with or without the prefix ``recipe/``, or of a run.
 
     Args:
         name: Name of a recipe, name of a run, or path of a run directory.
-        registry: The registry that defines the recipes.
         runs: Folder of run directories.
-        cache: Folder of prepared data.
+        cache: Folder of prepared data; default: that of the user.
         seed: Seed of a recipe's weights.
         overrides: Fields of a recipe to override, such as ``"model.d_model=8"``.
 
     Raises:
-        HeadToHeadError: If there is no such recipe or run, or the recipe is incompatible.
+        HeadToHeadError: If there is no such recipe or run, the recipe is incompatible or its data is missing, or the
+            run has no vocabularies.
     """
+    registry = current()
     recipes = registry.entries["recipe"]
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
-        return model_of_recipe(recipe, registry, cache, seed, overrides)
+        config = recipe_config(recipe, registry, overrides)
+        data = prepare(config.data, cache or cache_root())
+        if reason := find_incompatibility(config, data.record["longest"], registry):
+            raise HeadToHeadError(f"recipe '{recipe}' is incompatible with these settings: {reason}")
+        model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()
+        if config.train.precision == "float64":
+            model.double()
+        title = f"{recipe}, seed {seed}: at initialisation, not trained"
+        return TracedModel(title, config, model, data, decoding_limit(config, data.longest_target))
     if recipe != name:
         raise HeadToHeadError(f"unknown recipe '{recipe}'{nearest(recipe, recipes)}")
     if overrides:
@@ -90,29 +95,7 @@ def find_model(
     if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
         hint = suggestion(name, [*recipes, *run_names]) or nearest(name, recipes)
         raise HeadToHeadError(f"no recipe and no run '{name}'{hint}")
-    return model_of_run(load(name, runs=runs))
-
-
-def model_of_recipe(
-    name: str, registry: Registry, cache: Path, seed: int = 1, overrides: Sequence[str] = ()
-) -> TracedModel:
-    """Return a recipe's model at initialisation, with the recipe's data.
-
-    Raises:
-        HeadToHeadError: If a field is invalid, the data is missing, or the recipe is incompatible.
-    """
-    config = recipe_config(name, registry, overrides)
-    data = prepare(config.data, cache)
-    reason = find_incompatibility(config, data.record["longest"], registry)
-    if reason:
-        raise HeadToHeadError(f"recipe '{name}' is incompatible with these settings: {reason}")
-    model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()
-    if config.train.precision == "float64":
-        model.double()
-    title = f"{name}, seed {seed}: at initialisation, not trained"
-    return TracedModel(title, config, model, data, decoding_limit(config, data.longest_target))
-
-
-def model_of_run(run: LoadedRun) -> TracedModel:
-    """Return the model of a finished run or of an imported checkpoint."""
+    run = load(name, runs=runs)
+    if run.words is None:
+        raise HeadToHeadError(f"run '{run.path.name}' has no vocabularies; import its checkpoint with --data")
     return TracedModel(f"run {run.path.name}", run.config, run.model, run.words, run.decoding_limit)

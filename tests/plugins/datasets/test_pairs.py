@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import lzma
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,17 +62,6 @@ def test_parallel_files(read: Read, tmp_path: Path) -> None:
     write(tmp_path / "x.fr", "Bonjour.\n")
     with pytest.raises(HeadToHeadError, match=r"has 3 lines and '.*x.fr' 1; parallel files have a sentence and"):
         read("pairs", file=[source, target])
-
-
-@pytest.mark.parametrize("packing", ["gz", "bz2", "xz", "zip"])
-def test_packed_files(packing: str, read: Read, tmp_path: Path) -> None:
-    path = tmp_path / f"x.tsv.{packing}"
-    if packing == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("x.tsv", TSV)
-    else:
-        path.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[packing].compress(TSV.encode()))  # type: ignore[attr-defined]
-    assert texts(read("pairs", file=str(path))) == EXPECTED
 
 
 def many(prefix: str, count: int) -> str:

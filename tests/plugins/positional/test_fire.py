@@ -1,12 +1,10 @@
-"""FIRE against loops over Python floats, and where it is incompatible."""
+"""FIRE against loops over Python floats."""
 
 import math
 
 import pytest
 import torch
 
-from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -54,20 +52,6 @@ def test_initial_values_are_those_of_the_authors_except_for_the_threshold():
     assert fresh.options.threshold == 4.0
 
 
-def test_biases_depend_on_distance_below_the_threshold_and_on_relative_distance_above():
-    part = fire(threshold=8.0).positional("decoder")
-    with torch.no_grad():
-        part.multiple.fill_(1.0)
-
-    def at(i, j):
-        return part.bias(torch.tensor([[i]]), torch.tensor([[j]]), "decoder", 0)
-
-    torch.testing.assert_close(at(3, 1), at(7, 5), rtol=0, atol=0)
-    assert not torch.isclose(at(9, 7), at(29, 27)).any()
-    # If psi is the logarithm of large numbers, the relative distance of the first token is 1 at any length.
-    torch.testing.assert_close(at(9, 0), at(5000, 0), rtol=0, atol=1e-5)
-
-
 def test_later_keys_cause_no_nan_in_values_or_gradients():
     subject = fire()
     part, positions = subject.positional("decoder"), torch.arange(5)[None]
@@ -79,31 +63,3 @@ def test_later_keys_cause_no_nan_in_values_or_gradients():
     for name, parameter in part.named_parameters():
         assert parameter.grad.isfinite().all(), name
         assert (parameter.grad.flatten(1).abs().amax(-1) > 0).all(), name
-
-
-def reason(positional, masking="padding-causal", **model):
-    return find_incompatibility(tiny_config(positional, masking=masking, **model), {}, current())
-
-
-NOT_CAUSAL = (
-    "fire divides the distance by the query's position, which is defined only where keys "
-    "precede the query; use another encoding for the {}"
-)
-
-
-def test_encoder_and_cross_attention_are_refused_with_the_reason():
-    assert reason("fire") == NOT_CAUSAL.format("encoder")
-    assert reason({"cross": "fire"}) == NOT_CAUSAL.format("cross")
-    assert reason({"encoder": "alibi", "decoder": "fire"}) is None
-
-
-@pytest.mark.parametrize("masking", ["none", "padding", "prefix"])
-def test_decoders_that_attend_to_later_tokens_are_refused(masking):
-    assert reason({"encoder": "none", "decoder": "fire"}, masking) == (
-        f"fire requires a causal decoder, but masking {masking} shows later tokens; use a causal masking"
-    )
-
-
-@pytest.mark.parametrize("masking", ["causal", "window", {"name": "prefix", "length": 0}])
-def test_causal_decoders_are_accepted(masking):
-    assert reason({"encoder": "none", "decoder": "fire"}, masking) is None

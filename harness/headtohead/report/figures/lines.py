@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -132,8 +133,12 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
     if palette.is_coloured and len(names) <= MOST_PANELS:
         columns, height, size = min(len(names), 4), 2.5, None
+        width = 24 if columns > 2 else 60  # longer titles overlap those of the next panel
         panels = [
-            (_wrapped(name, columns), {slug: palette.colour(slug) for slug in slugs if palette.panel(slug) == name})
+            (
+                textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False),
+                {slug: palette.colour(slug) for slug in slugs if palette.panel(slug) == name},
+            )
             for name in names
         ]
         legend = palette.legend(slugs)
@@ -164,12 +169,3 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
         handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in legend.values()]
         figure.legend(handles, style.shortened(list(legend)), loc="outside upper left", **options)
     return figure
-
-
-def _wrapped(name: str, columns: int) -> str:
-    """Return the title on two lines if it would overlap the next panel's title."""
-    parts = name.split(" · ")
-    if columns < 3 or len(name) < 24 or len(parts) < 2:
-        return name
-    half = (len(parts) + 1) // 2
-    return " · ".join(parts[:half]) + " ·\n" + " · ".join(parts[half:])

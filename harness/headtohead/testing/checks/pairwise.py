@@ -1,4 +1,4 @@
-"""The pairwise array in which the tests evaluate every invariant, and the page about it.
+"""The pairwise array in which ``h2h check --all`` and the tests evaluate every invariant.
 
 Every two compatible values of attention, positional, masking, mask value and the role of the positional encoding
 occur together in a row.
@@ -10,11 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headtohead.plugins.registry import Registry
-from headtohead.report.render import environment, tidy_markdown
-from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.configurations import compatible_config, role_variants
-from headtohead.testing.covering import covering, every_value
-from headtohead.testing.invariants import PER_ENTRY, TRAINING
+from headtohead.testing.covering import covering
 from headtohead.testing.subject import MASK_VALUES
 
 ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
@@ -72,28 +69,3 @@ def incompatible_pairs(registry: Registry) -> list[tuple[str, str, str]]:
             if all(reasons):
                 found.append((attention, positional, reasons[0]))
     return found
-
-
-def invariants_page(registry: Registry) -> str:
-    """Return the Markdown page of the invariants; nothing is evaluated."""
-    rows = pairwise(registry)
-    styles = sorted(registry.entries["attention"])
-    known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
-    text = (
-        environment("headtohead.testing.checks")
-        .get_template("invariants.md.j2")
-        .render(
-            invariants=INVARIANTS,
-            rows=rows,
-            default=every_value(rows),
-            per_entry=_listed(PER_ENTRY - TRAINING),
-            training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
-            known=[(style, names) for style, names in known if names],
-            incompatible=incompatible_pairs(registry),
-        )
-    )
-    return tidy_markdown(text)
-
-
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from headtohead import files
@@ -14,7 +14,7 @@ from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import Registered, Registry, overrides_nothing
+from headtohead.plugins.registry import Registry, overrides_nothing
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
@@ -26,7 +26,7 @@ QUICK = ("determinism", "members", "finite", "stacking")
 """Names of the invariants that are checked; building the model checks the member axis of every tensor."""
 
 FOLDER = "checked-plugins"
-"""Folder of the cache with a file for each use of an entry that passed."""
+"""Folder of the cache with a file for the external entries of each variant that passed."""
 
 
 def check_plugins(
@@ -34,7 +34,7 @@ def check_plugins(
 ) -> None:
     """Check the external encodings, styles and masks of variants, at small sizes and with their options.
 
-    A use that passed is recorded in the cache by the hash of its source, and not checked again.
+    What passed is recorded in the cache by the hash of sources, roles, options and versions, and not checked again.
 
     Args:
         configs: The variants to train.
@@ -45,52 +45,39 @@ def check_plugins(
     Raises:
         HeadToHeadError: With the entry and the invariant that it violates, or the error that it raised.
     """
-    passed: set[Path] = set()
     for config in configs:
-        uses = {cache / FOLDER / f"{key}.json": entry for key, entry in _uses(config, registry)}
-        missing = [path for path in uses if path not in passed and not path.is_file()]
-        if not missing:
+        uses = [
+            (registry.find(family, chosen.name), role, chosen.model_dump(mode="json"))
+            for family in FAMILIES
+            for role, chosen in getattr(config, family).by_role().items()
+        ]
+        external = [use for use in uses if not use[0].is_built_in]
+        if not external:
             continue
-        names = sorted({entry_label(uses[path]) for path in missing})
+        # An entry may import others of its plugin, so that the sources of all of them count.
+        sources = sorted(entry.source_sha256 for entry in plugins_of(config, registry) if not entry.is_built_in)
+        known = [versions()[name] for name in ("headtohead", "torch")]
+        content = [[(entry.family, *use) for entry, *use in external], sources, known]
+        path = cache / FOLDER / f"{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}.json"
+        if path.is_file():
+            continue
+        names = sorted({entry_label(entry) for entry, *_ in external})
         log(f"checking {' and '.join(names)} before the first run")
-        for path in missing:
-            if overrides_nothing(uses[path]):
-                raise HeadToHeadError(f"{entry_label(uses[path])} {IDLE}")
-        _check(_small(config, registry), names)
-        for path in missing:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.write_json(path, {"entry": entry_label(uses[path]), "invariants": QUICK})
-        passed.update(missing)
-
-
-def _uses(config: RunConfig, registry: Registry) -> Iterator[tuple[str, Registered]]:
-    """Yield the external entries in their roles, with a hash of their options, their source and the versions."""
-    sources = sorted(
-        entry.source_sha256
-        for entry in plugins_of(config, registry)
-        if not entry.is_built_in and entry.family in FAMILIES
-    )
-    for family in FAMILIES:
-        for role, chosen in getattr(config, family).by_role().items():
-            entry = registry.find(family, chosen.name)
-            if not entry.is_built_in:
-                known = [versions()[name] for name in ("headtohead", "torch")]
-                content = [family, role, chosen.model_dump(mode="json"), sources, known]
-                yield hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(), entry
-
-
-def _check(config: RunConfig, names: list[str]) -> None:
-    with one_thread():
-        subject = Subject(config)
-        for invariant in (invariant for invariant in INVARIANTS if invariant.name in QUICK):
-            verdict = evaluate(invariant, subject)
-            if verdict.outcome == "violated":
-                reason = verdict.error or verdict.reason
-                number = "" if verdict.number is None else f" ({verdict.number:.3g})"
-                raise HeadToHeadError(
-                    f"{' or '.join(names)} violates '{invariant.name}': {reason}{number}; correct the plugin, and test "
-                    f"it with 'h2h check {names[0]}'"
-                )
+        for entry, *_ in external:
+            if overrides_nothing(entry):
+                raise HeadToHeadError(f"{entry_label(entry)} {IDLE}")
+        with one_thread():
+            subject = Subject(_small(config, registry))
+            for invariant in (invariant for invariant in INVARIANTS if invariant.name in QUICK):
+                verdict = evaluate(invariant, subject)
+                if verdict.outcome == "violated":
+                    number = "" if verdict.number is None else f" ({verdict.number:.3g})"
+                    raise HeadToHeadError(
+                        f"{' or '.join(names)} violates '{invariant.name}': {verdict.error or verdict.reason}{number}; "
+                        f"correct the plugin, and test it with 'h2h check {names[0]}'"
+                    )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, {"entries": names, "invariants": QUICK})
 
 
 def _small(config: RunConfig, registry: Registry) -> RunConfig:

@@ -1,0 +1,35 @@
+"""The page of the invariants: what they require, and the models on which the tests evaluate them."""
+
+from __future__ import annotations
+
+from headtohead.plugins.registry import Registry
+from headtohead.report.render import environment, tidy_markdown
+from headtohead.testing import INVARIANTS
+from headtohead.testing.checks.pairwise import incompatible_pairs, pairwise
+from headtohead.testing.covering import every_value
+from headtohead.testing.invariants import PER_ENTRY, TRAINING
+
+
+def invariants_page(registry: Registry) -> str:
+    """Return the Markdown page of the invariants; nothing is evaluated."""
+    rows = pairwise(registry)
+    styles = sorted(registry.entries["attention"])
+    known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
+    text = (
+        environment("catalogue")
+        .get_template("invariants.md.j2")
+        .render(
+            invariants=INVARIANTS,
+            rows=rows,
+            default=every_value(rows),
+            per_entry=_listed(PER_ENTRY - TRAINING),
+            training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
+            known=[(style, names) for style, names in known if names],
+            incompatible=incompatible_pairs(registry),
+        )
+    )
+    return tidy_markdown(text)
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

@@ -76,7 +76,7 @@ def _packages() -> Iterator[Diagnosis]:
         for line in path.read_text(encoding="utf-8").splitlines():
             name, equals, pinned = line.partition("==")
             if equals:
-                tested[canonicalize_name(name.strip())] = pinned.split(";")[0].strip().partition("+")[0]
+                tested[canonicalize_name(name.strip())] = pinned.split(";")[0].strip()
     matching = []
     for text in metadata.requires("headtohead") or ():
         requirement = Requirement(text)
@@ -88,7 +88,7 @@ def _packages() -> Iterator[Diagnosis]:
         except metadata.PackageNotFoundError:
             yield FAIL, name, f"not installed; run pip install '{text}'"
             continue
-        pinned = tested.get(canonicalize_name(name), version)
+        pinned = tested.get(canonicalize_name(name), version).partition("+")[0]
         if not requirement.specifier.contains(version, prereleases=True):
             yield FAIL, name, f"{version} is installed, {requirement.specifier} is needed"
         elif version.partition("+")[0] != pinned:

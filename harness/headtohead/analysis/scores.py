@@ -159,7 +159,7 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     variants = frames.by_slug[left], frames.by_slug[right]
     named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
     runs = [*frames.rows(left).index, *frames.rows(right).index]
-    languages = {frames.details[run].languages for run in runs} - {()}
+    languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
     return len(named) == 1 and len(languages) < 2
 
 

@@ -60,9 +60,11 @@ def _print_json(plan: Plan) -> None:
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
+    names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "difference")
     content["power"] = [
-        {name: value if value == value else None for name, value in vars(family).items()} for family in plan.power
-    ]  # JSON has no NaN
+        {name: value if (value := getattr(family, name)) == value else None for name in names}  # JSON has no NaN
+        for family in plan.power
+    ]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]
     echo_json(content)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from headtohead.analysis.results import RunsTable
     from headtohead.report.writing import ReportPaths
-    from headtohead.schema.run_config import RunConfig
+    from headtohead.storage.frames import Frames
 
 __all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "trial", "write_report"]
 
@@ -211,7 +211,13 @@ def run(
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry, stale=stale)
-    to_train = list(_to_train(planned, every=retry or stale))
+    tuning = planned.tuning
+    parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
+    to_train = [
+        part.by_slug[slug].config
+        for part in parts
+        for slug in dict.fromkeys(run.variant for run in (part.selected if retry or stale else pending(part)))
+    ]
     if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
         from headtohead.testing.checks.quick import check_plugins
 
@@ -279,15 +285,6 @@ def run(
     session.log_end(planned, session.target, outcome)
     shipped = session.finish_shipping(planned.name)
     return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
-
-
-def _to_train(planned: Plan, every: bool) -> Iterator[RunConfig]:
-    """Yield the variants that have runs to train, or every variant, those of the tuning first."""
-    if planned.tuning is not None and not planned.tuning.is_done:
-        yield from _to_train(planned.tuning.plan, every)
-    runs = planned.selected if every else pending(planned)
-    for slug in dict.fromkeys(run.variant for run in runs):
-        yield planned.by_slug[slug].config
 
 
 @dataclass
@@ -472,11 +469,9 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
         HeadToHeadError: If the runs folder has no runs of the experiment.
     """
     from headtohead.analysis.results import RunsTable
-    from headtohead.storage.frames import load_frames
 
     type.__setattr__(RunsTable, "_repr_html_", _html)
-    folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return RunsTable.from_frames(load_frames(folder))
+    return RunsTable.from_frames(_frames(experiment, runs))
 
 
 def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.DataFrame:
@@ -493,6 +488,11 @@ def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.Data
         HeadToHeadError: If the runs folder has no runs of the experiment.
     """
     from headtohead.analysis.results import training_curves
+
+    return training_curves(_frames(experiment, runs))
+
+
+def _frames(experiment: Path | str, runs: Path | str | None) -> Frames:
     from headtohead.storage.frames import load_frames
 
-    return training_curves(load_frames(find_experiment(Path(experiment), runs_folder(experiment, runs))))
+    return load_frames(find_experiment(Path(experiment), runs_folder(experiment, runs)))

@@ -33,13 +33,6 @@ def test_both_numbers_agree_with_their_definition_for_every_head():
             assert distances[layer, head] == pytest.approx(expected[1])
 
 
-def test_entropy_is_log_keys_if_uniform_and_zero_if_one_key_has_all_weight():
-    assert entropy(np.full((4, 8), 1 / 8)) == pytest.approx(math.log(8))
-    assert entropy(np.eye(5)) == 0
-    assert mean_distance(np.eye(5)) == 0
-    assert mean_distance(np.eye(5)[::-1]) == pytest.approx((4 + 2 + 0 + 2 + 4) / 5)
-
-
 def test_signed_maps_are_described_by_their_magnitudes():
     weights = np.random.default_rng(2).normal(size=(4, 6))
     assert entropy(weights) == pytest.approx(naive(weights)[0])
@@ -64,10 +57,6 @@ def test_maps_are_read_with_their_tokens(quickstart):
             assert weights.shape == (2, 4, len(queries), len(keys))
             heads = np.array([[h["entropy"] for h in layer] for layer in recorded["heads"][role]])
             assert entropy(weights) == pytest.approx(heads, abs=1e-5)
-
-
-def test_a_run_without_maps_has_none(tmp_path):
-    assert load_maps(tmp_path) == []
 
 
 def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path, record_checksums):

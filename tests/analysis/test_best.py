@@ -79,8 +79,3 @@ def test_no_variant_is_best_while_one_is_not_ranked(made, tmp_path) -> None:
     runs.loc[run, ["state", frames.record.metrics.primary]] = ["DIVERGED", math.nan]
     found = Analysis(replace(frames, runs=runs)).best
     assert (found.slugs, found.reason) == (frozenset(), "not all variants are ranked")
-
-
-def test_a_comparison_needs_two_variants_and_two_seeds() -> None:
-    with pytest.raises(ValueError, match="needs two variants and two seeds, got 2 and 1"):
-        compare_with_best([[1.0], [0.5]])

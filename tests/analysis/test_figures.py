@@ -10,14 +10,7 @@ from headtohead.figures import style
 from headtohead.figures.rows import magnified_range
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.interaction import interaction_figure
-from headtohead.report.figures.lines import (
-    MOST_LINES,
-    bucket_scores,
-    buckets_figure,
-    curves,
-    curves_figure,
-    end_of_training,
-)
+from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
 from headtohead.report.figures.palette import Palette
 from headtohead.report.figures.rows import (
     MOST_ROWS,
@@ -30,7 +23,7 @@ from headtohead.report.figures.rows import (
 from headtohead.storage.frames import load_frames
 from made import case_table
 
-FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
+FIGURES = [strip_figure, interaction_figure, forest_figure, curves_figure, buckets_figure, cost_figure]
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +42,7 @@ def with_holes(messy, request):
     return Analysis(load_frames(messy), allow_partial=request.param)
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        function if function in (strip_figure, interaction_figure) else pytest.param(function, marks=pytest.mark.slow)
-        for function in FIGURES
-    ],
-    ids=lambda draw: draw.__name__,
-)
+@case_table("draw", FIGURES, default=2, ids=lambda draw: draw.__name__)
 def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analysis, draw):
     first, second = (style.to_svg(draw(analysis), "salt") for _ in range(2))
     assert first == second
@@ -66,7 +52,7 @@ def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analy
     assert "url(http" not in first
 
 
-@pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+@case_table("draw", FIGURES, default=2, ids=lambda draw: draw.__name__)
 def test_a_figure_is_drawn_for_a_study_with_holes(with_holes, draw):
     figure = draw(with_holes)
     if figure is not None:
@@ -112,13 +98,6 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     chosen = buckets[buckets["run"].isin(runs) & (buckets["bucket"] == "6-8")]["exact_match"]
     assert row["mean"].item() == pytest.approx(sum(chosen) / 6)
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
-
-
-@case_table("primary", ["valid/loss", "test/loss"], default=1)
-def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary):
-    folder = made.write_study(tmp_path, made.Study(primary=primary, maps=False, seeds=(1, 2)))
-    figure = buckets_figure(Analysis(load_frames(folder)))
-    assert figure.get_supylabel() == "loss"
 
 
 @pytest.mark.slow
@@ -205,32 +184,6 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
     assert scores["rotary"] == pytest.approx([0.5, math.nan], nan_ok=True)
 
 
-@case_table("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]], default=1)
-def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_path, styles):
-    study = made.Study(
-        axes={"train.lr": [0.003, 0.0001, 10.0, 0.02], "attention": styles},
-        maps=False,
-        score=lambda axes, seed: 0.5 + axes["train.lr"] / 100,
-    )
-    figure = interaction_figure(Analysis(load_frames(made.write_study(tmp_path, study))))
-    (panel,) = figure.axes
-    ascending = ["0.0001", "0.003", "0.02", "10.0"]
-    if len(styles) == 2:  # the longer axis gives the colours, and so the lines
-        assert panel.get_xlabel() == "attention"
-        assert panel.get_legend_handles_labels()[1] == ascending
-        return
-    assert panel.get_xlabel() == "train.lr"
-    assert [text.get_text() for text in panel.get_xticklabels()] == ascending
-    for bars in panel.containers:
-        assert bars.lines[0].get_ydata() == pytest.approx([0.500001, 0.50003, 0.5002, 0.6])
-
-
-def test_dollar_signs_in_names_are_not_taken_for_mathematics(made, tmp_path):
-    study = made.Study(axes={"positional": ["$a_b$", "c$"]}, maps=False)
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    assert ">$a_b$</text>" in style.to_svg(strip_figure(analysis), "salt")
-
-
 def test_colours_become_variables_of_the_page_and_keep_their_value(analysis):
     themed = style.themed(style.to_svg(strip_figure(analysis), "salt"))
     assert "var(--c1, #0072b2)" in themed
@@ -260,10 +213,6 @@ def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analys
     assert end_of_training(trained) == place
     svg = style.to_svg(buckets_figure(trained), "salt")
     assert ("longer than every training source" in svg) == (place is not None)
-
-
-def test_records_that_do_not_say_where_training_ends_have_no_line(analysis):
-    assert end_of_training(analysis) is None
 
 
 def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large_one(analysis):
@@ -299,23 +248,3 @@ def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
         panels = [axes for axes in draw(analysis).axes if axes.get_visible()]
         assert [axes.get_title("left") for axes in panels] == list("abcdefghi")
         assert [len(axes.lines) for axes in panels] == [1] + [2] * 8  # the baseline, and each variant beside it
-
-
-@pytest.mark.slow
-def test_two_axes_with_more_values_than_colours_have_no_panel(made, tmp_path):
-    axes = {"positional": list("abcdefghi"), "attention": list("abcdefghi")}
-    analysis = Analysis(load_frames(made.write_study(tmp_path, made.Study(axes=axes, seeds=(1,), maps=False))))
-    assert interaction_figure(analysis) is None
-    assert len(curves_figure(analysis).axes) == MOST_LINES
-
-
-@pytest.mark.slow
-def test_legends_are_outside_of_the_data(analysis):
-    for figure in (interaction_figure(analysis), curves_figure(analysis)):
-        style.to_svg(figure, "salt")
-        renderer = figure._get_renderer()
-        legends = [axes.get_legend() for axes in figure.axes if axes.get_legend()] + figure.legends
-        assert legends
-        for legend in legends:
-            box = legend.get_window_extent(renderer)
-            assert not any(box.overlaps(axes.get_window_extent(renderer).shrunk(0.99, 0.99)) for axes in figure.axes)

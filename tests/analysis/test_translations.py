@@ -20,10 +20,6 @@ def test_a_table_of_translations_is_read_as_written(quickstart):
     assert found[0].exact == (found[0].hypothesis in found[0].references)
 
 
-def test_a_run_without_translations_has_none(tmp_path):
-    assert read_translations(tmp_path) == []
-
-
 def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(made, tmp_path):
     study = made.Study(
         axes={"data.split": ["grouped", "row"]},

@@ -130,7 +130,9 @@ def test_a_run_that_another_process_writes_is_not_measured(folder, monkeypatch):
 def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
-    (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {"none": None}, []))
+    (planned / "experiment.json").write_text(
+        bare_experiment("planned", "Which?", {"none": None}, [("none", 1, "none-s1")])
+    )
     done = call(folder, "ablate-heads", "planned")
     assert done.exit_code == 2
     assert done.output == ("h2h: no run of 'planned' is DONE; train it with h2h run FILE\n")

@@ -1,12 +1,9 @@
 import json
-import re
 import textwrap
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from headtohead.cli import main
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
 
@@ -66,22 +63,6 @@ RAISING = '''
     def register_positionals():
         return {"incomplete": Incomplete}
 '''
-
-
-@pytest.fixture
-def h2h(tmp_path, monkeypatch, request):
-    """Run a command in an empty folder with a separate registry; return exit code and output."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
-    if not {"few", "fewest"} & set(request.fixturenames):
-        monkeypatch.setattr(plugin_registry, "_current", None)
-
-    def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result.exit_code, result.output
-
-    return h2h
 
 
 @pytest.fixture
@@ -155,24 +136,6 @@ def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest)
         found["falls-with-distance"] == 'does not apply - encoder: the encoding does not declare "falls-with-distance"'
     )
     assert "violated" not in output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fewest")
-def test_a_faulty_plugin_is_broken_and_the_measured_number_is_printed(h2h, plugin):
-    code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
-    found = rows(output)
-    assert code == 1
-    outcome, number = found["causality"].split()[:2]
-    assert outcome == "violated"
-    assert float(number) > 1e-3
-    assert found["causality"].endswith("expected at most 1e-09: change of logits before a changed target token")
-    shown = output[output.index("smallest example of causality:\n") :].splitlines()[1]
-    assert re.fullmatch(
-        r"  1 source token, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
-        r"target token 1 of sentence 0 changes logit \d at position 0 of member 0 by 0\.\d+",
-        shown,
-    )
 
 
 @pytest.mark.slow
@@ -279,16 +242,6 @@ def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     assert found["source-reaches-logits"].startswith("known violation 0 ")
     assert found["source-reaches-logits"].endswith("; by quirks.cross_attention_memory: decoder")
     assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
-
-
-@pytest.mark.slow
-def test_a_name_in_two_families_checks_both_entries(h2h, few):
-    few("masking", "none")
-    code, output = h2h("check", "none")
-    assert code == 0
-    assert "positional/none\n" in output
-    assert "masking/none\n" in output
-    assert output.splitlines()[-1] == "2 checked, 0 with violations"
 
 
 def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):

@@ -42,9 +42,34 @@ def best_seconds(*command: str | Path, limit: float = 0.0) -> float:
     return best
 
 
-def test_help_imports_no_heavy_package() -> None:
-    heavy = {"torch", "numpy", "mlflow", "pandas", "scipy", "pydantic", "matplotlib", "rich"}
-    assert loaded_by("--help") & heavy == set()
+TINY = """
+question: q
+base: {data: {dataset: toy-grammar, size: 400}, train: {epochs: 1}}
+design: [{product: {positional: [sinusoidal, rotary, alibi]}}]
+"""
+LIBRARIES = {"torch", "numpy", "mlflow", "pandas", "scipy", "pydantic", "matplotlib", "rich"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        ("--help", LIBRARIES),
+        *(
+            pytest.param(arguments, heavy, marks=pytest.mark.slow)
+            for arguments, heavy in (
+                ("plugins", {"mlflow", "pandas", "scipy", "matplotlib", "sacrebleu"}),
+                ("plan tiny.yaml", {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"}),
+                *((f"{name} --help", {"torch", "mlflow", "pandas"}) for name in ("report", "sync", "ui", "data")),
+            )
+        ),
+    ],
+)
+def test_a_command_imports_no_heavy_package_that_it_does_not_use(
+    arguments: str, heavy: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.yaml").write_text(TINY)
+    assert loaded_by(*arguments.split()) & heavy == set()
 
 
 @pytest.mark.slow
@@ -53,35 +78,7 @@ def test_help_takes_at_most_three_tenths_of_a_second() -> None:
 
 
 @pytest.mark.slow
-def test_plugins_imports_no_tracking_and_no_analysis() -> None:
-    heavy = {"mlflow", "pandas", "scipy", "matplotlib", "sacrebleu"}
-    loaded = loaded_by("plugins")
-    assert "torch" in loaded
-    assert loaded & heavy == set()
-
-
-@pytest.mark.slow
 def test_plugins_takes_two_seconds_or_little_more_than_importing_torch() -> None:
     seconds = best_seconds(H2H, "plugins", limit=2.0)
     if seconds > 2.0:  # On a slow or busy machine, importing torch can take that long.
         assert seconds <= 1.5 * best_seconds(sys.executable, "-c", "import torch")
-
-
-@pytest.mark.slow
-def test_plan_imports_neither_tracking_nor_figures_nor_a_compiler(tmp_path: Path) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text(
-        "question: q\n"
-        "base: {data: {dataset: toy-grammar, size: 400}, train: {epochs: 1}}\n"
-        "design: [{product: {positional: [sinusoidal, rotary, alibi]}}]\n"
-    )
-    heavy = {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"}
-    loaded = loaded_by("plan", str(file), "--runs", str(tmp_path / "runs"))
-    assert "headtohead.model.counting" in loaded
-    assert loaded & heavy == set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["status", "report", "sync", "ui", "data"])
-def test_help_of_a_command_imports_neither_torch_nor_mlflow(command: str) -> None:
-    assert loaded_by(command, "--help") & {"torch", "mlflow", "pandas"} == set()

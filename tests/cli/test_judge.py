@@ -131,16 +131,3 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_h
     done = h2h_here(tmp_path, "judge", "scores.csv", *arguments)
     assert done.returncode == code
     assert code != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
-
-
-def test_crashed_runs_and_few_seeds_are_named(tmp_path: Path, h2h_here: Command) -> None:
-    frame = table()
-    frame["State"] = ["finished"] * (len(frame) - 1) + ["crashed"]
-    frame.to_csv(tmp_path / "scores.csv", index=False)
-    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--metric", "accuracy")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "row 12 (crashed)" in done.stderr
-    table()[lambda all_rows: all_rows["seed"] < 2].to_csv(tmp_path / "scores.csv", index=False)
-    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base")
-    assert done.returncode == 3
-    assert done.stderr.startswith("warning: 2 seeds: ")

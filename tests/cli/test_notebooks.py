@@ -83,35 +83,6 @@ def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed
     assert finished(folder) == before
 
 
-@pytest.mark.slow
-def test_a_call_trains_only_missing_runs(folder: Path, call: Call, first: Completed) -> None:
-    """A run that is missing, as after an interrupted call, is trained; no other run is."""
-    before = finished(folder)
-    lost = sorted(before)[0]
-    (folder / lost).with_name("status.json").unlink()
-    (folder / lost).unlink()
-    again = call(*SMALL)
-    assert again.returncode == 0, again.stderr
-    after = finished(folder)
-    assert after.keys() == before.keys()
-    assert after[lost] != before[lost]
-
-
-@pytest.mark.slow
-def test_options_that_would_replace_the_results_need_a_name(folder: Path, call: Call, first: Completed) -> None:
-    before = finished(folder)
-    refused = call(*SMALL, "--set", "train.steps=1", "--seeds", "1")
-    assert refused.returncode == 2
-    assert "add --name LABEL" in refused.stderr
-    fewer = call(*SMALL, "--seeds", "1")
-    assert (fewer.returncode, "would drop 4 of them" in fewer.stderr) == (2, True)
-    named = call(*SMALL, "--set", "train.steps=1", "--seeds", "1", "--name", "try")
-    assert named.returncode == 0, named.stderr
-    report = "reports/notebooks/positions-fixed-or-learned-quick-try/index.html"
-    assert (folder / report).is_file()
-    assert before.items() <= finished(folder).items()
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

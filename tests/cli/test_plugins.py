@@ -1,26 +1,8 @@
-import resource
-import subprocess
-import sys
 import textwrap
 
 import pytest
-from click.testing import CliRunner
 
-from headtohead.cli import main
 from headtohead.plugins import registry
-
-
-@pytest.fixture
-def h2h(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_current", None)
-
-    def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result.exit_code, result.output
-
-    return h2h
 
 
 @pytest.fixture
@@ -86,33 +68,6 @@ def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
     assert code == 0
     assert "from: mine.py (file -)" in output
     assert "how far it sees" in output
-
-
-@pytest.mark.slow
-def test_the_list_imports_neither_mlflow_nor_pandas():
-    code = (
-        "import sys\n"
-        "from headtohead.cli import main\n"
-        "main(['plugins'], standalone_mode=False)\n"
-        "heavy = {'mlflow', 'pandas', 'matplotlib', 'sacrebleu', 'scipy'} & set(sys.modules)\n"
-        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_the_list_takes_little_longer_than_importing_torch():
-    """Two seconds on an idle machine; here, processor time relative to importing torch."""
-
-    def seconds(code):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    listing = "from headtohead.cli import main; main(['plugins'])"
-    assert seconds(listing) < 1.5 * seconds("import torch") + 0.3
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Cl
 def test_the_run_that_init_from_names_stays(finished: Study, superseded: Path, clean: Clean) -> None:
     other = finished.runs / "warm"
     other.mkdir()
-    record = files.read_json(finished.experiment / "experiment.json") | {"name": "warm", "runs": []}
+    record = files.read_json(finished.experiment / "experiment.json") | {"name": "warm"}
     for variant in record["variants"]:
         variant["config"]["init_from"] = {"run": f"tiny/{superseded.name}", "weights": "0" * 64}
     files.write_json(other / "experiment.json", record)

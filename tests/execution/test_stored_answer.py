@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from headtohead.data import call_in_child
+
 COMMANDS = {"run": ("run", "tiny.yaml", "--no-tracking"), "plan": ("plan", "tiny.yaml")}
 
 
@@ -35,6 +37,16 @@ def test_a_repeated_command_on_a_finished_study_plans_nothing(finished, command,
         weights = finished.directories()[0] / "checkpoint.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"x")
         assert "checkpoint" in finished.run("--repair").stdout
+
+
+def test_data_that_a_child_process_reads_have_no_stored_answer(finished, monkeypatch):
+    from headtohead.planning import planner
+
+    make_plan = planner.make_plan
+    monkeypatch.setattr(planner, "make_plan", lambda *a, **k: call_in_child("data", "os:getcwd") and make_plan(*a, **k))
+    finished.h2h(*COMMANDS["plan"])
+    monkeypatch.undo()
+    assert computed(finished, "plan", monkeypatch)[1]
 
 
 def test_a_changed_file_is_noticed_also_behind_a_link(finished, monkeypatch):

@@ -91,7 +91,7 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
         [[row.source for row in translations_of(frames, slug, seed)] for slug in frames.by_slug] for seed in (1, 2)
     )
     assert first[0] == first[1] != second[0] == second[1]
-    assert len({tuple(sorted(frames.details[name].execution.stack)) for name in frames.runs.index}) == 2
+    assert len({tuple(sorted(frames.records[name].execution.stack)) for name in frames.runs.index}) == 2
     assert "training" not in study.run().stderr
     points = files.read_json(study.experiment / "reference_points.json")["data"]
     assert sorted(entry["data_hash"] for entry in points) == sorted({str(of_seed[0]) for of_seed in hashes})

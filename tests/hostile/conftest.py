@@ -144,6 +144,10 @@ class SmallStudy:
     def run(self) -> Path:
         return next(self.experiment.glob("sinusoidal-s1-*"))
 
+    def runs(self, experiment: str = "small") -> list[Path]:
+        """Return the run directories of an experiment."""
+        return sorted(path.parent for path in (self.folder / "runs" / experiment).glob("[!.]*/run.json"))
+
     @property
     def stack(self) -> Path:
         return next(self.experiment.glob(".stacks/*"))
@@ -151,6 +155,8 @@ class SmallStudy:
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Call a command in this process; the argument RUN stands for the run's name."""
         words = [self.run_name if argument == "RUN" else argument for argument in arguments]
+        if words[0] == "run":
+            words += ["--no-tracking", "--workers", "1"]
         return self.here(self.folder, *words, H2H_CACHE=str(self.cache))
 
     @property
@@ -184,7 +190,7 @@ def small_study(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here:
     (study.folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headtohead.report.writing.draw", lambda content: {})
-        done = study.call("run", "small.yaml", "--no-tracking", "--workers", "1")
+        done = study.call("run", "small.yaml")
         assert done.returncode == 0, done.stderr
         done = study.call("ablate-heads", "RUN", "--no-decode")
     assert done.returncode == 0, done.stderr

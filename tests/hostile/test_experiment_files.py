@@ -74,6 +74,16 @@ CASES = (
     ),
     text("alias", "itself", "base: &a {model: *a}\n", ":2: base: " + TOO_DEEP),
     text("depth", "lists", "base: " + "[" * 100_000, ":2: " + TOO_DEEP),
+    text("runs", "seeds", "seeds: 100001\n", ": 1 variant × 100,001 seeds are 100,001 runs, more than the limit of*"),
+    text(
+        "runs",
+        "thousands of digits",
+        f"design: [{{product: {{{', '.join(f'a{i}: [1, 2, 3]' for i in range(12_000))}}}}}]\n",
+        ": more than 10^15 runs, above the limit of 100,000; vary fewer values",
+    ),
+)
+
+FIELDS = (
     base("tag", "train.steps", "!!int abc", ": expected a whole number below 2^63, got 'abc'"),
     base("tag", "data.file", "!!python/object/apply:os.system [id]", ": tag * is not allowed here"),
     text("tag", "key", "base: {? !!str [a] : b}\n", f":2: base: {KEYS} [*"),
@@ -84,13 +94,6 @@ CASES = (
         "2**32",
         "seeds: [1, 4294967296]\n",
         ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
-    ),
-    text("runs", "seeds", "seeds: 100001\n", ": 1 variant × 100,001 seeds are 100,001 runs, more than the limit of*"),
-    text(
-        "runs",
-        "thousands of digits",
-        f"design: [{{product: {{{', '.join(f'a{i}: [1, 2, 3]' for i in range(12_000))}}}}}]\n",
-        ": more than 10^15 runs, above the limit of 100,000; vary fewer values",
     ),
     override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
     Case("encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: a character that is not allowed"),
@@ -104,9 +107,6 @@ CASES = (
     text("encoding", "tab", "\tbase: {}\n", ":2: not valid YAML: a tab; indent with spaces"),
     text("encoding", "escape in key", 'base: {"a\\e[31m": 1}\n', f":2: base: {KEYS} 'a\\x1b[31m'"),
     text("encoding", "duplicate", "base: {a: 1, a: 2}\n", ":2: base: duplicate key 'a', first on line 2"),
-)
-
-FIELDS = (
     base("field", "model.d_model", "1000000000", ": must be less than or equal to 65536, got 1000000000"),
     base("field", "train.betas", "[0.9, 1]", "[1]: must be less than 1, got 1"),
     text(
@@ -133,11 +133,10 @@ def matches(line: str, pattern: str) -> bool:
 
 @pytest.mark.timed
 def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(case, tmp_path, h2h_process, refusal):
-    content = case.content.encode() if isinstance(case.content, str) else case.content
-    (tmp_path / "x.yaml").write_bytes(content)
-    ended = h2h_process(tmp_path, "plan", "x.yaml", *case.options, H2H_CACHE=str(tmp_path / "cache"))
+    (tmp_path / "x.yaml").write_text(case.content)
+    ended = h2h_process(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
     line = refusal(ended)
-    assert matches(line, case.message if case.options else "x.yaml" + case.message), line
+    assert matches(line, "x.yaml" + case.message), line
     assert len(line) < 1000
     assert ended.peak_bytes < MEGABYTES * 1e6
     assert ended.cpu_seconds < SECONDS
@@ -146,27 +145,21 @@ def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(case,
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda case: case.name)
 def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(field, tmp_path, h2h_here, refusal):
-    (tmp_path / "x.yaml").write_text(field.content)
+    content = field.content.encode() if isinstance(field.content, str) else field.content
+    (tmp_path / "x.yaml").write_bytes(content)
     line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *field.options, H2H_CACHE=str(tmp_path / "cache")))
     assert matches(line, field.message if field.options else "x.yaml" + field.message), line
 
 
-@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link to a device"])
-def test_a_path_that_is_no_file_is_refused_at_once(kind, tmp_path, h2h_here, refusal):
-    path = tmp_path / "x.yaml"
-    match kind:
-        case "fifo":
-            os.mkfifo(path)
-        case "folder":
-            path.mkdir()
-        case "device":
-            path = Path("/dev/zero")
-        case _:
-            path.symlink_to("/dev/zero")
-    expected = f"cannot read '{path}': not a regular file; save the experiment to a file"
-    if kind == "folder":
-        expected = f"'{path}' is a folder; name an experiment file"
-    assert refusal(h2h_here(tmp_path, "plan", str(path))) == expected
+def test_a_path_that_is_no_file_is_refused_at_once(tmp_path, h2h_here, refusal):
+    fifo, folder, link = tmp_path / "fifo.yaml", tmp_path / "folder.yaml", tmp_path / "link.yaml"
+    os.mkfifo(fifo)
+    folder.mkdir()
+    link.symlink_to("/dev/zero")
+    for path in (fifo, link, Path("/dev/zero")):
+        expected = f"cannot read '{path}': not a regular file; save the experiment to a file"
+        assert refusal(h2h_here(tmp_path, "plan", str(path))) == expected
+    assert refusal(h2h_here(tmp_path, "plan", str(folder))) == f"'{folder}' is a folder; name an experiment file"
 
 
 @pytest.mark.slow

@@ -55,29 +55,15 @@ SAME = "then run the same command; finished runs are kept"
 REPORT = "the report cannot be written to reports/study: Read-only file system; choose another folder with --reports"
 CASES = (
     Case("limit", "400-mb", RUN, f"free memory or raise ulimit -v, {SAME}", limits={"AS": 400 * MB}),
-    
     Case("folder", "read-only-status", ("status", "study.yaml"), "2 DONE", 0, read_only=("runs",)),
-    
-    
     Case("folder", "read-only-report", ("report", "study"), REPORT, read_only=("runs", "reports")),
-    
     Case("folder", "read-only-run", RUN, "cannot write to 'runs/study' (Read-only file system)", read_only=("runs",)),
-    
-    Case(
-        "folder",
-        "read-only-cache",
-        RUN,
-        "cannot write to the cache folder",
-        read_only=("cache",),
-        environment={"H2H_CACHE": "cache"},
-        finished=False,
-    ),
+    Case("folder", "read-only-cache", RUN, "cannot write to the cache folder", read_only=("cache",),
+         environment={"H2H_CACHE": "cache"}, finished=False),
     Case("limit", "64-open-files", RUN, DONE, 0, limits={"NOFILE": 64}, finished=False),
     Case("limit", "1-kb-files", RUN, f"(File too large); free disk space, correct the permissions or choose another "
          f"folder with --runs, {SAME}",
          limits={"FSIZE": 1000}, finished=False),
-    
-    
 )  # fmt: skip
 
 LIMIT = """
@@ -98,7 +84,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache:
         "base": {
             "data": {"dataset": "toy-grammar", "size": 200},
             "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
-            "train": {"steps": 60, "batch_tokens": 128, "evaluate_every": 5},
+            "train": {"steps": 24, "batch_tokens": 128, "evaluate_every": 2},
         },
         "seeds": 2,
     }

@@ -120,9 +120,9 @@ CASES = (
     Case("damage", "pages", _written(_noise(0.1, 0.9)), f"(database disk image is malformed); {MOVE}"),
     Case("damage", "encoding", _written(_wrong_text), MOVE),
     Case("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has", moved=False),
-    Case("locked", "for-long", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
-    Case("disk", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
-    Case("disk", "read-only", _read_only, "Read-only file system", moved=False),
+    Case("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
+    Case("damage", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
+    Case("damage", "read-only", _read_only, "Read-only file system", moved=False),
 )
 
 

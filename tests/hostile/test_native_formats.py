@@ -24,13 +24,13 @@ from headtohead.testing.tiny import data_config
     ("function", "arguments", "message"),
     [
         ("os:abort", [], "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more"),
-        ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 2 s"),
+        ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 0.5 s"),
         ("operator:mul", [[0], 10**11], "data 'x' cannot be read: MemoryError"),
     ],
 )
 def test_the_end_of_a_reader_is_one_line(function: str, arguments: list[Any], message: str) -> None:
     with pytest.raises(HeadToHeadError) as error:
-        call_in_child("data 'x'", function, *arguments, seconds=2 if function == "time:sleep" else None)
+        call_in_child("data 'x'", function, *arguments, seconds=0.5 if function == "time:sleep" else None)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
 
@@ -128,6 +128,7 @@ def test_a_normalizer_that_multiplies_a_text_is_refused() -> None:
     assert load_tokenizer(tokenizer(usual))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
     slow = tokenizers.normalizers.Replace(tokenizers.Regex("a*a*a*b"), "")

@@ -32,7 +32,6 @@ from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text, v
 from made import fake_study
 
 Command = Callable[..., Any]
-ROOT = Path(__file__).parents[2]
 
 TERMINAL = "\x1b[31m\x07\b\x9b2J\x7f\x00"
 BIDIRECTIONAL = "\u202egpj\u2066x\u200f\u200b\ufeff\U000e0041\u2028"

@@ -108,7 +108,8 @@ def test_every_worker_can_access_only_its_own_gpu(
         folder = StackFolder(tmp_path / ".stacks" / str(number))
         # A stack without run directories: its worker ends after it has loaded the plugin file.
         config = tiny_config().model_dump(mode="json")
-        folder.write(StackRecord("none", config, [StackMember("0" * 64, 1, f"run-{number}")], device="cuda"))
+        member = StackMember(variant="none", run_hash="0" * 64, seed=1, directory=f"run-{number}")
+        folder.write(StackRecord(configs={"none": config}, members=(member,), device="cuda"))
         jobs.append(Job(folder.path, "cuda", plugins=sent))
     ends = [end for end in LocalLauncher().launch(jobs, workers=4) if end is not None]
     assert {end.code for end in ends} == {exits.INPUT}

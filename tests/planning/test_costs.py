@@ -6,7 +6,7 @@ import torch
 from headtohead.config.builder import resolve
 from headtohead.model import counting
 from headtohead.planning.costs import CostCounter, DataSizes, Finished, Work, estimate, seconds_of, training_flops
-from headtohead.planning.power import power_of, typical_sd
+from headtohead.planning.power import Power, typical_sd
 from headtohead.statistics.differences import pair_differences
 from headtohead.storage.run import ExecutionRecord
 from headtohead.training.loop import StackTraining
@@ -60,7 +60,7 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     import numpy as np
     from scipy.special import stdtr
 
-    found = power_of("variant", 4, 6, "test/bleu")
+    found = Power("variant", 4, 6, "test/bleu")
     draws = np.random.default_rng(1).normal(found.effect, 1.0, size=(40_000, 6))
     t = draws.mean(1) / (draws.std(1, ddof=1) / math.sqrt(6))
     p = 2 * stdtr(5, -np.abs(t))

@@ -10,7 +10,7 @@ from headtohead.config.builder import resolve
 from headtohead.config.entries import recorded_config
 from headtohead.config.identity import identity_fields, run_hash, run_identity
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
+from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed, RecordedOptions
 
 DATA_HASH = "f" * 64
 
@@ -185,3 +185,10 @@ def test_a_stored_configuration_has_the_same_hash(registry, raw):
     stored = recorded_config(json.loads(config.model_dump_json()), registry, "x")
     assert stored == config
     assert run_hash(stored, 1, DATA_HASH) == run_hash(config, 1, DATA_HASH)
+
+
+def test_options_that_no_class_has_parsed_are_not_hashed_without_their_content(registry):
+    config = RunConfig.model_validate_json(resolve({"train": {"epochs": 1}}, registry).model_dump_json())
+    with pytest.raises(AssertionError, match="recorded options"):
+        run_hash(config, 1, DATA_HASH)
+    assert hash(RecordedOptions(size=1)) != hash(RecordedOptions(size=2))

@@ -1,4 +1,5 @@
 import json
+import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -62,20 +63,11 @@ def test_a_run_that_does_not_train_has_no_remaining_time(study):
 
 
 def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
-    from pathlib import Path
-
-    folder = study({})
-    root = tmp_path / "runs"
+    folder, root = study({1: (None, [])}), tmp_path / "runs"
     for named in (Path("experiments/study.yaml"), Path("study"), folder):
         assert find_experiment(named, root) == folder
-
-
-def test_a_folder_is_found_beside_an_experiment_of_the_same_name_in_the_runs_folder(study, tmp_path):
-    import shutil
-
-    folder = study({})
-    copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)
-    assert find_experiment(copied, tmp_path / "runs") == copied
+    copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)  # also beside another of the same name
+    assert find_experiment(copied, root) == copied
 
 
 def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):

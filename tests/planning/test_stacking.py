@@ -85,13 +85,12 @@ def test_a_variant_with_enough_runs_for_a_stack_has_a_separate_stack(plan, seeds
     assert len(arrange(found, found.runs, 1, "cuda", PLENTY)) == 1
 
 
-def test_a_model_that_uses_all_cores_is_not_stacked(plan):
-    large = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
-    found = plan("", *large, "train.batch_tokens=4096", seeds=4)
-    assert sizes_of(arranged(found, workers=2)) == [1] * 4
-
-
 LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
+
+
+def test_a_model_that_uses_all_cores_is_not_stacked(plan):
+    found = plan("", *LARGE, "train.batch_tokens=4096", seeds=4)
+    assert sizes_of(arranged(found, workers=2)) == [1] * 4
 
 
 @pytest.mark.slow
@@ -118,6 +117,28 @@ def test_a_stack_on_a_gpu_leaves_memory_for_captured_steps(plan):
     """A captured step has separate memory, in addition to that of the eager step that verifies it."""
     size = ("model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096")
     eager, auto = (plan("", *size, f"train.backend={backend}") for backend in ("eager", "auto"))
-    members = [stacking._fitting(found, found.runs[0], 1000, "cuda", 2**32) for found in (eager, auto)]
+    members = [fitting(found, "cuda", 2**32) for found in (eager, auto)]
     assert members[1] == members[0] // 2 > 10
-    assert stacking._fitting(auto, auto.runs[0], 1000, "cpu", 2**32) == members[0]
+
+
+def fitting(found, device="cpu", memory=2**30):
+    return stacking._fitting(found, found.runs[0], 1000, device, memory)
+
+
+def test_a_large_vocabulary_leaves_memory_for_several_members_on_a_cpu(plan):
+    """Logits are computed in chunks there, except in a beam search."""
+    size = ("model.d_model=64", "model.d_ff=128", "train.batch_tokens=1024", "evaluate.batch_size=16")
+    size += ("quirks.min_vocab_size=30000",)
+    greedy, beam = plan("", *size), plan("", *size, "evaluate.decode=beam")
+    assert fitting(greedy, memory=3 * 2**29) > 4 > fitting(beam, memory=3 * 2**29) == 1
+
+
+def test_members_fit_by_the_scores_that_a_step_stores(plan):
+    size = ("model.d_model=16", "model.heads=8", "train.batch_size=64", "quirks.pad_to=64")
+    fused = fitting(plan("", *size))
+    with_weights, in_parts = (
+        fitting(plan("", *size, *more))
+        for more in (["model.dropout_attention=0.1"], ["model.dropout_attention=0.1", "train.num_microbatches=4"])
+    )
+    assert fused > 2 * with_weights
+    assert in_parts > 2 * with_weights

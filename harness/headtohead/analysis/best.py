@@ -9,7 +9,7 @@ from headtohead.analysis.contrasts import Family
 from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.statistics.best import BestComparison, compare_with_best
 from headtohead.statistics.verdicts import BETTER
-from headtohead.storage.metrics import higher_is_better
+from headtohead.storage.metrics import counted, higher_is_better
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,9 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     best = frozenset(slug for slug in ranked if is_best(slug))
     undecided = sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked)
     if undecided:
-        others = len(ranked) - 1
-        some = f"{undecided} of the other {others} variants {'is' if undecided == 1 else 'are'} neither"
-        every = "the other variant is neither" if others == 1 else f"the other {others} variants are neither"
+        some = f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best"
         return BestVariants(
-            reason=f"{every if undecided == others else some} equivalent to the best mean nor significantly worse than "
-            "another variant"
+            reason=f"{some}: neither equivalent to the best mean nor significantly worse than another variant"
         )
     verdicts = {contrast.left: contrast.verdict for contrast in family.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):

@@ -118,11 +118,8 @@ class Convergence:
 
         A contrast in which the better score has the higher loss is left out: more steps would not explain its score.
         """
-        gaps = [gap for gap in self.gaps if gap.agrees]
-        detected = [gap for gap in gaps if gap.contrast.detected]
-        if detected:
-            return min(detected, key=lambda gap: gap.steps)
-        return max(gaps, key=lambda gap: gap.steps, default=None)
+        gaps = sorted((gap for gap in self.gaps if gap.agrees), key=lambda gap: gap.steps)
+        return next((gap for gap in gaps if gap.contrast.detected), gaps[-1] if gaps else None)
 
 
 def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
@@ -157,20 +154,19 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
 
 def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str]) -> LossTrend:
     found = [by_run[str(run)] for run in frames.rows(slug).index if str(run) in by_run]
-    if not found:
-        return LossTrend(NOT_JUDGED, NO_LOSS)
     trends = [trend for trend in found if isinstance(trend, RunTrend)]
     if not trends:
-        return LossTrend(NOT_JUDGED, next(trend for trend in found if isinstance(trend, str)), len(found))
+        return LossTrend(NOT_JUDGED, str(found[0]) if found else NO_LOSS, len(found))
     n = len(trends)
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
     error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    large = fall > MIN_FALL_NATS and fall > MIN_FALL_FRACTION * loss
-    noisy = large and fall <= STANDARD_ERRORS * error
-    verdict: TrendVerdict = NOT_JUDGED if noisy else STILL_LEARNING if large else LEVELLED_OFF
-    reason = "the fall differs too much over seeds" if noisy else None
-    if verdict == LEVELLED_OFF and fall > MIN_FALL_FRACTION * loss:
-        reason = f"the fall is at most {MIN_FALL_NATS} nats"
+    verdict: TrendVerdict = STILL_LEARNING
+    reason = None
+    if not (fall > MIN_FALL_NATS and fall > MIN_FALL_FRACTION * loss):
+        verdict = LEVELLED_OFF
+        reason = f"the fall is at most {MIN_FALL_NATS} nats" if fall > MIN_FALL_FRACTION * loss else None
+    elif fall <= STANDARD_ERRORS * error:
+        verdict, reason = NOT_JUDGED, "the fall differs too much over seeds"
     return LossTrend(verdict, reason, n, loss, fall, steps, error)
 
 
@@ -181,12 +177,10 @@ def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, Lo
         return []
     gaps = []
     for contrast in contrasts:
-        pairs = contrast.pairs
-        sides = {slug for pair in pairs for slug in pair}
+        sides = {slug for pair in contrast.pairs for slug in pair}
         if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):
             continue
-        scores = {slug: frames.scores(slug, LOSS) for slug in sides}
-        seeds, differences = pair_differences(scores, pairs)
+        seeds, differences = pair_differences({slug: frames.scores(slug, LOSS) for slug in sides}, contrast.pairs)
         if seeds:
             difference = float(differences.mean())
             gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))

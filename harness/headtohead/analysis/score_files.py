@@ -79,9 +79,7 @@ def _json_lines(text: str) -> list[list[Any]]:
     records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
         try:
-            record = json.loads(
-                line, object_pairs_hook=_without_repeats, parse_int=str, parse_float=str, parse_constant=str
-            )
+            record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
         except ValueError as error:
             raise ValueError(f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}") from error
         if not isinstance(record, dict):
@@ -89,11 +87,3 @@ def _json_lines(text: str) -> list[list[Any]]:
         records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
     return [names, *([record.get(name) for name in names] for record in records)]
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key '{next(name for name in names if names.count(name) > 1)}' twice")
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -133,19 +134,14 @@ class Scores:
 
 def unranked(frames: Frames, slug: str, metric: str) -> str | None:
     """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
-    scores = frames.scores(slug, metric)
-    missing = [seed for seed in frames.seeds if seed not in scores]
-    if not missing:
-        return None
-    rows = frames.rows(slug)
+    scores, rows = frames.scores(slug, metric), frames.rows(slug)
     state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
-    counts: dict[str, int] = {}
-    for seed in missing:
-        state = state_of.get(seed, states.PLANNED)
-        cause = f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower())
-        counts[cause] = counts.get(cause, 0) + 1
-    parts = ", ".join(f"{count} {cause}" for cause, count in counts.items())
-    return f"{parts} of {len(frames.seeds)} seeds"
+    missing = [state_of.get(seed, states.PLANNED) for seed in frames.seeds if seed not in scores]
+    causes = Counter(
+        f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower()) for state in missing
+    )
+    counts = ", ".join(f"{count} {cause}" for cause, count in causes.items())
+    return f"{counts} of {len(frames.seeds)} seeds" if missing else None
 
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
@@ -163,7 +159,7 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     variants = frames.by_slug[left], frames.by_slug[right]
     named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
     runs = [*frames.rows(left).index, *frames.rows(right).index]
-    languages = {frames.details[run].languages for run in runs} - {()}
+    languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
     return len(named) == 1 and len(languages) < 2
 
 
@@ -174,20 +170,19 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     """
     if not is_loss(metric):
         return None
+    fields = {
+        "vocabularies": ("data.tokens", "data.vocabulary"),
+        "labels": ("quirks.shift_targets", "data.target_boundaries"),
+        **({"label smoothing values": ("train.label_smoothing",)} if metric.startswith("train/") else {}),
+    }
 
-    def settings(slug: str) -> dict[str, Any]:
+    def values(slug: str, name: str) -> list[Any]:
         config = frames.by_slug[slug].config
-        train, data = config.get("train", {}), config.get("data", {})
-        found: dict[str, Any] = {
-            "vocabularies": (data.get("tokens"), data.get("vocabulary")),
-            "labels": (config.get("quirks", {}).get("shift_targets"), data.get("target_boundaries")),
-        }
-        if metric.startswith("train/"):
-            found["label smoothing values"] = train.get("label_smoothing")
-        return found
+        return [
+            config.get(section, {}).get(key) for section, _, key in (field.partition(".") for field in fields[name])
+        ]
 
-    own, other = settings(left), settings(right)
-    differing = [name for name in own if own[name] != other[name]]
+    differing = [name for name in fields if values(left, name) != values(right, name)]
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,10 @@ from headtohead.analysis.scores import Scores
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
-from headtohead.storage.metrics import higher_is_better, label, span
+from headtohead.storage.metrics import label
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""
-
-Scope = Literal["all", "values", "working"]
 
 MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
@@ -69,11 +66,7 @@ class TwoWayResult:
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
         late_margin: Whether the margin was set or changed after results existed.
-        chance: The score that a combination reaches without the mechanism; None for metrics without such a score.
-        threshold: The score above which a combination works: halfway between chance and the best combination.
-        working: The number of combinations that work.
-        shares: Fractions of variance over all combinations; over the values of both axes with which at least half of
-            the combinations work; and over the combinations that work. A scope that equals the previous is omitted.
+        shares: Fractions of variance, or None for fewer than two seeds or equal scores.
     """
 
     axes: tuple[str, str]
@@ -83,10 +76,7 @@ class TwoWayResult:
     ranking: tuple[Combination, ...]
     margin: float | None
     late_margin: bool
-    chance: float | None
-    threshold: float
-    working: int
-    shares: Mapping[Scope, VarianceShares]
+    shares: VarianceShares | None
 
 
 def two_way(scores: Scores) -> TwoWayResult | None:
@@ -120,11 +110,6 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     compared = compare_variants(scores, scored.values())
     ranking = [Combination(*cell, cells[cell], compared.get(frames.trained(slug))) for cell, slug in scored.items()]
     ranking.sort(key=lambda combination: -sign * combination.summary.mean)
-    best = ranking[0].summary.mean
-    chance = (scores.upper_bound or 0.0) if higher_is_better(metric) and span(metric)[0] == 0 else None
-    threshold = math.nan if chance is None else (chance + best) / 2
-    # A threshold that the best combination does not exceed separates nothing.
-    working = {cell for cell, summary in cells.items() if best > threshold < summary.mean}
     margin = record.margins.get(metric)
     return TwoWayResult(
         axes=(row, column),
@@ -134,29 +119,8 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         ranking=tuple(ranking),
         margin=margin.value if margin else None,
         late_margin=margin.late if margin else False,
-        chance=chance,
-        threshold=threshold,
-        working=len(working),
-        shares=_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}, working),
+        shares=variance_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}),
     )
-
-
-def _shares(scores: Mapping[Cell, Mapping[int, float]], working: set[Cell]) -> dict[Scope, VarianceShares]:
-    """Return the fractions of variance by scope, without scopes that equal the previous scope or have no variance."""
-
-    def half_work(value: str, side: int) -> bool:
-        cells = [cell for cell in scores if cell[side] == value]
-        return 2 * len(working.intersection(cells)) >= len(cells)
-
-    values = {cell for cell in scores if half_work(cell[0], 0) and half_work(cell[1], 1)}
-    found: dict[Scope, VarianceShares] = {}
-    previous: set[Cell] = set()
-    scopes: dict[Scope, set[Cell]] = {"all": set(scores), "values": values, "working": working}
-    for scope, cells in scopes.items():
-        if cells != previous and (shares := variance_shares({cell: scores[cell] for cell in scores if cell in cells})):
-            found[scope] = shares
-        previous = cells
-    return found
 
 
 def variance_shares(scores: Mapping[Cell, Mapping[int, float]]) -> VarianceShares | None:

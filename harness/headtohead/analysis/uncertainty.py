@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,27 +113,24 @@ def _values_by_sentence(
 ) -> dict[str, Floats] | str:
     """Return the values ``[seed, sentence]`` of each variant, or why there are none."""
     sentences: list[tuple[str, tuple[str, ...]]] | None = None
-    values = {}
-    for slug, scores in zip(slugs, table, strict=True):
-        by_seed = []
-        for seed, score in zip(seeds, scores, strict=True):
-            rows = translations_of(frames, slug, seed)
-            if len(rows) < 2:
-                return "the runs have no translations"
-            if len(rows) * table.size > MAX_SENTENCES:
-                return f"there are more than {MAX_SENTENCES:,} translations"
-            own = [(row.source, row.references) for row in rows]
-            sentences = sentences or own
-            if own != sentences:
-                return "the variants translate different sentences"
-            by_sentence = sentence_values(rows, metric)
-            if by_sentence is None:
-                return NOT_BY_SENTENCE
-            if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
-                return "the scores are not those of the saved translations"
-            by_seed.append(by_sentence)
-        values[slug] = np.array(by_seed)
-    return values
+    values: dict[str, list[Floats]] = {slug: [] for slug in slugs}
+    for (slug, seed), score in zip(itertools.product(slugs, seeds), table.flat, strict=True):
+        rows = translations_of(frames, slug, seed)
+        if len(rows) < 2:
+            return "the runs have no translations"
+        if len(rows) * table.size > MAX_SENTENCES:
+            return f"there are more than {MAX_SENTENCES:,} translations"
+        own = [(row.source, row.references) for row in rows]
+        sentences = sentences or own
+        if own != sentences:
+            return "the variants translate different sentences"
+        by_sentence = sentence_values(rows, metric)
+        if by_sentence is None:
+            return NOT_BY_SENTENCE
+        if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
+            return "the scores are not those of the saved translations"
+        values[slug].append(by_sentence)
+    return {slug: np.array(by_seed) for slug, by_seed in values.items()}
 
 
 def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
@@ -141,9 +139,8 @@ def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
     They are jackknife values; for a mean over sentences, these are the values of the sentences.
     """
     known = find(metric)
-    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None:
-        return None
-    if known.per_example is None or known.pool is None:
+    is_test = metric.startswith("test/") and not metric.endswith(UNPADDED)
+    if not is_test or known is None or known.per_example is None or known.pool is None:
         return None
     counts = np.asarray(known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows)))
     total = counts.sum(axis=0)

@@ -129,30 +129,29 @@ class LazyGroup(SuggestingGroup):
             if not isinstance(error, Interrupted):
                 echo("h2h: interrupted", err=True)
             sys.exit(INTERRUPTED)
-        except HeadToHeadError as error:
-            log.info("the command ends with an error", exc_info=True)
-            echo(f"h2h: {error}", err=True)
-            sys.exit(2)
         except Exception as error:
             log.info("the command ends with an error", exc_info=True)
-            reason = " ".join(str(error).split())
-            if remedy := machine_limit(error):
-                echo(
-                    f"h2h: a limit of this machine is reached ({reason or type(error).__name__}); {remedy}, then run "
-                    "the same command; finished runs are kept",
-                    err=True,
-                )
-                sys.exit(2)
             if isinstance(error, EOFError):  # click would exit with 1
                 raise RuntimeError(f"EOFError: {error}") from error
-            if not is_disk_error(error):
+            message = _user_error(error)
+            if message is None:
                 raise
-            echo(
-                f"h2h: cannot read or write a file ({reason}); free disk space or correct the "
-                "permissions, then run the same command",
-                err=True,
-            )
+            echo(f"h2h: {message}", err=True)
             sys.exit(2)
+
+
+def _user_error(error: Exception) -> str | None:
+    """Return the message of an error that the user can fix, or None for other errors."""
+    reason = " ".join(str(error).split())
+    if isinstance(error, HeadToHeadError):
+        return str(error)
+    if remedy := machine_limit(error):
+        problem = f"a limit of this machine is reached ({reason or type(error).__name__}); {remedy}"
+        return f"{problem}, then run the same command; finished runs are kept"
+    if is_disk_error(error):
+        problem = f"cannot read or write a file ({reason}); free disk space or correct the permissions"
+        return f"{problem}, then run the same command"
+    return None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -65,26 +65,15 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
     whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
     echo(f"{run_name}: {whole} with all heads")
     names = list(record["whole"])
-    columns = [
-        "role",
-        "layer",
-        "head",
-        *(f"{name} without" for name in names),
-        *(f"{name} alone" for name in names),
-        "entropy",
-        "distance",
-    ]
+    masked = [("without", "without-one"), ("alone", "only-one")]
+    columns = ["role", "layer", "head", *(f"{name} {word}" for word, _ in masked for name in names)]
     rows = [
         [
-            head["role"],
-            str(head["layer"]),
-            str(head["head"]),
-            *(f"{head['without-one'][name]:+.4f}" for name in names),
-            *(f"{head['only-one'][name]:+.4f}" for name in names),
-            optional_number(head.get("entropy")),
-            optional_number(head.get("distance")),
+            *(str(head[column]) for column in ("role", "layer", "head")),
+            *(f"{head[key][name]:+.4f}" for _, key in masked for name in names),
+            *(optional_number(head.get(column)) for column in ("entropy", "distance")),
         ]
         for head in record["heads"]
     ]
-    print_table(columns, rows, right=set(range(1, len(columns))))
+    print_table([*columns, "entropy", "distance"], rows, right=range(1, len(columns) + 2))
     echo()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, recipe_set_option
+from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "everything", is_flag=True, help="Check every compatible combination of registered entries.")
-@recipe_set_option("data.file=spa.txt")
+@set_option("the recipe", "data.file=spa.txt")
 @cache_option
 @format_option("json: one record per name.", "json")
 @plugin_option
@@ -62,22 +63,23 @@ def command(
                 raise
             unchecked.append(entry_label(entry))
             echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-            continue
-        if form == "text":
-            if len(examinations) > 1:
-                echo()
-            _print_examination(examinations[-1])
+        else:
+            if form == "text":
+                echo(*[""][: len(examinations) - 1], examinations[-1].name)
+                _print_examination(examinations[-1])
+    violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) > 1:
-        _print_totals(examinations, unchecked)
-    sys.exit(0 if not unchecked and all(examination.is_sound for examination in examinations) else 1)
+        echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
+        if unchecked:
+            echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
+    sys.exit(1 if unchecked or violated else 0)
 
 
 def _print_examination(examination: Examination) -> None:
-    echo(examination.name)
-    errors: dict[str, list[str]] = {}
     rows: list[list[str]] = []
+    errors: dict[str, list[str]] = {}
     for invariant, verdict in examination.results:
         if verdict.error is not None:
             errors.setdefault(verdict.error, []).append(invariant.name)
@@ -97,34 +99,20 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
-def _print_totals(examinations: list[Examination], unchecked: list[str]) -> None:
-    def listed(names: list[str]) -> str:
-        return f": {', '.join(names)}" if names else ""
-
-    violated = [examination.name for examination in examinations if not examination.is_sound]
-    known = [
-        examination.name
-        for examination in examinations
-        if examination.is_sound and any(verdict.outcome == "known violation" for _, verdict in examination.results)
-    ]
-    echo("", f"{len(examinations)} checked, {len(violated)} with violations{listed(violated)}")
-    if known:
-        echo(f"known violations{listed(known)}")
-    if unchecked:
-        echo(f"{len(unchecked)} not checked{listed(unchecked)}")
+def _listed(names: Sequence[str]) -> str:
+    return f": {', '.join(names)}" if names else ""
 
 
 def _survey(registry: Registry, form: str) -> int:
+    """Check every combination, print the counts by invariant, and return the exit code."""
     from headtohead.testing.checks.survey import OUTCOMES, survey
 
     def progress(count: int) -> None:
         if sys.stderr.isatty():
-            click.echo(f"\r{count} combinations", nl=False, err=True)
+            click.echo(f"\r{count} combinations\r", nl=False, err=True)
 
     result = survey(registry, progress)
     violations = result.violations
-    if sys.stderr.isatty():
-        click.echo("\r", nl=False, err=True)
     if form == "json":
         echo_json(result.to_json())
         return 1 if violations else 0

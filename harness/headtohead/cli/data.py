@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headtohead.cli import SuggestingGroup
-from headtohead.cli.options import cache_option, load_plugins, plugin_option
+from headtohead.cli.options import cache_option, load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo
 from headtohead.escaping import single_line
 
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from headtohead.data import PreparedData
     from headtohead.plugins.registry import Registry
     from headtohead.schema.run_config import DataConfig
-
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Set a field of the data section, for example pair=eng-spa or split=row.",
-)
 
 
 @click.group("data", cls=SuggestingGroup)
@@ -36,7 +28,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("dataset")
-@set_option
+@set_option("the data section", "pair=eng-spa or split=row")
 @cache_option
 @plugin_option
 def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
@@ -45,7 +37,7 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 
     registry = load_plugins()
     folder = cache or cache_root()
-    corpus = read_corpus(_dataset_data(dataset, overrides, registry), folder, registry=registry)
+    corpus = read_corpus(_config(dataset, overrides, registry), folder, registry=registry)
     source, target = corpus.languages
     echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
     echo(f"licence: {corpus.licence}")
@@ -54,7 +46,7 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 
 @command.command()
 @click.argument("target", metavar="DATASET|EXPERIMENT")
-@set_option
+@set_option("the data section", "pair=eng-spa or split=row")
 @cache_option
 @plugin_option
 def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
@@ -66,58 +58,45 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
     from headtohead.data import cache_root, prepare
 
     registry = load_plugins()
-    read_config = _experiment_data if target.endswith((".yaml", ".yml")) else _dataset_data
-    config = read_config(target, overrides, registry)
+    config = _config(target, overrides, registry)
     for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
         echo(f"{label:<12}{text}")
 
 
 def lines(data: PreparedData) -> list[tuple[str, str]]:
     """Return the lines that ``stats`` prints, as pairs of label and text."""
-    record = data.record
+    from headtohead.data import SPECIALS
+
+    record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
-    parts = ", ".join(f"{part} {count}" for part, count in record["counts"].items())
-    dropped = ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())
+    counts = record["counts"]
+    # With nothing-held-out, all splits contain the same pairs.
+    pairs = (max if record["split"] == "nothing-held-out" else sum)(counts.values())
+    specials = [sum(word in data.vocabulary(side).words for word in SPECIALS) for side in ("source", "target")]
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
-    bound = record["bag_of_words_upper_bound"]
     return [
         ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
-        ("pairs", f"{_pairs(record)}: {parts}"),
-        ("dropped", dropped),
+        ("pairs", f"{pairs}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
+        ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
-        ("upper bound", f"{bound:.3f} exact match on test for a model without word order"),
+        ("upper bound", f"{record['bag_of_words_upper_bound']:.3f} exact match on test for a model without word order"),
         ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
-        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} (with {_specials(data)} special tokens)"),
+        (
+            "vocabulary",
+            f"source {sizes['source']}, target {sizes['target']} (with "
+            f"{' and '.join(map(str, dict.fromkeys(specials)))} special tokens)",
+        ),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
-        ("example", _example(data)),
-        ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
-        ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
+        # A pair shows exchanged columns and wrong encodings.
+        ("example", f"{single_line(train.source_text[0])} → {single_line(train.target_text[0])}"),
+        ("source", lengths([text for split in whole for text in split.source_text])),
+        ("target", lengths([text for split in whole for text in split.target_text])),
         ("data_hash", data.data_hash),
         ("licence", record["licence"]),
         ("citation", record["citation"]),
         *(("note", note) for note in record["notes"]),
     ]
-
-
-def _pairs(record: Mapping[str, Any]) -> int:
-    """Return the number of distinct pairs: with ``nothing-held-out`` all splits contain the same pairs."""
-    counts = record["counts"].values()
-    return max(counts) if record["split"] == "nothing-held-out" else sum(counts)
-
-
-def _example(data: PreparedData) -> str:
-    """Return the first training pair, which shows exchanged columns and wrong encodings."""
-    train = data.splits["train"]
-    return f"{single_line(train.source_text[0])} → {single_line(train.target_text[0])}"
-
-
-def _specials(data: PreparedData) -> str:
-    """Return the numbers of special tokens of source and target, or a single number if they are equal."""
-    from headtohead.data import SPECIALS
-
-    counts = [sum(word in data.vocabulary(side).words for word in SPECIALS) for side in ("source", "target")]
-    return " and ".join(str(count) for count in dict.fromkeys(counts))
 
 
 def lengths(texts: Sequence[str]) -> str:
@@ -129,27 +108,16 @@ def lengths(texts: Sequence[str]) -> str:
     return f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
 
 
-def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
-    """Resolve a dataset's name and the fields of ``--set``."""
-    from headtohead.config.builder import resolve
-    from headtohead.config.yaml_text import parse
-    from headtohead.errors import HeadToHeadError
-
-    registry.dataset(dataset)
-    section: dict[str, Any] = {"dataset": dataset}
-    for text in overrides:
-        field, equals, value = text.partition("=")
-        if not equals:
-            raise HeadToHeadError(f"--set {text}: expected FIELD=VALUE, such as pair=eng-spa")
-        section[field.removeprefix("data.")] = parse(value, f"--set {text}")[0]
-    return resolve({"data": section, "train": {"epochs": 1}}, registry, "--set").data
-
-
-def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+def _config(target: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+    """Return the data section of a dataset, or of the baseline of an experiment file."""
     from headtohead.config.loading import load_file
     from headtohead.planning.design import expand
+    from headtohead.testing.checks.entries import dataset_config
 
-    loaded = load_file(path, overrides, max_runs=sys.maxsize)
+    if not target.endswith((".yaml", ".yml")):
+        registry.dataset(target)
+        return dataset_config(target, registry, overrides)
+    loaded = load_file(target, overrides, max_runs=sys.maxsize)
     if not any(block.between for block in loaded.file.design):
         # The baseline does not depend on the design.
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": []}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -15,16 +13,11 @@ from headtohead.cli.output import echo
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
+Diagnosis = tuple[str, str, str]
+"""Level, subject and text of a printed line."""
+
 LITTLE_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
-
-
-class Diagnosis(NamedTuple):
-    """The result of a check, printed as a line; ``level`` is OK, WARN or FAIL."""
-
-    level: str
-    subject: str
-    text: str
 
 
 @click.command()
@@ -32,23 +25,43 @@ class Diagnosis(NamedTuple):
 @plugin_option
 def command(runs: Path) -> None:
     """Check Python, packages, devices, disk, plugins, data cache and MLflow store."""
-    from headtohead.data import cache_root
-
-    folders = [_folder("runs folder", runs), _folder("data cache", cache_root())]
     failed = False
-    for level, subject, text in chain(_python(), _packages(), _device(), _plugins(), *folders, _store(runs)):
+    for level, subject, text in _diagnoses(runs):
         failed |= level == FAIL
         echo(f"{level:4}  {subject}: {text}")
     if failed:
         sys.exit(1)
 
 
-def _python() -> Iterator[Diagnosis]:
+def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     import platform
 
-    version = platform.python_version()
-    level = OK if sys.version_info >= (3, 11) else FAIL
-    yield Diagnosis(level, "python", f"{version} on {platform.system()} {platform.machine()}")
+    import torch
+
+    from headtohead.data import cache_root
+    from headtohead.errors import HeadToHeadError
+    from headtohead.model.precision import describe_bfloat16
+    from headtohead.plugins.launcher import cpu_cores
+
+    yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield from _packages()
+    yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
+    yield OK, "precision", f"{describe_bfloat16()} on this processor"
+    if not torch.cuda.is_available():
+        yield OK, "device", "cpu; no CUDA device"
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        yield OK, f"cuda:{number}", f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+    try:
+        entries = list(load_plugins().all())
+    except HeadToHeadError as error:
+        yield FAIL, "plugins", str(error)
+    else:
+        others = sorted({entry.distribution for entry in entries} - {"headtohead"})
+        yield OK, "plugins", f"{len(entries)} entries{', external: ' * bool(others)}{', '.join(others)}"
+    yield _folder("runs folder", runs)
+    yield _folder("data cache", cache_root())
+    yield _store(runs)
 
 
 def _packages() -> Iterator[Diagnosis]:
@@ -63,7 +76,7 @@ def _packages() -> Iterator[Diagnosis]:
         for line in path.read_text(encoding="utf-8").splitlines():
             name, equals, pinned = line.partition("==")
             if equals:
-                tested[canonicalize_name(name.strip())] = pinned.split(";")[0].strip().partition("+")[0]
+                tested[canonicalize_name(name.strip())] = pinned.split(";")[0].strip()
     matching = []
     for text in metadata.requires("headtohead") or ():
         requirement = Requirement(text)
@@ -73,50 +86,19 @@ def _packages() -> Iterator[Diagnosis]:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Diagnosis(FAIL, name, f"not installed; run pip install '{text}'")
+            yield FAIL, name, f"not installed; run pip install '{text}'"
             continue
-        pinned = tested.get(canonicalize_name(name), version)
+        pinned = tested.get(canonicalize_name(name), version).partition("+")[0]
         if not requirement.specifier.contains(version, prereleases=True):
-            yield Diagnosis(FAIL, name, f"{version} is installed, {requirement.specifier} is needed")
+            yield FAIL, name, f"{version} is installed, {requirement.specifier} is needed"
         elif version.partition("+")[0] != pinned:
-            yield Diagnosis(WARN, name, f"{version} is installed, {pinned} was tested")
+            yield WARN, name, f"{version} is installed, {pinned} was tested"
         else:
             matching.append(f"{name} {version}")
-    yield Diagnosis(OK, "packages", ", ".join(matching))
+    yield OK, "packages", ", ".join(matching)
 
 
-def _device() -> Iterator[Diagnosis]:
-    import torch
-
-    from headtohead.model.precision import describe_bfloat16
-    from headtohead.plugins.launcher import cpu_cores
-
-    yield Diagnosis(OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch")
-    yield Diagnosis(OK, "precision", f"{describe_bfloat16()} on this processor")
-    if not torch.cuda.is_available():
-        yield Diagnosis(OK, "device", "cpu; no CUDA device")
-        return
-    for number in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(number)
-        text = f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
-        yield Diagnosis(OK, f"cuda:{number}", text)
-
-
-def _plugins() -> Iterator[Diagnosis]:
-    from headtohead.errors import HeadToHeadError
-
-    try:
-        registry = load_plugins()
-    except HeadToHeadError as error:
-        yield Diagnosis(FAIL, "plugins", str(error))
-        return
-    entries = list(registry.all())
-    others = sorted({entry.distribution for entry in entries} - {"headtohead"})
-    external = f", external: {', '.join(others)}" if others else ""
-    yield Diagnosis(OK, "plugins", f"{len(entries)} entries{external}")
-
-
-def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
+def _folder(subject: str, folder: Path) -> Diagnosis:
     """Write a temporary file in the folder or its nearest existing parent, and check the free space."""
     import shutil
     import tempfile
@@ -126,14 +108,13 @@ def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"h2h")
     except OSError as error:
-        yield Diagnosis(FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}")
-        return
+        return FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}"
     free = shutil.disk_usage(existing).free
     level = FAIL if free < NO_SPACE else WARN if free < LITTLE_SPACE else OK
-    yield Diagnosis(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
+    return level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free"
 
 
-def _store(runs: Path) -> Iterator[Diagnosis]:
+def _store(runs: Path) -> Diagnosis:
     """Open the MLflow store if it exists."""
     from headtohead.config.project import default_uri, readable
     from headtohead.errors import HeadToHeadError
@@ -142,11 +123,9 @@ def _store(runs: Path) -> Iterator[Diagnosis]:
     uri = default_uri(runs)
     database = database_of(uri)
     if database is not None and not database.exists():
-        yield Diagnosis(OK, "mlflow", f"'{database}' will be created by the first run")
-        return
+        return OK, "mlflow", f"'{database}' will be created by the first run"
     try:
         open_store(uri, create=False)
     except HeadToHeadError as error:
-        yield Diagnosis(FAIL, "mlflow", str(error))
-        return
-    yield Diagnosis(OK, "mlflow", f"{readable(uri)} can be opened")
+        return FAIL, "mlflow", str(error)
+    return OK, "mlflow", f"{readable(uri)} can be opened"

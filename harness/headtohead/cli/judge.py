@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -24,7 +24,9 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option("--margin", type=float, metavar="X", help="The smallest difference that matters, for 'equivalent'.")
-@click.option(LOWER, "higher", default=None, help="Direction of the metric, if its name does not determine it.")
+@click.option(
+    LOWER, "higher_is_better", default=None, help="Direction of the metric, if its name does not determine it."
+)
 @click.option("--unpaired", is_flag=True, help="Compare separate seeds (Welch's t-test).")
 @click.option(
     "--looks",
@@ -48,8 +50,16 @@ LOWER = "--higher-is-better/--lower-is-better"
     show_default=True,
     help="Verdict for exit code 0; repeatable.",
 )
-@click.option("--variant", "variants", metavar="COLUMN", multiple=True, help="Column of the variant; repeatable.")
-@click.option("--seed", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
+@click.option(
+    "--variant",
+    "variant_columns",
+    metavar="COLUMN",
+    multiple=True,
+    default=("variant",),
+    show_default=True,
+    help="Column of the variant; repeatable.",
+)
+@click.option("--seed", "seed_column", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
 @click.option(
@@ -58,20 +68,15 @@ LOWER = "--higher-is-better/--lower-is-better"
 @format_option("json: the answer as JSON.", "json", "markdown")
 def command(
     source: str,
-    baseline: str | None,
-    metric: str | None,
-    margin: float | None,
-    higher: bool | None,
     unpaired: bool,
     looks: int | None,
     at_most: int,
     accept: tuple[str, ...],
-    variants: tuple[str, ...],
-    seed: str,
     experiment: str | None,
     answer: Path | None,
     figure: Path | None,
     form: str,
+    **options: Any,
 ) -> None:
     """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
 
@@ -82,24 +87,17 @@ def command(
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
-    from headtohead.report.judge import heading, judged_frame, look_line
+    from headtohead.report.judge import heading, judged_frame, look_line, write_figure
     from headtohead.statistics.looks import Looks
 
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
         raise HeadToHeadError("--at-most requires --looks N, the number of looks")
+    margin = options["margin"]
     if margin is not None and not 0 < margin < float("inf"):
         raise HeadToHeadError(f"--margin must be a positive number, got {margin:g}")
-    judged = judge(
-        _table(source, experiment, metric),
-        baseline=baseline,
-        metric=metric,
-        margin=margin,
-        higher_is_better=higher,
-        is_paired=not unpaired,
-        looks=Looks.planned(looks, at_most) if looks else None,
-        variant_columns=variants or ("variant",),
-        seed_column=seed,
-    )
+    planned = Looks.planned(looks, at_most) if looks else None
+    table = _table(source, experiment, options["metric"])
+    judged = judge(table, is_paired=not unpaired, looks=planned, **options)
     code = judged.exit_code(accept)
     record = judge_file(judged, code)
     if answer is not None:
@@ -108,28 +106,24 @@ def command(
         with output_file("--answer", answer):
             write_json(answer, record)
     if figure is not None:
-        from headtohead.report.judge import write_figure
-
         with output_file("--figure", figure):
             write_figure(judged, figure)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
+    frame, lines = judged_frame(judged), [heading(judged), *filter(None, [look_line(judged)])]
     if form == "json":
         echo_json(record)
-        sys.exit(code)
-    frame = judged_frame(judged)
-    lines = [heading(judged), *filter(None, [look_line(judged)])]
-    if form == "markdown":
+    elif form == "markdown":
         from headtohead.escaping import markdown_escape
         from headtohead.report.render import markdown_table
 
         first, *last = map(markdown_escape, lines)
         echo_text("\n\n".join([first, markdown_table(frame), *last]) + "\n")
-        sys.exit(code)
-    echo(lines[0], "")
-    print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 1))
-    if lines[1:]:
-        echo("", lines[1])
+    else:
+        echo(lines[0], "")
+        print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 1))
+        for line in lines[1:]:
+            echo("", line)
     sys.exit(code)
 
 

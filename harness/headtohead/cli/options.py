@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
-
-
 MAX_COMPLETIONS = 1000
 
 
@@ -27,9 +24,6 @@ def complete_run(context: click.Context, parameter: click.Parameter, incomplete:
 
     paths = runs_folder(None, context.params.get("runs")).glob(f"*/{glob.escape(incomplete)}*/run.json")
     return sorted(path.parent.name for path in itertools.islice(paths, MAX_COMPLETIONS))
-
-
-run_argument: Decorator = click.argument("run", shell_complete=complete_run)
 
 
 def _overrides(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -42,7 +36,7 @@ def _overrides(context: click.Context, parameter: click.Parameter, texts: tuple[
     return texts
 
 
-def _set_option(of: str, example: str) -> Decorator:
+def set_option(of: str = "the file's base", example: str = "model.d_model=64") -> Decorator:
     """Return the option ``--set``; ``example`` is a PATH=VALUE for its help."""
     return click.option(
         "--set",
@@ -52,21 +46,6 @@ def _set_option(of: str, example: str) -> Decorator:
         callback=_overrides,
         help=f"Override a field of {of}, for example {example}.",
     )
-
-
-set_option = _set_option("the file's base", "model.d_model=64")
-seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
-name_option: Decorator = click.option(
-    "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
-)
-max_runs_option: Decorator = click.option(
-    "--max-runs",
-    type=click.IntRange(min=1),
-    default=100_000,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of runs.",
-)
 
 
 def _runs(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
@@ -91,6 +70,12 @@ def load_plugins() -> Registry:
     return use_files(click.get_current_context().meta["plugin_files"])
 
 
+experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
+run_argument: Decorator = click.argument("run", shell_complete=complete_run)
+seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
+name_option: Decorator = click.option(
+    "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
+)
 runs_option: Decorator = click.option(
     "--runs",
     type=click.Path(path_type=Path),
@@ -103,6 +88,13 @@ reports_option: Decorator = click.option(
     type=click.Path(path_type=Path),
     show_default="reports beside the runs folder",
     help="Folder of reports.",
+)
+cache_option: Decorator = click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE",
+    help="Folder of downloads and prepared data.",
 )
 plugin_option: Decorator = click.option(
     "--plugin",
@@ -120,60 +112,24 @@ logger_option: Decorator = click.option(
     metavar="NAME",
     help="Also log to this tracker: tensorboard, wandb, or a plugin's. Repeatable.",
 )
-launcher_options: Decorator = click.option(
-    "--launcher-option",
-    "launcher_options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Launcher option; `h2h plugins NAME` lists the options of a launcher.",
-)
-
-
-cache_option: Decorator = click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE",
-    help="Folder of downloads and prepared data.",
-)
 
 
 def format_option(description: str, *formats: str) -> Decorator:
-    """Return the option ``--format``, passed to the command as ``form``; ``text`` is the default.
-
-    Args:
-        description: Help text that explains the other formats.
-        formats: Names of the other formats.
-    """
+    """Return the option ``--format`` with the default ``text``, passed to the command as ``form``."""
     choices = click.Choice(["text", *formats])
     return click.option("--format", "form", type=choices, default="text", show_default=True, help=description)
 
 
-def recipe_set_option(example: str) -> Decorator:
-    """Return the option ``--set`` of commands that take a recipe; ``example`` is a PATH=VALUE for its help."""
-    return _set_option("the recipe", example)
-
-
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument EXPERIMENT and the options that select its runs: --set, --seeds, --name, --max-runs, --runs."""
-    for option in (runs_option, max_runs_option, name_option, seeds_option, set_option, experiment_argument):
+    max_runs_option = click.option(
+        "--max-runs",
+        type=click.IntRange(min=1),
+        default=100_000,
+        show_default=True,
+        metavar="N",
+        help="Maximum number of runs.",
+    )
+    for option in (runs_option, max_runs_option, name_option, seeds_option, set_option(), experiment_argument):
         command = option(command)
     return command
-
-
-def read_launcher_options(texts: tuple[str, ...], address: str | None) -> dict[str, Any]:
-    """Return the launcher's options by name; ``--address X`` is equivalent to ``--launcher-option address=X``.
-
-    Raises:
-        HeadToHeadError: If a text is not NAME=VALUE.
-    """
-    from headtohead.config.yaml_text import parse
-    from headtohead.errors import HeadToHeadError
-
-    options: dict[str, Any] = {} if address is None else {"address": address}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise HeadToHeadError(f"--launcher-option {text}: expected NAME=VALUE, such as partition=gpu")
-        options[name.strip()], _ = parse(value, f"--launcher-option {text}")
-    return options

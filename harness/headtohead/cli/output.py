@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,12 +47,9 @@ def optional_number(value: float | None) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
-    """Print a table, drawn by rich on a terminal; ``right`` holds the indices of right-aligned columns."""
+    """Print a table; ``right`` holds the indices of right-aligned columns."""
     columns = [single_line(column) for column in columns]
     rows = [[single_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _draw(columns, rows, right)
-        return
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         cells = [
@@ -61,17 +57,3 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Co
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         echo("  ".join(cells).rstrip())
-
-
-def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        justify = "right" if number in right else "left"
-        table.add_column(Text(column), justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 @plugin_option
 @click.option("--fresh", is_flag=True, help="Ignore existing runs.")
 @format_option("json: the resolved experiment with states and estimates.", "json")
-def command(
-    experiment: Path,
-    overrides: tuple[str, ...],
-    seeds: int | None,
-    name: str | None,
-    max_runs: int,
-    runs: Path,
-    fresh: bool,
-    form: str,
-) -> None:
+def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any) -> None:
     """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
     from headtohead.cli.stored_answer import StoredAnswer
 
@@ -42,7 +33,7 @@ def command(
         from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
-        loaded = load_file(experiment, overrides, seeds, max_runs, name)
+        loaded = load_file(experiment, label=options.pop("name"), **options)
         from headtohead.planning.planner import make_plan
         from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
 
@@ -69,9 +60,11 @@ def _print_json(plan: Plan) -> None:
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
+    names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "difference")
     content["power"] = [
-        {name: value if value == value else None for name, value in vars(family).items()} for family in plan.power
-    ]  # JSON has no NaN
+        {name: value if (value := getattr(family, name)) == value else None for name in names}  # JSON has no NaN
+        for family in plan.power
+    ]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]
     echo_json(content)
 

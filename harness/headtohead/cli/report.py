@@ -65,26 +65,19 @@ def command(
     if click.get_current_context().meta.get("plugin_files"):
         load_plugins()  # for the metrics of its datasets
     with _report(experiment, store, runs, allow_partial) as report:
-        if form != "text":
-            _write_table(report, form, output)
+        if form == "text":
+            from headtohead.report.writing import write_files
+
+            paths = write_files(report, root, [name for name in figure_formats if name != "svg"])
+            echo(*paths.lines)
+            echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
+            if figure_formats:
+                echo(f"figures:  {paths.folder / 'figures'}")
             return
-        from headtohead.report.writing import write_files
+        from headtohead.files import write_text
+        from headtohead.report.score_table import score_table
 
-        paths = write_files(report, root, [name for name in figure_formats if name != "svg"])
-    echo(*paths.lines)
-    echo(f"report:   {paths.html}")
-    echo(f"markdown: {paths.markdown}")
-    echo(f"table:    {paths.csv}")
-    if figure_formats:
-        echo(f"figures:  {paths.folder / 'figures'}")
-
-
-def _write_table(report: Report, form: str, output: Path | None) -> None:
-    """Print the table of variants, or write it to a file."""
-    from headtohead.files import write_text
-    from headtohead.report.score_table import score_table
-
-    table = score_table(report, form)
+        table = score_table(report, form)
     if output is None:
         echo_text(table)
         return
@@ -96,27 +89,19 @@ def _write_table(report: Report, form: str, output: Path | None) -> None:
 @contextmanager
 def _report(experiment: Path, store: str | None, runs: Path, allow_partial: bool) -> Iterator[Report]:
     """Read the runs of an experiment, or rebuild them in a temporary folder from an MLflow store."""
-    from headtohead.report.writing import read_report
-
-    if store is None:
-        from headtohead.storage.progress import experiment_file, find_experiment
-
-        folder, file = find_experiment(experiment, runs), experiment_file(experiment)
-        yield read_report(folder, allow_partial=allow_partial, file=file)
-        return
     from headtohead import files
+    from headtohead.config.loading import experiment_name
     from headtohead.config.project import readable
+    from headtohead.report.writing import read_report
+    from headtohead.storage.progress import experiment_file, find_experiment
+
+    file = experiment_file(experiment)
+    if store is None:
+        yield read_report(find_experiment(experiment, runs), allow_partial=allow_partial, file=file)
+        return
     from headtohead.tracking import materialise
 
+    is_file = experiment.suffix in (".yaml", ".yml")
     with files.scratch_folder() as scratch:
-        folder = materialise(store, _name(experiment), scratch)
+        folder = materialise(store, experiment_name(experiment) if is_file else experiment.name, scratch)
         yield read_report(folder, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
-
-
-def _name(experiment: Path) -> str:
-    """Return the name of an experiment that is given as its file, name or folder."""
-    if experiment.suffix in (".yaml", ".yml"):
-        from headtohead.config.loading import experiment_name
-
-        return experiment_name(experiment)
-    return experiment.name

@@ -11,20 +11,26 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headtohead.cli.options import (
-    launcher_options,
-    load_plugins,
-    logger_option,
-    plan_options,
-    plugin_option,
-    read_launcher_options,
-    reports_option,
-)
+from headtohead.cli.options import load_plugins, logger_option, plan_options, plugin_option, reports_option
 from headtohead.cli.output import echo
 
 RETRAINING = ("fresh", "retry", "repair", "stale")
 TRIAL = ("overrides", "name", "max_runs", "runs", "device", "threads", "only")
 """Options that apply to --try too."""
+
+
+def _launcher_options(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Return the launcher's options by name."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        from headtohead.config.yaml_text import parse
+        from headtohead.errors import HeadToHeadError
+
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise HeadToHeadError(f"--launcher-option {text}: expected NAME=VALUE, such as partition=gpu")
+        options[name.strip()], _ = parse(value, f"--launcher-option {text}")
+    return options
 
 
 @click.command("run")
@@ -40,7 +46,14 @@ TRIAL = ("overrides", "name", "max_runs", "runs", "device", "threads", "only")
     "--launcher", default="local", show_default=True, help="Launcher of the stacks: local, ray, slurm, or a plugin's."
 )
 @click.option("--address", metavar="HOST:PORT", help="Address of the cluster, for launchers with this option.")
-@launcher_options
+@click.option(
+    "--launcher-option",
+    "launcher_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_launcher_options,
+    help="Launcher option; `h2h plugins NAME` lists the options of a launcher.",
+)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
@@ -58,7 +71,7 @@ def command(
     trial: bool,
     steps: int | None,
     address: str | None,
-    launcher_options: tuple[str, ...],
+    launcher_options: dict[str, Any],
     no_tracking: bool,
     no_report: bool,
     **options: Any,
@@ -98,7 +111,7 @@ def command(
         load_plugins()
         result = api.run(
             experiment,
-            launcher_options=read_launcher_options(launcher_options, address),
+            launcher_options=launcher_options | ({"address": address} if address else {}),
             tracking=not no_tracking,
             report=not no_report,
             command=recorded_command(experiment, options["runs"]),

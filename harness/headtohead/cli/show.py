@@ -21,10 +21,10 @@ def command(run: str, runs: Path, form: str) -> None:
     from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run
 
-    directory = RunDirectory(find_run(run, runs))
-    record = directory.record
-    status, state = observe(directory.path)
-    results = directory.results_of(status)
+    path = find_run(run, runs)
+    status, state = observe(path)
+    directory = RunDirectory(path, known=status)
+    record, results = directory.record, directory.results
     metrics = dict(results.metrics) if results else {}
     sizes = {path.name: disk_usage(path).size for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
     if form == "json":

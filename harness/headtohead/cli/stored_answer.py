@@ -3,7 +3,8 @@
 Such a command computes nothing new, but loading torch, preparing the data and writing the report takes seconds. An
 audit hook of Python therefore notes each file that the command opens and each folder that it lists: the experiment
 file, data, plugins, records, results and the report. The answer is stored in the cache with their sizes and times of
-change, and those of the code. Other options, folders or environment variables have a separate stored answer.
+change, and those of the code. Files that a child process reads are not noted, so there is no answer for such data.
+Other options, folders or environment variables have a separate stored answer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import click
 
 from headtohead import files, ownership
+from headtohead.children import CHILD_EVENT
 from headtohead.config.project import cache_root, default_uri
 from headtohead.errors import HeadToHeadError
 
@@ -36,6 +38,7 @@ TRANSIENT = ": shipping to "
 
 _opened: set[str] = set()
 _written: set[str] = set()
+_children: set[str] = set()
 
 
 class StoredAnswer:
@@ -45,18 +48,10 @@ class StoredAnswer:
         self.runs = runs.resolve()
         self.own = tuple({f"{os.path.abspath(runs)}{os.sep}", f"{self.runs}{os.sep}"})
         context = click.get_current_context()
+        command = [context.command_path, context.find_root().params, context.params, context.meta.get("plugin_files")]
         environment = {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)}
         terminal = [*shutil.get_terminal_size(), sys.stdout.isatty()]
-        key = [
-            context.command_path,
-            context.find_root().params,
-            context.params,
-            context.meta.get("plugin_files", ()),
-            os.getcwd(),
-            str(self.runs),
-            environment,
-            terminal,
-        ]
+        key = [command, os.getcwd(), str(self.runs), environment, terminal]
         text = json.dumps(key, sort_keys=True, default=str)
         self.folder = cache_root() / "prepared"
         self.name = f"answer-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
@@ -76,8 +71,8 @@ class StoredAnswer:
     def recorded(self) -> Iterator[None]:
         """Note the files that the block opens and the text that it prints."""
         _note_opened_files()
-        _opened.clear()
-        _written.clear()
+        for noted in (_opened, _written, _children):
+            noted.clear()
         stdout = sys.stdout
         sys.stdout = _Tee(stdout, self._text)
         try:
@@ -102,7 +97,7 @@ class StoredAnswer:
             folder: _state(folder) for folder in {os.path.dirname(path) for path in paths if path.startswith(own)}
         }
         text = "".join(line for line in "".join(self._text).splitlines(keepends=True) if TRANSIENT not in line)
-        if not text.strip():
+        if not text.strip() or _children:
             return
         with suppress(OSError, ValueError, HeadToHeadError):  # a cache that cannot be written, a name that is no text
             ownership.claim(self.folder, [self.name])
@@ -139,6 +134,8 @@ def _note_opened_files() -> None:
                 _opened.add(name)
                 if event == "os.rename" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
                     _written.add(name)
+        elif event == CHILD_EVENT:
+            _children.add(arguments[0])
 
     sys.addaudithook(hook)
 

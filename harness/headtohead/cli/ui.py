@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def command(runs: Path, port: int, no_browser: bool) -> None:
         # Without a desktop, a browser in the terminal would cover the links.
         desktop = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         if not no_browser and (desktop or sys.platform in {"darwin", "win32"}):
-            click.launch(next(iter(links.values())))
+            webbrowser.open(next(iter(links.values())))  # in a session of its own, which Ctrl-C does not end
         if process is not None:
             echo("Ctrl-C stops the server")
             process.wait()

@@ -46,6 +46,7 @@ def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:
     """Return the hashed fields of a section, nested sections and parsed options included."""
+    assert not section.model_extra, "the class of the entry, which parses recorded options, decides what is hashed"
     plain = section.model_dump(mode="json")
     values = {name: getattr(section, name) for name in type(section).model_fields}
     return {

@@ -63,10 +63,10 @@ def configuration_fields() -> frozenset[str]:
 
     def inside(model: type[BaseModel], above: str) -> Iterator[str]:
         for name, info in model.model_fields.items():
-            yield f"{above}.{name}"
-            inner = section_of(info.annotation)
-            if inner and name != "options":
-                yield from inside(inner, f"{above}.{name}")
+            if name != "options":  # a file writes the options of a dataset beside its name
+                yield f"{above}.{name}"
+                inner = section_of(info.annotation)
+                yield from inside(inner, f"{above}.{name}") if inner else ()
 
     return frozenset(
         [*RunConfig.model_fields, *(path for name, model in SECTIONS.items() for path in inside(model, name))]
@@ -155,7 +155,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         remedy = "; begin each item with a hyphen"
     elif given in ("none", "None") and detail["msg"].endswith("number"):
         remedy = "; type null"
-    words = re.sub("an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"])
+    words = re.sub(
+        "an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"].partition(", unable")[0]
+    )
     words = re.sub("a valid (array|list|tuple)", "a list", words)
     words = re.sub("Input should be (?=greater|less)", "must be ", words).replace("Input should be", "expected")
     return f"{words}, got {shown(given)}{remedy}"

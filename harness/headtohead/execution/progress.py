@@ -75,7 +75,7 @@ class Watcher:
                 progress = folder.read_progress()
                 if progress and progress["step"] < progress["steps"]:
                     steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                    self.print(f"{folder.record.variant}: {steps}{_losses([folder])} ({now - self.started:.0f} s)")
+                    self.print(f"{folder.record.title}: {steps}{_losses([folder])} ({now - self.started:.0f} s)")
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print a line about the end of the process of a stack."""
@@ -100,16 +100,16 @@ def _describe_end(folder: StackFolder, code: int) -> str:
     done = sum(status.state == states.DONE for status in statuses)
     runs = "; ".join([f"{done} of {len(statuses)} runs done", *record.notes])
     if code == exits.OK and done == len(statuses):
-        return f"{record.variant}: {runs}{_losses([folder])}"
+        return f"{record.title}: {runs}{_losses([folder])}"
     if code == exits.BUSY:
-        return f"{record.variant}: waiting for another process that trains it"
+        return f"{record.title}: waiting for another process that trains it"
     left = len(folder.open_runs())
     if code == exits.OOM and left > 1:
-        return f"{record.variant}: out of memory; its {left} runs start again in two stacks"
+        return f"{record.title}: out of memory; its {left} runs start again in two stacks"
     if code == exits.OOM and left == 1:
-        return f"{record.variant}: out of memory; retrying with {record.num_microbatches} micro-batches"
+        return f"{record.title}: out of memory; retrying with {record.num_microbatches} micro-batches"
     others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
-    return f"{record.variant}: {runs}; {'; '.join(others)}"
+    return f"{record.title}: {runs}; {'; '.join(others)}"
 
 
 def _losses(folders: Sequence[StackFolder]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -56,7 +56,7 @@ def reproduce(run: Path | str, runs: Path) -> Reproduction:
     stacks = stacks_of(path.parent, {original.record.run_hash})
     if not stacks:
         raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
-    for _, config, _ in stacks[0].record.variants:
+    for config in stacks[0].record.configs.values():
         recorded_config(config, current(), path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
     writable = os.access(path.parent, os.W_OK)
@@ -74,7 +74,8 @@ def reproduce(run: Path | str, runs: Path) -> Reproduction:
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     """Lay out an untrained copy of the stack in another folder."""
     delete_run_files(experiment)
-    record = replace(stack.record, cache=str(cache_root()), deaths=0, timeout_seconds=None)
+    changes = {"cache": str(cache_root()), "deaths": 0, "timeout_seconds": None}
+    record = stack.record.model_copy(update=changes)
     paths = [inside(experiment, member.directory) for member in record.members]
     with Lease(*paths) as lease:
         for path, run in zip(paths, stack.runs(), strict=True):

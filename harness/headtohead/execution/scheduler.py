@@ -11,9 +11,9 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
-from headtohead.storage.leases import Busy, Lease, layout_lock, refuse_busy, release_dead
+from headtohead.storage.leases import Busy, Lease, layout_lock, observe, refuse_busy, release_dead
 from headtohead.storage.objects import worker_plugins
-from headtohead.storage.paths import inside, run_folder
+from headtohead.storage.paths import inside
 from headtohead.storage.run import RUN
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.run_files import delete_run_files
@@ -119,8 +119,7 @@ def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counte
     """Count the current states of a plan's runs, or of some of them."""
     counts: Counter[str] = Counter()
     for run in plan.runs if runs is None else runs:
-        path = run_folder(plan.directory, run.directory, run.reused_from)
-        counts[RunDirectory(path).observed_state] += 1
+        counts[observe(run.path(plan.directory))[1]] += 1
     return counts
 
 
@@ -142,10 +141,10 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     folders = stacks_of(plan.directory, remaining.keys())
     for folder in folders:
         # The name of an archived run's new directory has all axes of the current design.
-        members = [
-            replace(member, directory=remaining.pop(member.run_hash, member.directory))
+        members = tuple(
+            member.model_copy(update={"directory": remaining.pop(member.run_hash, member.directory)})
             for member in folder.record.members
-        ]
+        )
         folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
     unassigned = [run for run in runs if run.run_hash in remaining]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
@@ -170,21 +169,11 @@ def new_stack(
     plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int, lease: Lease
 ) -> StackFolder:
     """Lay out a stack of planned runs with existing directories."""
-    slug, config = runs[0].variant, plan.variant_of(runs[0]).config
-    more = len({run.variant for run in runs}) - 1
+    config = plan.variant_of(runs[0]).config
     record = StackRecord(
-        variant=f"{slug} and {more} more" if more else slug,
-        config=config.model_dump(mode="json"),
-        members=[
-            StackMember(
-                run.run_hash,
-                run.seed,
-                run.directory,
-                None if run.variant == slug else plan.variant_of(run).config.model_dump(mode="json"),
-            )
-            for run in runs
-        ],
-        probes=[record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))],  # type: ignore[misc]
+        configs={run.variant: plan.variant_of(run).record.config for run in runs},
+        members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
+        probes=tuple(record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))),
         threads=threads,
         device=machine.device,
         num_microbatches=config.train.num_microbatches,
@@ -312,14 +301,13 @@ class _Execution:
         elif code == exits.TIMEOUT:
             self._end_runs(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
-            if len(record.variants) == 1:
+            if len(record.configs) == 1:
                 self._end_runs(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
-                parts = [
-                    replace(record, variant=name, config=config, members=members, deaths=0)
-                    for name, config, members in record.variants
+                groups = [
+                    [member for member in record.members if member.variant == variant] for variant in record.configs
                 ]
-                self._split(folder, record, parts)
+                self._split(folder, record, map(record.part, groups))
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
             folder.change(deaths=record.deaths + 1)
@@ -344,9 +332,9 @@ class _Execution:
                 self.watcher.ended(folder, exits.OOM)
                 middle = len(record.members) // 2
                 halves = record.members[:middle], record.members[middle:]
-                self._split(folder, record, [record.part(members) for members in halves])
+                self._split(folder, record, map(record.part, halves))
 
-    def _split(self, folder: StackFolder, record: StackRecord, parts: Sequence[StackRecord]) -> None:
+    def _split(self, folder: StackFolder, record: StackRecord, parts: Iterable[StackRecord]) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
         A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two

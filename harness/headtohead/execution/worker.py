@@ -144,7 +144,7 @@ class Worker:
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
             configs=[
-                self.config if member.config is None else recorded_config(member.config, current(), run.path.name)
+                recorded_config(self.record.configs[member.variant], current(), run.path.name)
                 for member, run in zip(self.record.members, self.runs, strict=True)
             ],
             on_fall_back=self._on_fall_back,
@@ -175,14 +175,14 @@ class Worker:
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
         choice, members = self.training.choice, len(self.runs)
-        log.info("%s: training %d runs on %s with %s", self.record.variant, members, self.device, choice.name)
+        log.info("%s: training %d runs on %s with %s", self.record.title, members, self.device, choice.name)
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
         self._write_progress()
-        log.info("%s: trained %d steps, scoring the test part", self.record.variant, self.training.progress.step)
+        log.info("%s: trained %d steps, scoring the test part", self.record.title, self.training.progress.step)
         self._finish()
-        log.info("%s: results written", self.record.variant)
+        log.info("%s: results written", self.record.title)
         with self._writing():
             self.folder.resume_points.clear()
 
@@ -214,7 +214,7 @@ class Worker:
     def _on_fall_back(self, reason: str) -> None:
         """Add a fallback or a damaged resume point to the log and the stack's notes, which results include."""
         _log(reason)
-        log.info("%s: %s", self.record.variant, reason)
+        log.info("%s: %s", self.record.title, reason)
         with self._writing():
             self.folder.note(reason)
 

@@ -13,16 +13,14 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     a positional encoding, through an attention style with position-dependent scores, or through a mask
     that allows different keys for different queries, in the encoder or in cross-attention.
     """
-    return all(_role_is_order_invariant(config, role, registry) for role in ("encoder", "cross"))
-
-
-def _role_is_order_invariant(config: RunConfig, role: str, registry: Registry) -> bool:
-    chosen = config.masking.role(role)
-    masking = registry.masking(chosen.name)
-    role_properties = masking(chosen.options).role_properties(role) or frozenset()
-    return (
-        "order-invariant" in registry.positional(config.positional.role(role).name).properties
-        and not registry.attention(config.attention.role(role).name).position_dependent
-        and "shows-the-rest" in role_properties
-        and "hides-future" not in role_properties
-    )
+    for role in ("encoder", "cross"):
+        chosen = config.masking.role(role)
+        visible = registry.masking(chosen.name)(chosen.options).role_properties(role) or frozenset()
+        if (
+            "order-invariant" not in registry.positional(config.positional.role(role).name).properties
+            or registry.attention(config.attention.role(role).name).position_dependent
+            or "shows-the-rest" not in visible
+            or "hides-future" in visible
+        ):
+            return False
+    return True

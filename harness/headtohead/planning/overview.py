@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headtohead.config.labels import listed, shortened, text
@@ -46,168 +46,114 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
-    lines = [_project_line(plan), _data_line(plan), *_tuning_lines(plan), *_looks_lines(plan)]
-    lines += [_runs_line(plan), _steps_line(plan), *_rate_lines(plan)]
-    if plan.remaining or (plan.tuning and not plan.tuning.is_done):
-        lines.append(f"time: {plan.estimate.summary}")
-        if plan.estimate.seconds > LONG:
-            lines.append(f"precision: {describe_bfloat16()} on this processor")
+    records = [variant.record for variant in plan.variants]
+    equal = [f"{record.slug} = {record.equal_to}: {record.equal_reason}" for record in records if record.equal_to]
+    if len(equal) > MOST_NAMES + 1:
+        equal = [*equal[:MOST_NAMES], f"and {len(equal) - MOST_NAMES} more"]
     sections = {
         "changes": _changes(plan),
-        "same by construction, trained once": _equal(plan),
+        "same by construction, trained once": equal,
         "tuned": _tuned(plan),
-        "contrasts that the file declares": tuple(contrast.name for contrast in plan.design.declared),
-        "excluded": tuple(
-            f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded
-        ),
-        "failed, diverged or interrupted": tuple(
+        "contrasts that the file declares": (contrast.name for contrast in plan.design.declared),
+        "excluded": (f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded),
+        "failed, diverged or interrupted": (
             f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
             for run in plan.runs
             if run.state in states.ABNORMAL
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
-        "data of the baseline": tuple(plan.data.record["notes"]),
+        "data of the baseline": plan.data.record["notes"],
         "notes": (*plan.notes, *(family.summary for family in plan.power)),
     }
     return Overview(
         heading=f"{plan.name}: {plan.loaded.file.question}",
-        lines=tuple(lines),
+        lines=tuple(_lines(plan)),
         rows=tuple(_row(plan, variant) for variant in plan.variants),
-        sections={heading: content for heading, content in sections.items() if content},
+        sections={heading: lines for heading, content in sections.items() if (lines := tuple(content))},
     )
 
 
-def _project_line(plan: Plan) -> str:
-    """Return the project root and the runs folder."""
-    runs = plan.runs_root.resolve()
-    return f"project: {runs.parent} (runs in {runs})"
+def _lines(plan: Plan) -> Iterator[str]:
+    """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps, learning rate and time."""
+    data, looks, tuning, runs_root = plan.data.record, plan.looks, plan.tuning, plan.runs_root.resolve()
+    yield f"project: {runs_root.parent} (runs in {runs_root})"
+    counts, tokens = (" / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary"))
+    yield (
+        f"data: {data['dataset']}, split {data['split']}, {counts} pairs (train / valid / test), {tokens} vocabulary "
+        f"tokens, data_hash {data['data_hash'][:8]}"
+    )
+    if tuning:
+        tried = "; ".join(setting.name for setting in tuning.settings)
+        seeds = counted(len(tuning.plan.design.seeds), "seed")
+        done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
+        yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
+    trained = [variant for variant in plan.variants if variant.record.equal_to is None]
+    if looks:
+        first, last = looks.seeds[0], looks.seeds[-1]
+        yield (
+            f"seeds: {first}, then up to {last} until every main contrast is decided; judged at "
+            f"{listed([*map(str, looks.seeds)])} seeds, each look at a level of {100 * looks.level(ALPHA):.2g} % for "
+            f"{100 * ALPHA:.2g} % over all looks; at most {len(trained) * last} runs"
+        )
+    by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
+    shown = ", ".join(f"{count} {state}" for state, count in by_state.items())
+    yield (
+        f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
+        f"{shown or 'none'}; {_remaining(plan)}"
+    )
+    schedules = [(variant.slug, variant.config.train, variant.record.steps) for variant in plan.variants]
+    longer = [warmup for _, train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))]
+    warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
+    per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
+    yield f"steps: {_ends(steps for *_, steps in schedules)} per run, {per_epoch} per epoch{warning}"
+    rates = ((mean_rate(train, steps), slug) for slug, train, steps in schedules if steps)
+    mean, slug = min(rates, default=(1.0, ""))
+    if mean < LOW_RATE:
+        yield (
+            f"learning rate: its mean over the steps of {slug} is {mean:.1%} of train.lr; set "
+            "train.warmup_steps to a few percent of the steps, or train.schedule to cosine"
+        )
+    if plan.remaining or (tuning and not tuning.is_done):
+        yield f"time: {plan.estimate.summary}"
+        if plan.estimate.seconds > LONG:
+            yield f"precision: {describe_bfloat16()} on this processor"
 
 
-def _tuning_lines(plan: Plan) -> list[str]:
-    """Return the settings that are tuned before the experiment, and the progress of the tuning."""
-    tuning = plan.tuning
-    if tuning is None:
-        return []
-    seeds = len(tuning.plan.design.seeds)
-    tried = "; ".join(setting.name for setting in tuning.settings)
-    done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
-    runs = len(tuning.plan.runs)
-    return [f"tune: every variant with {tried}; {counted(seeds, 'seed')} each, {runs} runs: {done}"]
-
-
-def _looks_lines(plan: Plan) -> list[str]:
-    """Return the looks of a plan with sequential seeds, their level, and the maximum number of runs."""
-    if plan.looks is None:
-        return []
-    first, last = plan.looks.seeds[0], plan.looks.seeds[-1]
-    seeds = listed([*map(str, plan.looks.seeds)])
-    trained = sum(variant.record.equal_to is None for variant in plan.variants)
-    level = 100 * plan.looks.level(ALPHA)
-    return [
-        f"seeds: {first}, then up to {last} until every main contrast is decided; judged at {seeds} seeds, "
-        f"each look at a level of {level:.2g} % for {100 * ALPHA:.2g} % over all looks; at most {trained * last} runs"
-    ]
-
-
-def _tuned(plan: Plan) -> tuple[str, ...]:
-    """Return each variant's chosen setting, and the loss of every setting."""
-    tuning = plan.tuning
-    if tuning is None or not tuning.is_done:
-        return ()
-    lines = []
+def _tuned(plan: Plan) -> Iterator[str]:
+    """Yield each variant's chosen setting, and the loss of every setting."""
+    if (tuning := plan.tuning) is None:
+        return
     for slug, tuned in tuning.variants.items():
         means = ", ".join(
             f"{setting.name}: {'diverged' if trial.mean is None else f'{trial.mean:.4g}'}"
             for setting, trial in zip(tuning.settings, tuned.tried, strict=True)
         )
         edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
-        lines.append(f"{slug}: {tuning.chosen(slug).name} ({means}{edge})")
-    return tuple(lines)
+        yield f"{slug}: {tuning.chosen(slug).name} ({means}{edge})"
 
 
-def _changes(plan: Plan) -> tuple[str, ...]:
-    """Return the changes between two configurations with their values in both."""
-    if not plan.design.changes:
-        return ()
-    before, after = plan.design.variant(START).axes, plan.design.variant(END).axes
-    return tuple(f"{name}: {text(before[name])} → {text(after[name])}" for name in plan.design.axes)
+def _changes(plan: Plan) -> Iterator[str]:
+    """Yield the changes between two configurations with their values in both."""
+    if plan.design.changes:
+        before, after = plan.design.variant(START).axes, plan.design.variant(END).axes
+        yield from (f"{name}: {text(before[name])} → {text(after[name])}" for name in plan.design.axes)
 
 
-def _equal(plan: Plan) -> tuple[str, ...]:
-    variants = [variant.record for variant in plan.variants]
-    lines = tuple(
-        f"{variant.slug} = {variant.equal_to}: {variant.equal_reason}" for variant in variants if variant.equal_to
-    )
-    more = len(lines) - MOST_NAMES
-    return lines if more <= 1 else (*lines[:MOST_NAMES], f"and {more} more")
-
-
-def _pitfalls(plan: Plan) -> tuple[str, ...]:
-    """Return each pitfall of the design once, with the variants that have it."""
+def _pitfalls(plan: Plan) -> Iterator[str]:
+    """Yield each pitfall of the design once, with the variants that have it."""
     slugs_by_pitfall: dict[Pitfall, list[str]] = {}
     for variant in plan.variants:
         for pitfall in variant.record.pitfalls:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
-    return tuple(
-        f"{pitfall.name} ({pitfall.field}) in "
-        f"{'every variant' if len(slugs) == len(plan.variants) else shortened(slugs, MOST_NAMES)}: "
-        f"{pitfall.consequence}"
-        for pitfall, slugs in slugs_by_pitfall.items()
-    )
+    for pitfall, slugs in slugs_by_pitfall.items():
+        named = "every variant" if len(slugs) == len(plan.variants) else shortened(slugs, MOST_NAMES)
+        yield f"{pitfall.name} ({pitfall.field}) in {named}: {pitfall.consequence}"
 
 
-def _data_line(plan: Plan) -> str:
-    record = plan.data.record
-    counts = " / ".join(f"{count:,}" for count in record["counts"].values())
-    tokens = " / ".join(f"{count:,}" for count in record["vocabulary"].values())
-    return (
-        f"data: {record['dataset']}, split {record['split']}, {counts} pairs "
-        f"(train / valid / test), {tokens} vocabulary tokens, data_hash {record['data_hash'][:8]}"
-    )
-
-
-def _runs_line(plan: Plan) -> str:
-    trained = [variant for variant in plan.variants if variant.record.equal_to is None]
-    counts = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
-    shown = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return (
-        f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
-        f"{shown or 'none'}; {_remaining(plan)}"
-    )
-
-
-def _steps_line(plan: Plan) -> str:
-    """Return the steps of a run, of all variants if they differ, and the variants with a longer warm-up."""
-    steps = _ends([variant.record.steps for variant in plan.variants])
-    per_epoch = _ends([variant.steps_per_epoch for variant in plan.variants])
-    warmups = [
-        (variant.record.steps, warmup_steps(variant.config.train, variant.record.steps)) for variant in plan.variants
-    ]
-    longer = [warmup for of_variant, warmup in warmups if 0 < of_variant < warmup]
-    warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
-    return f"steps: {steps} per run, {per_epoch} per epoch{warning}"
-
-
-def _rate_lines(plan: Plan) -> list[str]:
-    """Return a line if schedule and warm-up make the mean learning rate of a variant much lower than ``lr``."""
-    means = {
-        variant.slug: mean_rate(variant.config.train, variant.record.steps)
-        for variant in plan.variants
-        if variant.record.steps
-    }
-    low = sorted((mean, slug) for slug, mean in means.items() if mean < LOW_RATE)
-    if not low:
-        return []
-    mean, slug = low[0]
-    return [
-        f"learning rate: its mean over the steps of {slug} is {mean:.1%} of train.lr; set "
-        "train.warmup_steps to a few percent of the steps, or train.schedule to cosine"
-    ]
-
-
-def _ends(numbers: Sequence[int]) -> str:
+def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number, once if they are equal."""
-    return " to ".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
+    ordered = sorted(set(numbers))
+    return " to ".join(f"{number:,}" for number in dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def _remaining(plan: Plan) -> str:
@@ -223,9 +169,13 @@ def _remaining(plan: Plan) -> str:
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
     record, counts = variant.record, variant.record.counts
     paths = sorted(set(counts.path.values()))
+    runs = plan.runs_of(variant.slug)
+    diverged = sum(run.state == states.DIVERGED for run in runs)
+    progress = f"{sum(run.is_done for run in runs) - diverged}/{len(runs)} done"
+    progress += f", {diverged} diverged" * bool(diverged) + " STALE" * any(run.stale for run in runs)
     return (
         variant.slug + (" (baseline)" if variant.slug == plan.design.baseline else ""),
-        _progress(plan, variant),
+        "equal" if record.equal_to else progress,
         f"{counts.total:,}",
         f"{counts.non_embedding:,}",
         f"{counts.attention:,}",
@@ -234,13 +184,3 @@ def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
         f"{counts.inner_width:,}",
         paths[0] if len(paths) == 1 else ", ".join(f"{role} {kind}" for role, kind in counts.path.items()),
     )
-
-
-def _progress(plan: Plan, variant: PlannedVariant) -> str:
-    if variant.record.equal_to:
-        return "equal"
-    runs = plan.runs_of(variant.slug)
-    diverged = sum(run.state == states.DIVERGED for run in runs)
-    done = sum(run.is_done for run in runs) - diverged
-    notes = f", {diverged} diverged" * bool(diverged) + " STALE" * any(run.stale for run in runs)
-    return f"{done}/{len(runs)} done{notes}"

@@ -37,7 +37,7 @@ from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
-from headtohead.planning.power import Power, power_of, typical_sd
+from headtohead.planning.power import Power, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
@@ -51,7 +51,7 @@ from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.experiment import ExperimentDirectory, ModelCounts, VariantRecord
-from headtohead.storage.run import RunRecord
+from headtohead.storage.run import ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,11 @@ def _plan(
     prepared = prepared.for_seeds(design.seeds)
     _check_draws(loaded, design, prepared)
     configured_d_ff = {variant.slug: variant.config.model.d_ff for variant in design.variants}
-    _refuse_matched_width(design, loaded)
+    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
+    if match and "model.d_ff" in design.axes:
+        raise loaded.location("match").error(
+            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
+        )
     refuse_oversized(loaded, design.variants, least_parameters)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=warm.apply(loaded, matched.variants))
@@ -161,7 +165,7 @@ def _plan(
         if variant.config.data.seed == PER_RUN
         for seed in design.seeds
     }
-    existing: dict[tuple[str, int], ExistingRun] = {}
+    finished: list[_Finished] = []
     runs: list[PlannedRun] = []
     for variant in trained:
         plugins = plugins_of(variant.config, registry)
@@ -175,8 +179,10 @@ def _plan(
             found = all_existing.find(run_hash, loaded.name, directory) if all_existing else None
             if found is not None:
                 refuse_difference(found, identity)
-                existing[variant.slug, seed] = found.without_config()
                 run = _with_state(run, found, loaded.name, plugins)
+                run_directory = RunDirectory(found.path, known=found.status)
+                if run.state == states.DONE and (results := run_directory.results):
+                    finished.append((run, found.record.execution, results.metrics))
             runs.append(run)
     contrasts = tuple(design.contrasts())
     baseline = prepared.of(design.variant(design.baseline).config)
@@ -198,12 +204,6 @@ def _plan(
         initial_weights=warm.checkpoints,
     )
     log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
-    finished = [
-        (run, found.record, results.metrics)
-        for run in runs
-        if run.state == states.DONE and (found := existing[run.variant, run.seed])
-        if (results := RunDirectory(found.path).results_of(found.status))
-    ]
     return replace(
         plan,
         estimate=_estimate(plan, finished, prepared),
@@ -318,14 +318,6 @@ def _check_draws(loaded: LoadedExperiment, design: Design, prepared: _Data) -> N
             seeds[draw.data_hash] = seed
 
 
-def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
-    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
-    if match and "model.d_ff" in design.axes:
-        raise loaded.location("match").error(
-            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
-        )
-
-
 def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | None = None) -> PlannedVariant:
     config, registry, data = variant.config, prepared.registry, prepared.of(variant.config)
     steps_per_epoch = prepared.steps_per_epoch(config)
@@ -365,30 +357,30 @@ def _with_state(
             "reason": existing.status.reason,
             "stale": drift(record.versions, record.sources, plugins) if has_result else (),
             "changed_plugins": changed,
-            "directory": existing.directory if own else planned.directory,
+            "directory": existing.path.name if own else planned.directory,
             "reused_from": None if own else existing.reference,
         }
     )
 
 
-_Finished = Sequence[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]
-"""The finished runs of a plan with their records and final metrics."""
+_Finished = tuple[PlannedRun, ExecutionRecord | None, Mapping[str, float | None]]
+"""A finished run, how it was trained, and its final metrics."""
 
 
-def _estimate(plan: Plan, finished: _Finished, prepared: _Data) -> Estimate:
+def _estimate(plan: Plan, finished: Sequence[_Finished], prepared: _Data) -> Estimate:
     work = {
         variant.slug: Work(variant.training_flops(prepared.sizes(variant.config)), variant.config.model.d_model)
         for variant in plan.variants
     }
     measured = [
-        Finished(work[run.variant].flops, seconds_of(metrics, record.execution), record.execution.threads)
-        for run, record, metrics in finished
-        if record.execution
+        Finished(work[run.variant].flops, seconds_of(metrics, execution), execution.threads)
+        for run, execution, metrics in finished
+        if execution
     ]
     return estimate([work[run.variant] for run in plan.remaining], measured)
 
 
-def _power(plan: Plan, finished: _Finished) -> tuple[Power, ...]:
+def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
     """Return the power of each family of contrasts.
 
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
@@ -415,7 +407,8 @@ def _power(plan: Plan, finished: _Finished) -> tuple[Power, ...]:
             if family == "interaction":  # the second pair of each setting has its sides swapped
                 differences = differences[::2] + differences[1::2]
             means.append(differences.mean(axis=0))
-        powers.append(power_of(family, len(means), len(plan.design.seeds), metric, typical_sd(means), plan.looks))
+        seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
+        powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
     return tuple(powers)
 
 

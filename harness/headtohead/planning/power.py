@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,22 +16,29 @@ from headtohead.storage.metrics import show
 
 @dataclass(frozen=True)
 class Power:
-    """Power of a family of contrasts.
+    """Power of paired t-tests in a family of contrasts.
 
-    ``effect`` is the minimum detectable effect (MDE) in standard deviations of the paired difference.
-    ``difference`` is the MDE of the median contrast in units of ``metric``, None until finished runs give
-    its standard deviation ``sd``. With sequential seeds, all numbers are those of the last look, without the power of
-    earlier looks.
+    ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
+    are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
     """
 
     family: str
     contrasts: int
     seeds: int
-    effect: float
     metric: str
-    sd: float | None
-    difference: float | None
-    is_sequential: bool = False
+    sd: float | None = None
+    looks: Looks | None = None
+
+    @cached_property
+    def effect(self) -> float:
+        """The minimum detectable effect (MDE) in standard deviations of the paired difference."""
+        level = ALPHA / self.contrasts
+        return minimum_detectable_effect(1.0, self.seeds, level=self.looks.level(level) if self.looks else level)
+
+    @property
+    def difference(self) -> float | None:
+        """The MDE of the median contrast in units of ``metric``."""
+        return None if self.sd is None else self.effect * self.sd
 
     @property
     def summary(self) -> str:
@@ -38,31 +46,11 @@ class Power:
         tests = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
         if self.seeds < 2:
             return f"{tests}: one seed allows no test; use at least 2 seeds, better 6"
-        seeds = f"{self.seeds} seeds, at the last look," if self.is_sequential else f"{self.seeds} seeds"
+        seeds = f"{self.seeds} seeds, at the last look," if self.looks else f"{self.seeds} seeds"
         found = f"{tests}: {seeds} find differences of {self.effect:.2f} standard deviations or more"
         if self.difference is not None:
             found += f", {show(self.difference, self.metric)} for the median contrast"
         return f"{found} ({POWER:.0%} power, Holm at {ALPHA})"
-
-
-def power_of(
-    family: str, contrasts: int, seeds: int, metric: str, sd: float | None = None, looks: Looks | None = None
-) -> Power:
-    """Return the power of paired t-tests in a family of ``contrasts`` contrasts; with ``looks``, of the last look."""
-    level = ALPHA / contrasts
-    if looks is not None:
-        seeds, level = looks.seeds[-1], looks.level(level)
-    effect = minimum_detectable_effect(1.0, seeds, level=level)
-    return Power(
-        family=family,
-        contrasts=contrasts,
-        seeds=seeds,
-        effect=effect,
-        metric=metric,
-        sd=sd,
-        difference=None if sd is None else effect * sd,
-        is_sequential=looks is not None,
-    )
 
 
 def typical_sd(contrasts: Iterable[np.ndarray]) -> float | None:

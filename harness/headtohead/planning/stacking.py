@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headtohead.model.geometry import vocab_sizes
-from headtohead.model.loss import LOGITS_AT_ONCE
+from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
 from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
@@ -37,14 +37,15 @@ MEMORY_FRACTION = 0.8
 
 ACTIVATION_COPIES = 2.5
 SCORE_COPIES = 7
+FUSED_SCORE_COPIES = 2
 """Numbers that a training step stores per activation and per attention score, gradients included.
 
-With these numbers, the formula of `_fitting` is an upper bound for every registered positional encoding and attention
-style; a traced step needs 0.4 to 0.9 of it.
+A fused path without dropout stores no weights. With these numbers, the formula of `_fitting` is an upper bound for
+every registered positional encoding and attention style; a step needs 0.5 to 0.9 of it.
 """
 
 LOGIT_COPIES = 4
-"""Logits of a chunk, their logarithms and their gradients."""
+"""Logits of a chunk, their logarithms and their gradients, or the same logits in another precision."""
 
 CAPTURED_COPIES = 2
 """A captured step has separate memory, in addition to that of the eager steps that verify it."""
@@ -152,17 +153,26 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     """
     variant, data = plan.variant_of(run), plan.data_of(run)
     config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
+    model, train = config.model, config.train
     length = config.quirks.pad_to if isinstance(config.quirks.pad_to, int) else max(longest.values())
-    rows = config.train.batch_size or max(1, config.train.batch_tokens // length)
-    model = config.model
+    batch = train.batch_size or max(1, train.batch_tokens // length)
+    rows = math.ceil(batch / train.num_microbatches)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = (model.encoder_layers + model.decoder_layers) * width * rows * length
-    scores = (model.encoder_layers + 2 * model.decoder_layers) * model.heads * rows * length**2
-    weights = 4 + (config.train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
-    numbers = weights * counts.total + ACTIVATION_COPIES * activations + SCORE_COPIES * scores
+    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
+    copies = sum(
+        layers[role] * (FUSED_SCORE_COPIES if path == "fused" and not model.dropout_attention else SCORE_COPIES)
+        for role, path in counts.path.items()
+    )
+    scores = copies * model.heads * rows * length**2
+    weights = 4 + (train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
+    decoded = config.evaluate.batch_size * target_words * (config.evaluate.decode == "greedy")  # logits of a step
+    numbers = weights * counts.total + ACTIVATION_COPIES * activations + scores + LOGIT_COPIES * decoded
+    in_chunks = device == "cpu" and config.evaluate.decode != "beam"
+    chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words) if in_chunks else LOGITS_AT_ONCE
     tokens = max(rows * length, config.evaluate.batch_size * longest["target"])
-    logits = LOGIT_COPIES * min(LOGITS_AT_ONCE, wanted * tokens * target_words)
+    logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
     number_bytes = 8 if config.train.precision == "float64" else 4
     available = MEMORY_FRACTION * (memory - PROCESS_BYTES - number_bytes * logits)
     if device == "cuda" and config.train.backend != "eager":

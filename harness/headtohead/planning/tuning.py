@@ -27,7 +27,6 @@ from headtohead.schema.experiment_file import MAX_SEED, Metrics
 from headtohead.schema.run_config import SHORTHANDS, RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
-from headtohead.storage.paths import run_folder
 from headtohead.storage.run_directory import RunDirectory
 
 
@@ -137,7 +136,7 @@ def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan
         return {}
     losses: dict[str, list[float]] = {}
     for run in plan.runs:
-        path = run_folder(plan.directory, run.directory, run.reused_from)
+        path = run.path(plan.directory)
         results = RunDirectory(path).results if run.state == states.DONE else None
         loss = results.metrics.get(TUNING_METRIC) if results else None
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))

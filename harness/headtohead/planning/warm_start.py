@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
@@ -18,21 +19,18 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.variants import Variant
 from headtohead.schema.run_config import INIT_FROM, InitFrom, RunConfig
 from headtohead.storage.results import VocabularyRecord
-from headtohead.storage.run import CHECKPOINT, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, VOCABULARY, read_status
 from headtohead.storage.run_directory import RunDirectory, find_run
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class InitialRun:
-    """A finished run: its reference, its checkpoint with shapes and types by parameter name, and its vocabularies."""
+    """A finished run: its reference, its checkpoint with type and shape by parameter name, and its vocabularies."""
 
     reference: str
     checkpoint: Path
     sha256: str
-    shapes: Mapping[str, Shape]
-    types: Mapping[str, torch.dtype]
+    weights: Mapping[str, str]
     vocabulary: VocabularyRecord
     data_hash: str
 
@@ -104,43 +102,45 @@ class WarmStarts:
         path = find_run(name, self.runs)
         if path.resolve().parent == (self.runs / experiment).resolve():
             raise HeadToHeadError(f"'{name}' is a run of this experiment; copy the file under another name")
-        run = RunDirectory(path)
+        run = RunDirectory(path, known=read_status(path))
         run.require_done()
-        status, checkpoint = run.status, run.verified(CHECKPOINT)
+        checkpoint, sha256 = run.verified(CHECKPOINT), run.status.files[CHECKPOINT]
         for other, known in self.found.items():
-            if known.sha256 == status.files[CHECKPOINT]:
+            if known.sha256 == sha256:
                 raise HeadToHeadError(f"'{name}' and '{other}' are the same run; keep one of these names")
-        shapes, types = _read_weights(checkpoint, name)
         return InitialRun(
             reference=f"{path.resolve().parent.name}/{path.resolve().name}",
             checkpoint=checkpoint,
-            sha256=status.files[CHECKPOINT],
-            shapes=shapes,
-            types=types,
-            vocabulary=run.verified_record(VocabularyRecord, VOCABULARY, status),
+            sha256=sha256,
+            weights=_read_weights(checkpoint, name),
+            vocabulary=run.verified_record(VocabularyRecord, VOCABULARY),
             data_hash=run.record.data["data_hash"],
         )
 
 
-def _read_weights(checkpoint: Path, name: str) -> tuple[dict[str, Shape], dict[str, torch.dtype]]:
-    """Return shapes and types of the weights of the run ``name``.
+def _read_weights(checkpoint: Path, name: str) -> dict[str, str]:
+    """Return type and shape of the weights of the run ``name``.
 
     Raises:
         HeadToHeadError: If the file has another format, or a weight is not finite.
     """
-    shapes, types = {}, {}
+    weights = {}
     try:
         with safe_open(checkpoint, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118
-                values = file.get_tensor(key)
+                weights[key] = _described(values := file.get_tensor(key))
                 if not bool(torch.isfinite(values).all()):
                     raise HeadToHeadError(f"run '{name}': '{key}' has values that are not finite; use another run")
-                shapes[key], types[key] = tuple(values.shape), values.dtype
     except SafetensorError as error:
         raise HeadToHeadError(
             f"'{checkpoint}' is no safetensors file; make it a run with h2h import-checkpoint, or use another run"
         ) from error
-    return shapes, types
+    return weights
+
+
+def _described(values: Tensor, members: int = 0) -> str:
+    """Return the kind of number and the shape of a tensor, without axes of members."""
+    return f"{'float' if values.is_floating_point() else 'int'} {list(values.shape[members:])}"
 
 
 def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
@@ -165,22 +165,13 @@ def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
 def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> None:
     sizes = len(data.source_vocabulary), len(data.target_vocabulary)
     state = Transformer(variant.config, None, *sizes).state_dict()
-    expected: dict[str, Shape] = {name: tuple(values.shape[1:]) for name, values in state.items()}
-    for name in (*expected, *run.shapes):
-        there, here = run.shapes.get(name), expected.get(name)
+    expected = {name: _described(values, members=1) for name, values in state.items()}
+    for name in (*expected, *run.weights):
+        there, here = run.weights.get(name, "missing"), expected.get(name, "missing")
         if there != here:
-            texts = [f"has shape {list(shape)}" if shape is not None else "is missing" for shape in (there, here)]
-            if there is not None and here is not None:
-                texts[1] = str(list(here))
             raise HeadToHeadError(
-                f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' {texts[0]} there and "
-                f"{texts[1]} here; use the sizes and plugins of that run, or exclude the variant"
-            )
-        if run.types[name].is_floating_point != state[name].is_floating_point():
-            types = [str(dtype).removeprefix("torch.") for dtype in (run.types[name], state[name].dtype)]
-            raise HeadToHeadError(
-                f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' has the type {types[0]} "
-                f"there and {types[1]} here; use another run"
+                f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' is {there} there and "
+                f"{here} here; use the sizes and plugins of that run, or exclude the variant"
             )
 
 

@@ -138,11 +138,11 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
         for slug, variant in analysis.frames.by_slug.items()
         if slug in analysis.ranked and not math.isnan(analysis.summaries[slug].mean)
     )
-    reasons = {contrast.reason for contrast in contrasts}
+    reasons = dict.fromkeys(contrast.reason for contrast in contrasts)  # in the order of the contrasts
     if len(analysis.frames.by_slug) == 1:
         return f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
     if {contrast.verdict for contrast in contrasts} == {SAME}:
         return "All variants are the same by construction."
-    if reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes):
+    if [*reasons] == [OTHER_DATA] or (not reasons and DATA_AXIS in analysis.frames.record.axes):
         return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
     return f"No answer: {next(filter(None, reasons), 'the experiment declares no contrast')}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.two_way import Combination, Scope, TwoWayResult
+from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
@@ -29,13 +29,6 @@ MOST_INTERACTIONS = 12
 
 DARKEST = 62
 """Background colour of the best cell in percent; its number remains legible."""
-
-SCOPES: dict[Scope, str] = {
-    "all": "all combinations",
-    "values": "values with which at least half of the combinations work",
-    "working": "combinations that work",
-}
-"""Names of the sets of combinations with a decomposition of variance."""
 
 
 def declared_section(report: Report) -> Section | None:
@@ -177,18 +170,9 @@ def two_way_section(report: Report) -> Section | None:
         fraction = (summary.mean - low) / (high - low)
         return round(DARKEST * (fraction if higher_is_better(metric) else 1 - fraction))
 
-    shares = []
-    for scope, share in result.shares.items():
-        fractions = {columns: share.columns, rows: share.rows, "interaction": share.interaction, "seed": share.seeds}
-        row = {"fraction of the variance over": SCOPES[scope], "combinations": str(share.cells)}
-        shares.append(row | {name: _percent(fraction) for name, fraction in fractions.items()})
-    lines = []
-    if result.chance is not None:
-        chance = "the bag-of-words upper bound" if result.chance else "the score of chance"
-        lines.append(
-            f"{result.working} of {len(result.ranking)} combinations work: their mean is more than "
-            f"{show(result.threshold, metric)}, halfway between {chance} ({show(result.chance, metric)}) and the best."
-        )
+    found = result.shares
+    shares = found and {columns: found.columns, rows: found.rows, "interaction": found.interaction, "seed": found.seeds}
+    parts = [{"source": name, "fraction of the variance": _percent(part)} for name, part in (shares or {}).items()]
     return Section(
         "Every pair",
         f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "
@@ -199,7 +183,6 @@ def two_way_section(report: Report) -> Section | None:
             for row in result.rows
         ),
         shade=[[0, *(shade(row, column) for column in result.columns)] for row in result.rows],
-        lines=lines,
         parts=[
             Section(
                 "Ranking",
@@ -207,7 +190,7 @@ def two_way_section(report: Report) -> Section | None:
                 "t-tests against all others, Bonferroni. Equivalent: two one-sided tests against the best, Holm.",
                 frame=table(_ranked(result, combination, metric) for combination in result.ranking),
             ),
-            *([Section("Variance", frame=table(shares))] if shares else []),
+            *([Section("Variance", frame=table(parts))] if parts else []),
         ],
     )
 

@@ -22,7 +22,7 @@ def data_section(report: Report) -> Section:
     frames = report.analysis.frames
     draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
     rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data).items())
-    runs = frames.details.values()
+    runs = frames.results.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
     found |= {
         ("sacreBLEU", f"{readable(f'test/{name}')}: {text}") for run in runs for name, text in run.signatures.items()

@@ -108,7 +108,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             "are too high."
         )
     hashes: dict[str, set[str]] = {}
-    for run in frames.details.values():
+    for run in frames.records.values():
         for plugin in run.plugins:
             hashes.setdefault(f"{plugin.family} {plugin.name}", set()).add(plugin.source_sha256)
     for plugin_name in sorted(name for name, found in hashes.items() if len(found) > 1):
@@ -196,14 +196,15 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         yield f"The baseline's standard deviation over {seeds} is {show(sd, metric)} {readable(metric)}."
     values: dict[str, set[str]] = {}
     notes: Counter[str] = Counter()
-    for run in frames.details.values():
+    for run in frames.records.values():
         for name, version in sorted(run.versions.items()):
             values.setdefault(name.replace("_", " "), set()).add(str(version))
         if run.execution:
             values.setdefault("device or precision", set()).add(f"{run.execution.device} {run.execution.dtype}")
-        if run.backend:
-            values.setdefault("backend", set()).add(run.backend.name)
-        notes.update(run.notes)
+    for results in frames.results.values():
+        if results.backend:
+            values.setdefault("backend", set()).add(results.backend.name)
+        notes.update(results.notes)
     for name, found in values.items():
         if len(found) > 1:
             yield f"Runs differ in {name}: {', '.join(sorted(found))}."
@@ -214,7 +215,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
 
 def _mean_leak(frames: Frames, slug: str) -> float:
     """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    leaks = [leak for name in frames.rows(slug).index if (leak := frames.details[name].leak) is not None]
+    data = [frames.records[name].data for name in frames.rows(slug).index if name in frames.records]
+    leaks = [data_set["leak"] for data_set in data if data_set.get("leak") is not None]
     return fmean(leaks or [0.0])
 
 

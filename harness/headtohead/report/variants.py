@@ -181,8 +181,8 @@ def _costs(report: Report, slug: str, *, with_stack: bool) -> dict[str, str]:
 def _stack_sizes(report: Report, slug: str | None = None) -> set[int]:
     """Return the stack sizes of all runs, or of a variant's runs."""
     frames = report.analysis.frames
-    names = frames.details if slug is None else frames.rows(slug).index
-    return {len(run.execution.stack) or 1 for name in names if (run := frames.details[name]).execution}
+    names = frames.records if slug is None else frames.rows(slug).index
+    return {len(run.execution.stack) or 1 for name in names if (run := frames.records.get(name)) and run.execution}
 
 
 def _range(numbers: set[int]) -> str:

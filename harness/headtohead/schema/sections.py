@@ -51,6 +51,9 @@ class RecordedOptions(Options):
 
     model_config = ConfigDict(extra="allow")
 
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
 
 ParsedOptions = Annotated[
     SerializeAsAny[Options],

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class DiskUsage:
+class DiskUsage(NamedTuple):
     """Number of bytes on disk below a path, and the time of the last change in seconds since 1970 (0 if empty)."""
 
     size: int
     changed: float
-
-    def __add__(self, other: DiskUsage) -> DiskUsage:
-        return DiskUsage(self.size + other.size, max(self.changed, other.changed))
 
 
 def disk_usage(path: Path) -> DiskUsage:
@@ -23,28 +20,13 @@ def disk_usage(path: Path) -> DiskUsage:
 
     Files that disappear or cannot be read during the count are ignored.
     """
-    total = DiskUsage(0, 0.0)
-    folders = [path]
-    while folders:
-        current = folders.pop()
-        try:
-            entries = list(os.scandir(current))
-        except NotADirectoryError:
-            state = current.lstat()
-            total += DiskUsage(state.st_blocks * 512, state.st_mtime)
-            continue
-        except OSError:
-            continue
-        for entry in entries:
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(Path(entry.path))
-                else:
-                    state = entry.stat(follow_symlinks=False)
-                    total += DiskUsage(state.st_blocks * 512, state.st_mtime)
-            except OSError:
-                continue
-    return total
+    below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+    size, changed = 0, 0.0
+    for file in below if path.is_dir() else [path]:
+        with suppress(OSError):
+            state = file.lstat()
+            size, changed = size + state.st_blocks * 512, max(changed, state.st_mtime)
+    return DiskUsage(size, changed)
 
 
 def show_size(size: int) -> str:

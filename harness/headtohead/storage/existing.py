@@ -5,40 +5,36 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from headtohead.config.source_location import dotted
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.record import read_record
+from headtohead.storage.record import leaves, read_record
 from headtohead.storage.run import RUN, RunRecord, StatusRecord
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
 
 
-@dataclass(frozen=True)
-class ExistingRun:
+class ExistingRun(NamedTuple):
     """A run directory that was found by its run hash."""
 
-    experiment: str
-    directory: str
     path: Path
     record: RunRecord
     status: StatusRecord
     state: str
 
     @property
+    def experiment(self) -> str:
+        """The name of the experiment's folder."""
+        return self.path.parent.name
+
+    @property
     def reference(self) -> str:
         """The path of the run relative to the runs folder."""
-        return f"{self.experiment}/{self.directory}"
-
-    def without_config(self) -> ExistingRun:
-        """Return the run without configuration and data, which would fill the memory for 10,000 runs."""
-        return replace(self, record=self.record.model_copy(update={"config": {}, "data": {}}))
+        return f"{self.experiment}/{self.path.name}"
 
 
 class ExistingRuns:
@@ -68,14 +64,14 @@ class ExistingRuns:
         matching = [run for run in candidates if run and run.record.run_hash == run_hash]
         own = [run for run in matching if run.experiment == experiment]
         if own:
-            return min(own, key=lambda run: (run.directory != directory, run.directory))
+            return min(own, key=lambda run: (run.path.name != directory, run.path))
         results = [run for run in matching if run.state in states.RESULTS]
         return min(results, key=lambda run: (run.state != states.DONE, run.reference), default=None)
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
         record = read_record(RunRecord, path / RUN)
-        return None if record is None else ExistingRun(*name, path, record, *observe(path))
+        return None if record is None else ExistingRun(path, record, *observe(path))
 
 
 def run_directories(experiment: Path) -> list[Path]:
@@ -96,28 +92,14 @@ def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> Non
     Raises:
         HeadToHeadError: If they differ; names the first different field.
     """
-    field = _difference(identity["config"], existing.record.config, ())
-    if field is None and existing.record.data.get("data_hash") != identity["data_hash"]:
-        field = ("data", "data_hash")
+    stored = dict(leaves({"config": existing.record.config, "data_hash": existing.record.data["data_hash"]}))
+    field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
     if field is not None:
+        field = field.removeprefix("config.")
         raise HeadToHeadError(
-            f"{existing.path / RUN} has the run hash of the planned run but a different {dotted(field)}; "
+            f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
             "the file is damaged or was edited, move its directory away"
         )
-
-
-def _difference(planned: Any, stored: Any, path: tuple[str | int, ...]) -> tuple[str | int, ...] | None:
-    """Return the path of the first planned field with a different stored value; extra stored fields are ignored."""
-    if isinstance(planned, Mapping) and isinstance(stored, Mapping):
-        for name, value in planned.items():
-            other = stored.get(name)
-            if value == other:
-                continue
-            difference = _difference(value, other, (*path, name))
-            if difference is not None:
-                return difference
-        return None
-    return None if planned == stored else path
 
 
 def _folders(path: Path) -> list[str]:

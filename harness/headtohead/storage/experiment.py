@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self
 
-from pydantic import ConfigDict, Field, JsonValue, StrictBool, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
@@ -16,7 +17,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
 from headtohead.schema.roles import Role
 from headtohead.storage.contrasts import ContrastRecord
-from headtohead.storage.paths import checked_name, inside, run_folder
+from headtohead.storage.paths import inside
 from headtohead.storage.record import (
     AxisValue,
     Config,
@@ -226,6 +227,20 @@ class PlannedRunRecord(Record):
     directory: str
     reused_from: str | None = None
 
+    def path(self, experiment: Path, *, tree: bool = False) -> Path:
+        """Return the directory of the run of an experiment's folder.
+
+        Args:
+            experiment: The folder of the experiment.
+            tree: Also refuse symbolic links inside the directory.
+
+        Raises:
+            HeadToHeadError: If the path is outside the folder or contains a symbolic link.
+        """
+        if self.reused_from:
+            return inside(experiment.parent, self.reused_from, tree=tree)
+        return inside(experiment, self.directory, tree=tree)
+
 
 class EntryRecord(Record):
     """A plugin entry of a role in which variants differ; ``summary`` is the first line of its docstring."""
@@ -235,11 +250,17 @@ class EntryRecord(Record):
     summary: str
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"[^./\\][^/\\]*", name) or not name.isprintable():
+        raise ValueError(f"{name!r} is not a valid folder name")
+    return name
+
+
 class ExperimentRecord(Record):
     """The plan of an experiment."""
 
     format: Literal[1] = 1
-    name: str
+    name: Annotated[str, AfterValidator(_folder_name)]
     question: str
     description: str | None = None
     file: str | None = None
@@ -261,36 +282,28 @@ class ExperimentRecord(Record):
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord
-    runs: tuple[PlannedRunRecord, ...]
+    runs: Annotated[tuple[PlannedRunRecord, ...], Field(min_length=1)]
     versions: Versions
 
     @model_validator(mode="after")
     def _references(self) -> Self:
         """Check that every slug is that of a variant, and that no variant and no run is listed twice."""
         known = Counter(variant.slug for variant in self.variants)
-        for field, slug in self._slugs():
+        used = [
+            ("baseline", self.baseline),
+            *(("variants.equal_to", variant.equal_to) for variant in self.variants if variant.equal_to is not None),
+            *(("runs.variant", run.variant) for run in self.runs),
+            *(("contrasts.pairs", slug) for contrast in self.contrasts for pair in contrast.pairs for slug in pair),
+        ]
+        for field, slug in used:
             if slug not in known:
                 raise ValueError(f"{field}: {shown(slug)} is the slug of no variant")
-        listed: dict[str, Counter[Any]] = {
-            "variants": known,
-            "runs": Counter((run.variant, run.seed) for run in self.runs),
-        }
-        for field, counts in listed.items():
+        runs = Counter((run.variant, run.seed) for run in self.runs)
+        for field, counts in (("variants", known), ("runs", runs)):
             twice = next((name for name, count in counts.items() if count > 1), None)
             if twice is not None:
                 raise ValueError(f"{field}: {shown(twice)} is listed twice")
         return self
-
-    def _slugs(self) -> Iterator[tuple[str, str]]:
-        """Yield the name of each field that refers to a variant, and the slug."""
-        yield "baseline", self.baseline
-        for variant in self.variants:
-            if variant.equal_to is not None:
-                yield "variants.equal_to", variant.equal_to
-        for run in self.runs:
-            yield "runs.variant", run.variant
-        for contrast in self.contrasts:
-            yield from (("contrasts.pairs", slug) for pair in contrast.pairs for slug in pair)
 
     @property
     def by_slug(self) -> dict[str, VariantRecord]:
@@ -310,14 +323,13 @@ class ExperimentDirectory:
         """Read the record of an experiment's folder.
 
         Raises:
-            HeadToHeadError: If the record is missing or damaged, or its name is not a valid folder name.
+            HeadToHeadError: If the record is missing or damaged.
         """
         record = read_record(ExperimentRecord, inside(path, EXPERIMENT), max_bytes=LARGE_BYTES)
         if record is None:
             raise HeadToHeadError(
                 f"'{path}' has no {EXPERIMENT}; start with h2h run FILE, or pass its runs folder with --runs"
             )
-        checked_name(record.name, path / EXPERIMENT)
         return cls(path, record)
 
     @property
@@ -326,13 +338,5 @@ class ExperimentDirectory:
         return self.record.name
 
     def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
-        """Return the directory of a run, which for a reused result is in another experiment.
-
-        Args:
-            run: A run of the record.
-            tree: Also refuse symbolic links inside the directory.
-
-        Raises:
-            HeadToHeadError: If the path is outside the folder or contains a symbolic link.
-        """
-        return run_folder(self.path, run.directory, run.reused_from, tree=tree)
+        """Return the directory of a run, which for a reused result is in another experiment."""
+        return run.path(self.path, tree=tree)

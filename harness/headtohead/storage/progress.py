@@ -105,7 +105,7 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
 def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
     status, state = observe(directory)
     if METRICS in status.files:
-        RunDirectory(directory).verified(METRICS, status)
+        RunDirectory(directory, known=status).verified(METRICS)
     trained = state == states.RUNNING or state in states.ABNORMAL
     step, pace = _pace(directory / METRICS) if trained else (0, None)
     step = max(step, status.step)

@@ -7,7 +7,7 @@ reports read: ``experiment.json`` an `ExperimentRecord`, ``run.json`` a `RunReco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -24,21 +24,14 @@ from headtohead.schema.run_config import RunConfig
 
 R = TypeVar("R")
 
-
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 """A whole number that a float represents exactly."""
-
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number."""
 
-
 NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-
-
 Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
-
-
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 
 
@@ -77,8 +70,6 @@ AxisValue = Annotated[Scalar, AfterValidator(_axis_value)]
 
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
 Size = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 
 
@@ -101,6 +92,15 @@ class Record(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain data."""
         return self.model_dump(mode="json")
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of each field that is not a mapping."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from leaves(inner, (*path, str(name)))
+    else:
+        yield ".".join(path), value
 
 
 def read_record(kind: type[R], path: Path, max_bytes: int = files.MAX_BYTES) -> R | None:

@@ -28,7 +28,7 @@ class BackendRecord(Record):
     why: str
 
 
-def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+def valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the metrics; raise ValueError if a value is not a number in the range of its metric."""
     for name, value in metrics.items():
         if not in_range(name, value):
@@ -39,14 +39,14 @@ def _valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:
-    _valid_metrics({f"test/{name}": value for name, value in scores.items()})
+    valid_metrics({f"test/{name}": value for name, value in scores.items()})
     return scores
 
 
 Scores = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_scores)]
 """Scores of the test split by the last part of the metric's name."""
 
-Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(_valid_metrics)]
+Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(valid_metrics)]
 """Metrics by name, each within its range."""
 
 

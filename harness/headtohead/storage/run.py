@@ -15,46 +15,24 @@ from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import Count, Date, Record, Seed, Sha256, Sides, Versions, read_record
 
 RUN = "run.json"
-
-
 STATUS = "status.json"
-
-
 RESULTS = "results.json"
-
-
 HEADS = "heads.json"
-
-
 METRICS = "metrics.jsonl"
-
-
 CHECKPOINT = "checkpoint.safetensors"
-
-
 VOCABULARY = "vocabulary.json"
-
-
 TRANSLATIONS = "translations.tsv"
-
-
 MAPS = "attention/maps.safetensors"
-
-
 PROBES = "attention/probes.json"
-
 
 RESULT_FILES = (RESULTS, CHECKPOINT, VOCABULARY, TRANSLATIONS, MAPS, PROBES, HEADS)
 """Files with the results of a run. Every attempt writes them anew."""
 
-
 RUN_FILES = (RUN, METRICS, *RESULT_FILES)
 """Files that a finished run consists of; ``status.json`` has the sha256 of each, and of its files in ``attempts/``."""
 
-
 EARLIER_ATTEMPT = r"attempts/[0-9]+\.(metrics\.jsonl|json)"
 """Pattern of the files of an earlier attempt: its status, and its histories if the next attempt began at step 0."""
-
 
 FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RUN_FILES))}|{EARLIER_ATTEMPT})$")]
 

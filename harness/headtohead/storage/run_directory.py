@@ -10,7 +10,7 @@ import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.histories import MetricLine, parse_metrics, read_metrics
-from headtohead.storage.leases import Lease, observe
+from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import parse_record, read_record
 from headtohead.storage.results import HeadsRecord, ResultsRecord
@@ -53,24 +53,25 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Reader of a run directory."""
+    """Reader of a run directory.
+
+    Args:
+        path: The directory.
+        known: The run's status, if the caller has read it.
+    """
 
     path: Path
+    known: StatusRecord | None = field(default=None, kw_only=True)
 
     @property
     def status(self) -> StatusRecord:
         """The content of status.json; a run without this file is PLANNED."""
-        return read_status(self.path)
+        return self.known or read_status(self.path)
 
     @property
     def state(self) -> str:
         """The run's state in status.json."""
         return self.status.state
-
-    @property
-    def observed_state(self) -> str:
-        """The run's state; INTERRUPTED if the run is active and no process holds its lease."""
-        return observe(self.path)[1]
 
     @property
     def record(self) -> RunRecord:
@@ -91,16 +92,7 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is damaged.
         """
-        return self.results_of(self.status)
-
-    def results_of(self, status: StatusRecord) -> ResultsRecord | None:
-        """Return `results` for a status that the caller has read."""
-        return self.verified_record(ResultsRecord, RESULTS, status) if status.state == states.DONE else None
-
-    def head_metrics_of(self, status: StatusRecord) -> Mapping[str, float | None]:
-        """Return the metrics of heads.json for a status that the caller has read; empty if there is no such file."""
-        heads = self.heads_of(status)
-        return heads["metrics"] if heads else {}
+        return self.verified_record(ResultsRecord, RESULTS) if self.state == states.DONE else None
 
     @property
     def heads(self) -> HeadsRecord | None:
@@ -109,63 +101,55 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is damaged.
         """
-        return self.heads_of(self.status)
+        return self.verified_record(HeadsRecord, HEADS) if self.has(HEADS) else None
 
-    def heads_of(self, status: StatusRecord) -> HeadsRecord | None:
-        """Return `heads` for a status that the caller has read."""
-        return self.verified_record(HeadsRecord, HEADS, status) if HEADS in status.files else None
+    @property
+    def final_metrics(self) -> dict[str, float | None]:
+        """The metrics of results.json and heads.json; empty before the run is DONE."""
+        results, heads = self.results, self.heads
+        return {**(results.metrics if results else {}), **(heads["metrics"] if heads else {})}
 
-    def history(self, status: StatusRecord | None = None) -> Iterator[MetricLine | None]:
+    def history(self) -> Iterator[MetricLine | None]:
         """Yield the lines of metrics.jsonl, and None for a damaged line, such as the incomplete line of a crash.
 
         The history of a finished run is compared with its sha256.
 
-        Args:
-            status: The run's status, if the caller has read it.
-
         Raises:
             HeadToHeadError: If the history of a finished run has changed, or the file cannot be read.
         """
-        status = status or self.status
-        if METRICS in status.files:
-            return parse_metrics(self._verified_content(METRICS, status, files.LARGE_BYTES))
+        if self.has(METRICS):
+            return parse_metrics(self._verified_content(METRICS, files.LARGE_BYTES))
         return read_metrics(self.path / METRICS)
 
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""
         return name in self.status.files
 
-    def verified(self, name: str, status: StatusRecord | None = None) -> Path:
+    def verified(self, name: str) -> Path:
         """Return the path of a result file after comparing its sha256 with that in status.json.
-
-        Args:
-            name: The name of the file.
-            status: The run's status, if the caller has read it.
 
         Raises:
             HeadToHeadError: If the file is missing or damaged; names the command that repairs it.
         """
-        damage = self._damage(name, (status or self.status).files)
-        if damage is not None:
+        if damage := self._damage(name, self.status.files):
             raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
         return self.path / name
 
-    def verified_record(self, kind: type[R], name: str, status: StatusRecord | None = None) -> R:
+    def verified_record(self, kind: type[R], name: str) -> R:
         """Return the record in a JSON result file after comparing its sha256 with that in status.json.
 
         Raises:
             HeadToHeadError: If the file is missing or damaged.
         """
-        return parse_record(kind, self._verified_content(name, status or self.status), self.path / name)
+        return parse_record(kind, self._verified_content(name), self.path / name)
 
-    def _verified_content(self, name: str, status: StatusRecord, max_bytes: int = files.MAX_BYTES) -> bytes:
+    def _verified_content(self, name: str, max_bytes: int = files.MAX_BYTES) -> bytes:
         """Return the content of a file after comparing its sha256 with that in status.json, and read it once."""
-        path = inside(self.path, name)
-        if name in status.files and path.is_file():
-            content = files.read_bytes(path, max_bytes)
-            if hashlib.sha256(content).hexdigest() == status.files[name]:
-                return content
-        return files.read_bytes(self.verified(name, status), max_bytes)
+        path, sha256 = inside(self.path, name), self.status.files.get(name)
+        content = files.read_bytes(path, max_bytes) if path.is_file() else b""
+        if hashlib.sha256(content).hexdigest() == sha256:
+            return content
+        return files.read_bytes(self.verified(name), max_bytes)
 
     def require_done(self) -> None:
         """Check that the run is DONE.
@@ -305,12 +289,10 @@ class RunWriter(RunDirectory):
     def add_result(self, name: str, value: Any) -> None:
         """Write or replace a JSON file with results of a DONE run, and its sha256."""
         with self.writing() as folder:
-            others = {other: digest for other, digest in stored_status(folder).files.items() if other != name}
-            if self.has(name):
-                # After a crash between the next two writes, the run has no such file.
-                self._change_status(files=others)
+            # After a crash before the last write, the run has no such file.
+            self.remove_result(name)
             self.write_json(name, value)
-            self._change_status(files=others | {name: files.sha256(folder / name)})
+            self._change_status(files={**stored_status(folder).files, name: files.sha256(folder / name)})
 
     def remove_result(self, name: str) -> None:
         """Remove a result file and its sha256."""

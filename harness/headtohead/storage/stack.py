@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, Self
 
 from filelock import FileLock
-from pydantic import ConfigDict, Field
+from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
 from headtohead import files
@@ -18,7 +18,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Config, Count, NonNegative, Number, Seed, read_record
+from headtohead.storage.record import Config, Count, NonNegative, Number, Record, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
@@ -30,10 +30,6 @@ RECORD = "stack.json"
 
 INITIAL_WEIGHTS = "initial.safetensors"
 """File in a stack's folder with the weights that training starts from; only with ``init_from``."""
-
-
-STRICT = ConfigDict(extra="forbid")
-"""Unknown fields of a record are errors."""
 
 
 MAX_THREADS = 4096
@@ -56,72 +52,57 @@ class StackProgress(TypedDict):
     loss: NotRequired[Number | None]
 
 
-@dataclass(frozen=True)
-class StackMember:
-    """A run of a stack; ``directory`` is relative to the experiment's folder.
+class StackMember(Record):
+    """A run of a stack; ``directory`` is relative to the experiment's folder."""
 
-    ``config`` is None if it equals the stack's.
-    """
-
-    __pydantic_config__ = STRICT
-
+    variant: str
     run_hash: str
     seed: Seed
     directory: str
-    config: Config | None = None
 
 
-@dataclass(frozen=True)
-class StackRecord:
+class StackRecord(Record):
     """Everything a worker needs to train a stack, or to reproduce it.
 
-    The last bits of the results depend on ``threads`` and on the order of members, so resumed and reproduced runs keep
-    both. ``prepared`` is a file of prepared data, used on machines that lack the dataset's files. ``notes`` are the
-    worker's notes, such as the reason of a fallback.
+    ``configs`` holds the configuration of each variant, that of the first member first. The last bits of the results
+    depend on ``threads`` and on the order of members, so resumed and reproduced runs keep both. ``cache`` is the folder
+    of prepared data. ``notes`` are the worker's notes, such as the reason of a fallback.
     """
 
-    __pydantic_config__ = STRICT
-
-    variant: str
-    config: Config
-    members: Annotated[Sequence[StackMember], Field(min_length=1)]
-    probes: Sequence[StackProbe] = ()
+    configs: Mapping[str, Config]
+    members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
+    probes: tuple[StackProbe, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
     cache: str = ""
     timeout_seconds: NonNegative | None = None
     deaths: Count = 0
-    notes: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
     format: Literal[1] = 1
 
-    @property
-    def variants(self) -> list[tuple[str, Mapping[str, Any], list[StackMember]]]:
-        """The variants of the stack: name, configuration and members, with the members' ``config`` set to None."""
-        variants: dict[str, tuple[str, Mapping[str, Any], list[StackMember]]] = {}
-        for member in self.members:
-            config = self.config if member.config is None else member.config
-            name = member.directory.rpartition("-s")[0]
-            variants.setdefault(json.dumps(config, sort_keys=True), (name, config, []))[2].append(
-                replace(member, config=None)
-            )
-        return list(variants.values())
+    @model_validator(mode="after")
+    def _variants(self) -> Self:
+        if list(self.configs) != list(dict.fromkeys(member.variant for member in self.members)):
+            raise ValueError("configs: expected the variants of the members, in their order")
+        return self
 
-    def part(self, members: Sequence[StackMember]) -> StackRecord:
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration of the first member."""
+        return next(iter(self.configs.values()))
+
+    @property
+    def title(self) -> str:
+        """The first variant, and the number of others."""
+        more = len(self.configs) - 1
+        return f"{self.members[0].variant} and {more} more" if more else self.members[0].variant
+
+    def part(self, members: Iterable[StackMember]) -> StackRecord:
         """Return the record of a stack with a subset of the members."""
-        chosen = replace(self, members=members, deaths=0)
-        name, config, _ = chosen.variants[0]
-        more = len(chosen.variants) - 1
-        configs = [self.config if member.config is None else member.config for member in members]
-        return replace(
-            chosen,
-            variant=f"{name} and {more} more" if more else name,
-            config=config,
-            members=[
-                replace(member, config=None if own == config else own)
-                for member, own in zip(members, configs, strict=True)
-            ],
-        )
+        chosen = tuple(members)
+        configs = {member.variant: self.configs[member.variant] for member in chosen}
+        return self.model_copy(update={"members": chosen, "configs": configs, "deaths": 0})
 
     @property
     def hashes(self) -> set[str]:
@@ -180,18 +161,19 @@ class StackFolder:
     def write(self, record: StackRecord) -> None:
         """Create or replace stack.json."""
         self.path.mkdir(parents=True, exist_ok=True)
-        files.write_json(self.path / RECORD, asdict(record))
+        files.write_json(self.path / RECORD, record.to_json())
 
     def change(self, **fields: Any) -> None:
         """Change fields of the record; safe for concurrent use by parent and worker."""
         with self._lock:
-            self.write(replace(self.record, **fields))
+            self.write(self.record.model_copy(update=fields))
 
     def note(self, text: str) -> None:
         """Add a note, unless an earlier attempt has added the same text."""
         with self._lock:
-            if text not in self.record.notes:
-                self.write(replace(self.record, notes=[*self.record.notes, text]))
+            record = self.record
+            if text not in record.notes:
+                self.write(record.model_copy(update={"notes": (*record.notes, text)}))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""

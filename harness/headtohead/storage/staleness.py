@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -16,7 +15,7 @@ from headtohead.plugins.sources import source_file
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import observe
-from headtohead.storage.record import read_record
+from headtohead.storage.record import leaves, read_record
 from headtohead.storage.run import RUN, PluginRecord
 
 PROSE = ("question", "description")
@@ -50,27 +49,18 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
         return
     try:
         written = files.read_text(file).removeprefix("\ufeff")
-        before, now = (dict(_leaves(parse(text, str(file))[0])) for text in (recorded, written))
+        before, now = (dict(leaves(parse(text, str(file))[0])) for text in (recorded, written))
     except HeadToHeadError:
         yield "the experiment file is invalid"
         return
-    changed = [name for name in dict.fromkeys([*before, *now]) if before.get(name) != now.get(name)]
+    names = [name for name in dict.fromkeys([*before, *now]) if name not in PROSE]
+    changed = [name for name in names if before.get(name) != now.get(name)]
     for name in changed[:MOST_FIELDS]:
         old, new = before.get(name), now.get(name)
         is_long = any(isinstance(value, list) or len(shown(value)) > 40 for value in (old, new))
         yield f"{name} has changed" if is_long else f"{name} was {shown(old)}, is now {shown(new)}"
     if len(changed) > MOST_FIELDS:
         yield f"{len(changed) - MOST_FIELDS} more fields have changed"
-
-
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the value of each field that is no mapping."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            if path or name not in PROSE:
-                yield from _leaves(inner, (*path, str(name)))
-    else:
-        yield ".".join(path), value
 
 
 class _Plugins(BaseModel):

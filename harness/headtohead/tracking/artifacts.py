@@ -63,9 +63,8 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
 
 def copy_files(run: TrackedRun, names: Iterable[str], into: Path) -> None:
     """Copy those files of a run directory that exist, after comparing results with their sha256."""
-    status = run.status
     for name in names:
-        path = run.verified(name, status) if name in status.files else run.path / name
+        path = run.verified(name) if run.has(name) else run.path / name
         if path.is_file():
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, into / name)

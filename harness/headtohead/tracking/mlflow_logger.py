@@ -121,8 +121,8 @@ class MlflowLogger(Logger):
         for name, point in self.last.items():
             self._add(name, *point)
         # Results without a final state are those of a process that died while it finished.
-        if state in states.RESULTS and directory.results is not None:
-            self._add_results({**directory.results.metrics, **directory.head_metrics_of(status)}, ended, model)
+        if state in states.RESULTS and (metrics := directory.final_metrics):
+            self._add_results(metrics, ended, model)
         upload = functools.partial(client.log_artifacts, self.run_id)
         with self.to.store.artifacts(self.mlflow_run.info.artifact_uri, upload) as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.

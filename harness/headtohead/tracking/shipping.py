@@ -224,8 +224,7 @@ class Shipper:
         if not is_final:
             opened.logger.flush()
             return True
-        results = run.results_of(status) if state in states.RESULTS else None
-        final = {**results.metrics, **run.head_metrics_of(status)} if results else {}
+        final = run.final_metrics if state in states.RESULTS else {}
         finite = {name: float(value) for name, value in final.items() if value is not None and math.isfinite(value)}
         # With early stopping, the test metrics have an earlier step than the last one, so they are logged here.
         opened.logger.end(state, {name: value for name, value in finite.items() if name not in opened.names})

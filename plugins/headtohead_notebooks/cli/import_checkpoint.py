@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import load_plugins, plugin_option, recipe_set_option, runs_option
+from headtohead.cli.options import load_plugins, plugin_option, runs_option, set_option
 from headtohead.cli.output import echo
 
 
@@ -20,7 +20,7 @@ from headtohead.cli.output import echo
     metavar="FILE",
     help="The notebook's file of sentence pairs, from which its vocabularies are built.",
 )
-@recipe_set_option("model.heads=2")
+@set_option("the recipe", "model.heads=2")
 @click.option("--force", is_flag=True, help="Replace an existing run of that name.")
 @runs_option
 @plugin_option

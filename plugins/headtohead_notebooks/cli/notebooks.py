@@ -46,7 +46,7 @@ EDITIONS = "experiments"
     metavar="FILE",
     help="English-Spanish pairs of Tatoeba, required by notebook 3.",
 )
-@set_option
+@set_option()
 @seeds_option
 @name_option
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import (
-    cache_option,
-    format_option,
-    load_plugins,
-    plugin_option,
-    recipe_set_option,
-    runs_option,
-)
+from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, runs_option, set_option
 from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Seed of a recipe's initial weights."
 )
-@recipe_set_option("model.d_model=8")
+@set_option("the recipe", "model.d_model=8")
 @cache_option
 @runs_option
 @plugin_option

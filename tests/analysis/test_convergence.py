@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from headtohead.analysis.convergence import LossTrend, RunTrend, run_trend
@@ -201,3 +203,21 @@ def test_a_trend_is_measured_between_evaluations() -> None:
     found = run_trend(np.array([70, 90, 100]), np.array([2.3, 2.1, 2.0]))
     assert isinstance(found, RunTrend)
     assert found == pytest.approx(RunTrend(2.2, 0.2, 20.0))
+
+
+def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: ModuleType, tmp_path: Path) -> None:
+    axes = {"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
+    frames = load_frames(folder)
+    rows = [
+        (str(run), step, float(step), 0.0, "valid/loss", 3 - 0.1 * step / 200)
+        for run in frames.runs.index
+        for step in range(100, STEPS + 1, 100)
+    ]
+    histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
+    runs = frames.runs.assign(**{"valid/loss": 2.5 + 0.1 * frames.runs["variant"].str.endswith("rotary")})
+    analysis = Analysis(dataclasses.replace(frames, histories=histories, runs=runs))
+    assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
+    averaged = [contrast for contrast in analysis.factors.contrasts if contrast.axis == "positional"]
+    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
+    assert analysis.convergence.gaps == ()

@@ -112,6 +112,7 @@ CASES = (
         "properties = frozenset({'relatve'})",
         "TypeError: properties has the unknown name 'relatve'; did you mean 'relative'?*",
     ),
+    entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
     Case(
         "options",
         "required",

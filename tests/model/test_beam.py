@@ -96,6 +96,7 @@ def assert_equals_the_plain_search(subject, size, alpha):
         {"attention": "uniform", "tie_embeddings": "output"},
         {"masking": "none"},
         {"masking": "causal", "attention": "independent-heads", "norm": "post"},
+        {"positional": {"name": "sinusoidal", "index": "row"}},
         {"positional": {"name": "sinusoidal", "index": "row"}, "masking": "padding"},
         {
             "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},

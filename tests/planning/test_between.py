@@ -327,3 +327,9 @@ def test_the_plan_lists_the_changes_and_every_variant(plan):
         "model.bias: true → false",
         "train.lr: 0.001 → 0.002",
     )
+
+
+def test_an_empty_mapping_of_one_end_does_not_get_a_value_of_the_other(design):
+    ends = "{from: {data: {vocabulary: {}}}, to: {data: {vocabulary: {max_size: 50}}}}"
+    found = design(f"design: [{{between: {ends}}}]")
+    assert [variant.config.data.vocabulary.max_size for variant in found.variants[:2]] == [None, 50]

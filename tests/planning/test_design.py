@@ -79,6 +79,16 @@ def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
     assert interaction.name.endswith("by model.d_model and model.d_ff: 16 and 64 − 8 and 4x")
 
 
+def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data_are_not_compared(design):
+    found = design("""
+        design:
+          - product:
+              positional: [sinusoidal, rotary]
+              zip: {data: [toy-grammar, copy], train.lr: [0.01, 0.02]}
+    """)
+    assert [contrast["axis"] for contrast in factors(found)] == ["positional"]
+
+
 def test_two_notations_of_a_variant_are_one_variant(design):
     found = design("""
         design:
@@ -220,6 +230,12 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
             "x.yaml:7: design[0].zip:",
             "zip requires lists of equal",
+        ),
+        ("design: [{product: {zip: [1, 2]}}]", "x.yaml:7: design[0].product.zip:", "expected a mapping of axes"),
+        (
+            "exclude: [{when: {match: paramters, positional: none}, reason: why}]",
+            "x.yaml:7: exclude[0].when.match:",
+            "did you mean 'parameters'",
         ),
         (
             "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",

@@ -172,6 +172,8 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"data": {"dataset": "toy-gramar"}}, "data.dataset:", "did you mean 'toy-grammar'"),
         ({"data": {"sise": 3}}, "data.sise:", "did you mean 'size'"),
         ({"data": {"split": "ii"}}, "data.split:", "did you mean 'iid'"),
+        ({"data": {"limt": 3}, "data.dataset": "addition"}, "data.limt:", "unknown field 'limt'"),
+        ({"positional": {"encoder": "rope"}}, "positional.encoder:", "did you mean 'rotary'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
         ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam.size:", "beam search requires evaluate.decode: beam,"),
         (
@@ -186,6 +188,14 @@ def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, w
     message = failure(registry, **raw)
     assert message.startswith(location)
     assert word in message
+
+
+def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it(registry):
+    data = {"dataset": "tatoeba", "sha256": {"eng.tsv": "a" * 64}}
+    assert resolve(TRAIN | {"data": data}, registry).data.options.sha256 == {"eng.tsv": "a" * 64}
+    later = TRAIN | {"data": data, "data.sha256": {"spa.tsv.bz2": "b" * 64}}
+    assert resolve(later, registry).data.options.sha256 == {"spa.tsv.bz2": "b" * 64}
+    assert resolve(TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry).data.options.seed == 2
 
 
 def planted(hook, entries):

@@ -49,6 +49,12 @@ def load(family, body):
             "write 'def rotate(self, x, positions, role)'; got rotate(self, x, positions, role, layer)",
         ),
         (
+            "positional",
+            "def bias(self, key_positions, query_positions, role, layer): return None",
+            "write 'def bias(self, query_positions, key_positions, role, layer)'; got bias(self, key_positions, "
+            "query_positions, role, layer)",
+        ),
+        (
             "attention",
             "def geometry(self, options, model): return None",
             "write '@classmethod def geometry(cls, options, model)'; got geometry(self, options, model)",

@@ -185,6 +185,25 @@ def test_an_effect_that_depends_on_another_axis_is_given_by_value_of_that_axis(s
         assert "depends on" not in answered(study(name=f"other-{number}", **options))
 
 
+def test_an_effect_that_depends_on_a_zip_is_given_by_the_values_of_its_axes(study):
+    def score(axes, seed):
+        effect = {2: 0.002, 4: 0.04}[axes["model.heads"]] * (axes["attention"] == "independent-heads")
+        return 0.6 + 0.01 * seed + effect + 0.001 * math.sin(7.0 * seed + axes["model.heads"] + len(axes["attention"]))
+
+    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
+    file = study(axes=axes, score=score, interactions=True) / "experiment.json"
+    record = json.loads(file.read_text())
+    for variant in record["variants"]:
+        variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
+    for contrast in record["contrasts"]:
+        for axis in ("axis", "other_axis"):
+            if contrast.get(axis) == "model.heads":
+                contrast[axis] = "model.heads and train.lr"
+    file.write_text(json.dumps(record))
+    text = answer(Analysis(load_frames(file.parent)))
+    assert "but it depends on model.heads and train.lr: +0.002 with 2 and 0.002, +0.040 with 4 and 0.004" in text
+
+
 def random_study(number):
     """Return the changes of a study with random design, seeds, effects, noise, failures and margin."""
     random = np.random.default_rng(number)

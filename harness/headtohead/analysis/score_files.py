@@ -75,11 +75,18 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
     return rows
 
 
+def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the key '{twice[0]}' twice")
+    return dict(pairs)
+
+
 def _json_lines(text: str) -> list[list[Any]]:
     records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
         try:
-            record = json.loads(line, parse_int=str, parse_float=str, parse_constant=str)
+            record = json.loads(line, object_pairs_hook=_record, parse_int=str, parse_float=str, parse_constant=str)
         except ValueError as error:
             raise ValueError(f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}") from error
         if not isinstance(record, dict):

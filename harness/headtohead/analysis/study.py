@@ -269,7 +269,9 @@ class Analysis(Scores):
         p, other = min(found)
         pairs: dict[str, list[tuple[str, str]]] = {}
         for left, right in contrast.pairs:
-            pairs.setdefault(label(frames.by_slug[left].axes[other]), []).append((left, right))
+            axes = frames.by_slug[left].axes
+            value = " and ".join(label(axes[path]) for path in other.split(" and "))  # of a zip
+            pairs.setdefault(value, []).append((left, right))
         scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
         by_value = {
             value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()

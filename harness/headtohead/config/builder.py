@@ -124,7 +124,10 @@ class ConfigBuilder:
                 branch = tree
                 for part in path[len(above) : -1]:
                     branch = branch.setdefault(str(part), {})
-                branch[str(path[-1])] = value
+                if value == {}:
+                    branch.setdefault(str(path[-1]), {})
+                else:
+                    branch[str(path[-1])] = value
         return tree
 
     def location(self, path: FieldPath) -> SourceLocation:
@@ -165,7 +168,8 @@ class ConfigBuilder:
             raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
         else:
             name, options = named_parts(value, location, "name")
-            defaults = self._entry(family, name, location).role_defaults if roles == ROLES else {}
+            entry = self._entry(family, name, location)
+            defaults = entry.role_defaults if roles == ROLES else {}
             for role in roles:
                 self._set((family, role), {}, location)
                 self._set((family, role, "name"), defaults.get(role, name), location)
@@ -188,7 +192,12 @@ class ConfigBuilder:
 
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
-        if isinstance(value, Mapping) and (value or len(path) == 1 or self.nested(*path)):
+        if path[1:] and is_dataset_option(path) and path[1] != "options":
+            path = ("data", "options", *path[1:])
+        if path == ("data", "options") and not isinstance(value, Mapping):
+            raise location.error(f"expected a mapping, got {shown(value)}")
+        is_option = path[:2] == ("data", "options") and len(path) > 2
+        if isinstance(value, Mapping) and not is_option and (value or len(path) == 1 or self.nested(*path)):
             refuse_both(value, "" if path == ("train",) else "train.", location)
             for key in sorted(value, key=assignment_order):
                 self._assign_field((*path, *key.split(".")), value[key], location.child(key))
@@ -200,6 +209,7 @@ class ConfigBuilder:
                 raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
             self._entry("dataset", value, location)
             if value != self.dataset:
+                self._check_option_names()
                 self.values = {path: kept for path, kept in self.values.items() if not is_dataset_option(path)}
         if path[0] == "train" and len(path) == 2 and path[1] in _EXCLUSIVE and value is not None:
             self.values.pop(("train", _EXCLUSIVE[path[1]]), None)
@@ -230,18 +240,14 @@ class ConfigBuilder:
         """
         raw = {name: self.nested(name) for name in SECTIONS}
         dataset, written = self.registry.dataset(self.dataset), raw["data"]
-        options = {name: written.pop(name) for name in [*written] if is_dataset_option(("data", name))}
-        for name in options:
-            if name not in dataset.Options.model_fields:
-                hint = suggest_field(name, [*dataset.Options.model_fields, *DataConfig.model_fields], "data")
-                message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
-                raise self.location(("data", name)).error(message)
+        self._check_option_names()
+        options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
         d_ff, d_model = (raw["model"].get(name, getattr(ModelInput(), name)) for name in ("d_ff", "d_model"))
         raw["model"]["d_ff"] = times_width(d_ff, d_model)
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         sections["model"] = complete_model(sections["model"])
-        parsed = self._checked(dataset.Options, options, "data")
+        parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)
         if evaluate.decode == "beam" and evaluate.beam is None:
@@ -264,6 +270,14 @@ class ConfigBuilder:
             raise self.location(path).error(reason)
         return config
 
+    def _check_option_names(self) -> None:
+        known = self.registry.dataset(self.dataset).Options.model_fields
+        for name in self.nested("data", "options"):
+            if name not in known:
+                hint = suggest_field(name, [*known, *DataConfig.model_fields], "data")
+                message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
+                raise self.location(("data", "options", name)).error(message)
+
     def _checked(self, model: type[Model], values: Mapping[str, Any], *above: str) -> Model:
         return checked(model, values, lambda inside: self.location((*above, *inside)))
 
@@ -273,7 +287,7 @@ class ConfigBuilder:
         if is_dataset_option(path):
             model = self.registry.dataset(self.dataset).Options
         markers: list[Any] = []
-        for part in path[1:]:
+        for part in path[2:] if is_dataset_option(path) else path[1:]:
             info = model.model_fields.get(part) if model else None
             model, markers = (section_of(info.annotation), info.metadata) if info else (None, [])
         return any(isinstance(marker, FilePath) for marker in markers)

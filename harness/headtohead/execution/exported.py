@@ -140,7 +140,7 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
             raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
     exported = read_record(ExportRecord, folder / CONFIG)
     assert exported is not None
-    run, sides = exported.run, read_record(ExportedVocabularies, folder / VOCABULARIES)
+    run, sides = exported.run, read_record(ExportedVocabularies, folder / VOCABULARIES, files.LARGE_BYTES)
     if sides is None:
         if run.imported is None:
             raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")

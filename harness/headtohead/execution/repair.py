@@ -52,12 +52,12 @@ def with_failed_reset(plan: Plan) -> Plan:
         stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
+            for folder in stacks:  # first: a kill between these writes must not resume without the histories
+                folder.resume_points.clear()
             for path in members:
                 RunWriter(path, lease).archive_metrics()
             for path in paths:
                 RunWriter(path, lease).set_state(states.PLANNED)
-            for folder in stacks:
-                folder.resume_points.clear()
     runs = (run.model_copy(update={"state": states.PLANNED}) if run in failed else run for run in plan.runs)
     return replace(plan, runs=tuple(runs))
 

@@ -342,6 +342,7 @@ class _Execution:
         """
         self.left |= record.hashes
         with suppress(Busy), Lease(*(run.path for run in folder.runs())) as lease:
+            folder.resume_points.clear()  # a kill between the next writes must not resume without the histories
             for run in folder.open_runs():
                 RunWriter(run.path, lease).archive_metrics()
             (folder.path / RECORD).unlink()

@@ -47,8 +47,8 @@ def count(
 def _count(
     config: RunConfig, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
-    operations = Operations()
-    with counted(), OnCpu() if _is_small(config, source_words + target_words, target_length) else nullcontext():
+    operations, length = Operations(), max(source_length, target_length)
+    with counted(), OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext():
         model = Transformer(config, None, source_words, target_words).eval()
         source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
         target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
@@ -57,14 +57,14 @@ def _count(
             model(source, lengths, target, lengths)
     for part in model.modules():
         if isinstance(part, Component):
-            require_members(part)  # a hook may have assigned another parameter
+            require_members(part, attributes=False)  # a hook may have assigned another parameter
     return _counts(model, operations.flops / target_length)
 
 
 def _is_small(config: RunConfig, words: int, length: int) -> bool:
     """Return whether a pass takes less time than torch's compiler takes to load, from a rough number of FLOPs."""
     model = config.model
-    layers = (model.encoder_layers + 2 * model.decoder_layers) * (4 * model.d_model + 2 * model.d_ff)
+    layers = (model.encoder_layers + 2 * model.decoder_layers) * (4 * model.d_model + 2 * model.d_ff + 2 * length)
     return 2 * model.d_model * (words + layers) * length < MAX_CPU_FLOPS
 
 

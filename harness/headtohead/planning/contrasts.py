@@ -50,7 +50,7 @@ def factor_contrasts(
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
         for position, axis in enumerate(factorial.axes):
-            if axis == (DATA_AXIS,):
+            if DATA_AXIS in axis:
                 continue
             against = {path: labels[baseline][path] for path in axis}
             index = next(
@@ -97,7 +97,7 @@ def interaction_contrasts(
     contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
     for factorial in factorials:
         # The axis `data` is last: differences within the same data are compared between data.
-        order = sorted(range(len(factorial.axes)), key=lambda position: factorial.axes[position] == (DATA_AXIS,))
+        order = sorted(range(len(factorial.axes)), key=lambda position: DATA_AXIS in factorial.axes[position])
         for positions in itertools.combinations(order, 2):
             axis, other_axis = axes = [factorial.axes[position] for position in positions]
             against, other_against = (_value(side, labels[baseline]) for side in axes)

@@ -219,7 +219,7 @@ class Axes:
             kind, content, location = "product", {ZIP: content}, SourceLocation(location.source, location.path[:-1])
         zipped = content.get(ZIP, {})
         plain = {axis: listed for axis, listed in content.items() if axis != ZIP}
-        for axis in plain.keys() & zipped:
+        for axis in plain.keys() & (zipped.keys() if isinstance(zipped, Mapping) else ()):
             raise location.child(ZIP, axis).error(f"'{axis}' is an axis of this {kind} already; remove one of them")
         choices = [self.choices({axis: listed}, location) for axis, listed in plain.items()]
         axes: list[Axis] = [(axis,) for axis in plain]
@@ -239,8 +239,8 @@ class Axes:
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
-        if not axes:
-            raise location.error("expected a mapping of axes with lists of values, got none")
+        if not isinstance(axes, Mapping) or not axes:
+            raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
         refuse_both(axes, "train.", location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))

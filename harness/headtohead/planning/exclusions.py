@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headtohead.config.builder import (
     FAMILIES,
@@ -15,13 +15,14 @@ from headtohead.config.builder import (
 )
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
-from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant
+from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
+MATCHES: tuple[str, ...] = get_args(Match)
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""
 
@@ -108,6 +109,10 @@ class Incompatibilities:
     def _condition(self, axis: str, value: Any, config: RunConfig, location: SourceLocation) -> Condition:
         """Return a predicate for an axis value; ``config`` has the values of all axes."""
         if axis == MATCH_AXIS:
+            if value not in MATCHES:
+                raise location.error(
+                    f"expected one of {', '.join(MATCHES)}, got {shown(value)}{nearest(str(value), MATCHES)}"
+                )
             return lambda variant: bool(variant.match == value)
         if axis == DATA_AXIS:  # a name stands for all data of the dataset, fields for exactly this data
             name, fields = named_parts(value, location, "dataset")

@@ -218,7 +218,7 @@ def per_member(tensor: AnyTensor) -> AnyTensor:
     return tensor
 
 
-def require_members(entry: Entry) -> None:
+def require_members(entry: Entry, attributes: bool = True) -> None:
     """Refuse tensors of an object that ``parameter``, ``buffer`` and ``constant`` did not return.
 
     Members would share a plain tensor, or its first axis would be used as the member axis. A tensor or a module in a
@@ -235,7 +235,7 @@ def require_members(entry: Entry) -> None:
     if isinstance(entry, nn.Module):
         remedy = "create it in build with self.parameter, self.buffer or self.constant"
     for path, module in entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]:
-        for name, value in vars(module).items():
+        for name, value in vars(module).items() if attributes else ():
             if name not in _OF_MODULES and _has_tensors(value):
                 name = f"{path}.{name}" if path else name
                 raise HeadToHeadError(f"{where}{name} holds a tensor or module that is not registered; {remedy}")
@@ -249,7 +249,7 @@ def require_members(entry: Entry) -> None:
             raise HeadToHeadError(f"{where}{name} has NaN or infinite numbers at initialisation")
 
 
-_OF_MODULES = frozenset({*vars(nn.Module()), "_cache"})
+_OF_MODULES = frozenset(vars(nn.Module()))
 """Attributes of every module, and the tables of `Positional.cached`."""
 
 

@@ -347,6 +347,11 @@ def _check_class(entry: type[Entry]) -> None:
     entry.Options().model_dump_json()
     if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
         raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
+    if not isinstance(getattr(entry, "config", {}), Mapping):
+        raise TypeError(f"config is {entry.config!r}; expected a mapping")
+    splits = getattr(entry, "splits", ("",))
+    if not (splits and all(isinstance(split, str) for split in splits)):
+        raise TypeError(f"splits is {splits!r}; expected at least one name")
     properties = getattr(entry, "properties", None) or frozenset()
     if not isinstance(properties, Set):
         raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
@@ -375,10 +380,13 @@ def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: st
             if name in known:
                 takes = list(inspect.signature(getattr(known[name], "__func__", known[name])).parameters)
                 is_class_method = isinstance(known[name], classmethod)
+                is_bound = isinstance(value, staticmethod) and not isinstance(known[name], staticmethod)
                 try:
-                    inspect.signature(function).bind(*takes)
-                    if is_class_method and not isinstance(value, classmethod):
+                    bound = inspect.signature(function).bind(*takes[is_bound:]).arguments
+                    if is_class_method and not isinstance(value, classmethod | staticmethod):
                         raise TypeError
+                    if any(own != given and own in takes for own, given in bound.items() if isinstance(given, str)):
+                        raise TypeError  # the arguments are passed in another order
                 except TypeError:
                     decorated = "@classmethod def" if is_class_method else "def"
                     raise HeadToHeadError(
@@ -449,7 +457,7 @@ def _entry_points() -> Iterator[tuple[importlib.metadata.EntryPoint, str, str]]:
     except Exception as error:  # a text that is no entry-point file, or metadata without a name
         raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
     for point in points:
-        yield point, point.dist.name if point.dist else "?", point.dist.version if point.dist else "?"
+        yield point, (point.dist and point.dist.name) or "?", (point.dist and point.dist.version) or "?"
 
 
 _current: Registry | None = None

@@ -14,6 +14,7 @@ from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name
+from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span
 
@@ -174,6 +175,10 @@ def _still_learning(analysis: Analysis) -> str:
 
 def _notes(analysis: Analysis) -> Iterator[str]:
     frames, metric = analysis.frames, analysis.metric
+    counts = frames.runs["state"].value_counts()
+    failed = sorted((states.ABNORMAL - {states.INTERRUPTED}) & {*counts.index})
+    if failed:
+        yield f"Of {len(frames.runs)} runs, {', '.join(f'{counts[state]} {state}' for state in failed)}; see Runs."
     if frames.has_draws:
         yield (
             "Each seed has a new draw of the data, with its own split and vocabulary: intervals include seeds, draws "

@@ -431,14 +431,19 @@ class StackTraining:
         """Load a resume point of this stack. Members that have ended since then stay ended.
 
         Raises:
-            HeadToHeadError: If another version of headtohead wrote it; then nothing is changed.
+            HeadToHeadError: If another version of headtohead or another stack wrote it; then nothing is changed.
         """
         try:
             progress = _PROGRESS.validate_python(state)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise HeadToHeadError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        seeds = [member.seed for member in self.progress.members]
+        if [member.seed for member in progress.members] != seeds or not 0 <= progress.step <= self.steps:
+            raise HeadToHeadError("it belongs to other runs")
         weights, moments, best = (_under(tensors, f"{section}/") for section in ("model", "optimizer", "best"))
+        if progress.step and not moments:
+            raise HeadToHeadError("it lacks the state of the optimizer")
         sums = _under(tensors, "sums/")
         checkpoint.require_shapes({"losses": self.loss_sums, "tokens": self.token_sums}, sums)
         checkpoint.require_shapes(self.model.state_dict(), weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ())
     Raises:
         HeadToHeadError: For an unknown field or an invalid value.
     """
-    fields = [override if override.startswith("data.") else f"data.{override}" for override in overrides]
+    fields = [text if re.match(r"\s*data\s*[.=]", text) else f"data.{text}" for text in overrides]
     base = {"data": {"dataset": name}, "train": {"epochs": 1}}
     return _config(f"dataset '{name}'", base, registry, fields).data
 

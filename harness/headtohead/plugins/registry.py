@@ -347,9 +347,9 @@ def _check_class(entry: type[Entry]) -> None:
     entry.Options().model_dump_json()
     if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
         raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
-    if not isinstance(getattr(entry, "config", {}), Mapping):
-        raise TypeError(f"config is {entry.config!r}; expected a mapping")
-    splits = getattr(entry, "splits", ("",))
+    config, splits = getattr(entry, "config", {}), getattr(entry, "splits", ("",))
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config is {config!r}; expected a mapping")
     if not (splits and all(isinstance(split, str) for split in splits)):
         raise TypeError(f"splits is {splits!r}; expected at least one name")
     properties = getattr(entry, "properties", None) or frozenset()

@@ -39,13 +39,12 @@ FORKING = """
 import os, sys, time
 
 def fork():
-    child = os.fork()
-    if child == 0:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # after its hooks of a fork, which close the inherited lock
         os.close(0)
         os.close(1)
         time.sleep(60)
         os._exit(0)
-    print(child, flush=True)
 """
 
 

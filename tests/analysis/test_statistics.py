@@ -88,18 +88,6 @@ def test_holm_agrees_with_its_definition(p_values):
     assert s.holm(p_values) == pytest.approx(expected, nan_ok=True)
 
 
-def test_floor_and_seeds_needed_for_the_quickstart():
-    assert s.sign_flip_floor(11, 6) == pytest.approx(11 * 2 / 64)
-    assert s.seeds_needed(11) == 9
-    assert s.seeds_needed(1) == 6
-    assert s.sign_flip_floor(11, 9) <= 0.05 < s.sign_flip_floor(11, 8)
-
-
-@pytest.mark.parametrize("seeds", [21, 25, 60])
-def test_the_floor_of_sampled_sign_flips_is_the_smallest_p_that_they_give(seeds):
-    assert s.sign_flip_floor(1, seeds) == s.sign_flip_p(np.ones(seeds))
-
-
 @pytest.mark.parametrize(
     ("seeds", "contrasts", "effect"), [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)]
 )

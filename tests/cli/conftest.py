@@ -1,3 +1,5 @@
+"""The command line, run in the process of the tests."""
+
 from collections.abc import Callable
 from pathlib import Path
 

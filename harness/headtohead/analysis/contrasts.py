@@ -160,11 +160,10 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Family:
-    """Contrasts that are corrected together; ``tested`` is their number, ``seeds`` the smallest number of seeds."""
+    """Contrasts that are corrected together; ``tested`` is the number of tests."""
 
     contrasts: tuple[Contrast, ...]
     tested: int
-    seeds: int
 
 
 def families(scores: Scores) -> dict[str, Family]:
@@ -363,8 +362,7 @@ def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
                 late_margin=contrast.metric in margins and margins[contrast.metric].late,
             )
         judged.append(contrast)
-    tested = [found.paired.n for found in unique if found.paired is not None and not math.isnan(found.paired.p)]
-    return Family(tuple(judged), len(tested), min(tested, default=0))
+    return Family(tuple(judged), sum(found.paired is not None and not math.isnan(found.paired.p) for found in unique))
 
 
 def _note(result: Difference, judgement: Judgement) -> str | None:

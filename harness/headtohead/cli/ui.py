@@ -35,7 +35,7 @@ def command(runs: Path, port: int, no_browser: bool) -> None:
         # Without a desktop, a browser in the terminal would cover the links.
         desktop = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         if not no_browser and (desktop or sys.platform in {"darwin", "win32"}):
-            webbrowser.open(next(iter(links.values())))  # in a session of its own, which Ctrl-C does not end
+            webbrowser.open(next(iter(links.values())))  # in a new session, so that Ctrl-C does not close it
         if process is not None:
             echo("Ctrl-C stops the server")
             process.wait()

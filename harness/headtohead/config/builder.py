@@ -1,8 +1,8 @@
 """``ConfigBuilder``: from the notations of experiment files to a complete ``RunConfig``.
 
 Values of recipe, base, axes and ``--set`` are merged, each with its source location. An entry is given as a name, as a
-mapping with ``name`` and options, or as a mapping by role; keys may be dotted; dataset options stand beside
-``dataset``.
+mapping with ``name`` and options, or as a mapping by role. Keys may be dotted. Options of a dataset are written as
+fields of ``data``, or in ``data.options``.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class ConfigBuilder:
         return self.value("data", "dataset") or DataConfig().dataset
 
     def expand_shorthands(self) -> None:
-        """Replace values such as ``model.layers`` by values of the fields whose defaults they are."""
+        """Replace fields such as ``model.layers`` by the fields that they set, unless those have values."""
         for path, names in SHORTHANDS.items():
             if path in self.values:
                 value = self.values.pop(path)
@@ -299,7 +299,7 @@ def assignment_order(key: str) -> tuple[int, bool]:
 
 
 def is_dataset_option(path: FieldPath) -> bool:
-    """Return whether a path is that of an option of the dataset, which stands beside ``data.dataset``."""
+    """Return whether a path is in ``data.options``, or in ``data`` but not a field of `DataConfig`."""
     return path[0] == "data" and (path[1] == "options" or path[1] not in DataConfig.model_fields)
 
 

@@ -95,7 +95,7 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     random, seen = Random(options.seed), defaultdict[int, set[str]](set)
 
     def draw(length: int, count: int, part: str | None) -> Iterator[Pair]:
-        """Generate examples of a length whose keys are new."""
+        """Generate examples of a length, each with a key that no earlier example of that length has."""
         for _ in range(count):
             while (example := task.draw(random, length)).key in seen[length]:
                 pass

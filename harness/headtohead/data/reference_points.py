@@ -86,7 +86,7 @@ def majority_target(data: PreparedData) -> str | None:
 
 
 def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
-    """Return the best exact match of a model whose output depends on the bag of source words only.
+    """Return the highest exact match that a model can reach if it ignores the order of the source words.
 
     Such a model has one output per bag of words. The bound is the sum over bags of the largest
     number of sentences that accept the same translation, divided by the number of sentences; None

@@ -67,7 +67,7 @@ def misfit(
 
 def _wrong_role(mechanisms: frozenset[str], role: str) -> str | None:
     if role == "cross" and "embed" in mechanisms:
-        return "adds to embeddings, and cross-attention has none of its own; use 'none'"
+        return "is added to embeddings, and cross-attention has no embeddings; use 'none'"
     if role == "cross" and "draw" in mechanisms:
         return "samples positions of a single sentence, and cross-attention has two; use 'none'"
     return None

@@ -1,4 +1,4 @@
-"""Counts the FLOPs of a computation that is written for the device ``meta``, executed on the CPU.
+"""Count the FLOPs of a computation; if it is small, on the CPU instead of the device ``meta``.
 
 On ``meta``, torch computes shapes only. It does so in Python for many operations and loads its compiler, which takes
 longer than everything else in a small plan. torch's ``FlopCounterMode`` loads the compiler on every device.
@@ -43,7 +43,7 @@ class Operations(TorchDispatchMode):
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """Select the kernels whose FLOPs torch counts, without gradients and threads."""
+    """Use the attention kernel that has a FLOP formula in torch, a single thread and no gradients."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         yield
 

@@ -53,7 +53,7 @@ def attention_section(report: Report) -> Section | None:
     texts = [
         "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
         "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
-        "different models. Entropy is in nats, distance in tokens.",
+        "different models. On the page, the entropy of a head is in nats and its distance in tokens.",
         f"The maps come from the explicit path; its output differs from the fast path by at most {largest:.1e}."
         if largest is not None and largest == largest
         else "",

@@ -102,7 +102,7 @@ def write_report(
 def read_report(
     experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
 ) -> Report:
-    """Return an experiment's report before it is written; ``source`` is where the runs come from if not the folder."""
+    """Return an experiment's report without writing it; ``source`` is the name of the runs' origin in the report."""
     return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
 
 

@@ -208,7 +208,7 @@ def _signed_sums(values: Floats) -> Floats:
 @lru_cache(maxsize=1)
 def _random_signs(seeds: int) -> Floats:
     """Return random sign patterns ``[draw, seed]``, the same ones for every contrast."""
-    draws = _num_draws(seeds)
+    draws = min(DRAWS, MAX_SIGNS // seeds)
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
@@ -235,30 +235,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def sign_flip_floor(contrasts: int, seeds: int) -> float:
-    """Return the smallest possible Holm-adjusted sign-flip p of a family: ``m * 2 / 2^n``, or that of sampled signs."""
-    smallest = 2.0 ** (1 - seeds)
-    if seeds > MAX_ENUMERATED_SEEDS:
-        smallest = max(smallest, 1 / (_num_draws(seeds) + 1))
-    return min(1.0, contrasts * smallest)
-
-
-def _num_draws(seeds: int) -> int:
-    """Return the number of sampled sign patterns."""
-    return min(DRAWS, MAX_SIGNS // seeds)
-
-
 def few_seeds(seeds: int) -> str:
     """Return a note on fewer than ``SIGN_FLIP_SEEDS`` seeds."""
     return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
-
-
-def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
-    """Return the smallest number of seeds with which an exact sign-flip p can pass Holm's first step."""
-    seeds = 1
-    while contrasts * 2.0 ** (1 - seeds) > alpha:
-        seeds += 1
-    return seeds
 
 
 def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1, *, level: float | None = None) -> float:

@@ -30,7 +30,7 @@ def shaw(on):
 ODD = {"d_model": 9, "heads": 3}
 ODD_WIDTH = "rotary requires an even key width, got 3; change model.d_model or model.heads"
 LONG = "a {0} of {1} tokens is longer than the 12 positions of learned; set positional.{2}.max_length to at least {1}"
-EMBEDDED = "{} adds to embeddings, and cross-attention has none of its own; use 'none'"
+EMBEDDED = "{} is added to embeddings, and cross-attention has no embeddings; use 'none'"
 BUCKETS = (
     "t5-relative with 32 buckets has {0} for single distances in the {1}; set positional.{1}.max_distance to more "
     "than {0}"

@@ -8,6 +8,7 @@ import pytest
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import magnified_range
+from headtohead.report.content import Report
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
@@ -20,6 +21,7 @@ from headtohead.report.figures.rows import (
     forest_rows,
     strip_figure,
 )
+from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from made import case_table
 
@@ -225,6 +227,7 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     assert full.get_xlim()[0] < means[-1] < low
     assert magnified.get_xlim() == (low, high)
     assert all(low < mean < high for mean in means[:-1])
+    assert "Triangles" in opening_section(Report(analysis)).caption
 
 
 def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
@@ -235,6 +238,7 @@ def test_differences_of_similar_size_are_not_magnified(made, tmp_path):
     analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     assert magnified_range(forest_rows(analysis)) is None
     assert len(forest_figure(analysis).axes) == 1
+    assert "Triangles" not in opening_section(Report(analysis)).caption
 
 
 @pytest.mark.slow

@@ -123,12 +123,12 @@ def factor_section(report: Report) -> Section | None:
         names.append({"axis": str(contrast.axis), "value": value, "against": contrast.right})
         other = without.get(contrast.name)
         padding = {"without padding": difference(other.paired if other else None, metric)} if without else {}
-        spread = ends(*contrast.spread, metric, signed=True) if contrast.spread else "–"
-        more.append({**padding, "range": spread, "settings": str(len(contrast.pairs))})
+        spread = f"\n{ends(*contrast.spread, metric, signed=True)}" if contrast.spread else ""
+        more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
     return Section(
         "Axis by axis",
         f"Two values of an axis: the difference in {report.metric}, averaged within each seed over the settings of the "
-        f"other axes. The range is over these settings. Holm's correction over "
+        f"other axes; below their number, the range over these settings. Holm's correction over "
         f"{counted(analysis.factors.tested, 'contrast')}.",
         frame=contrast_table(ordered, names, more),
         figure="interactions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from headtohead.figures.rows import magnified_range
 from headtohead.report.attention import payload
 from headtohead.report.content import Report
 from headtohead.report.contrasts import (
@@ -15,7 +16,7 @@ from headtohead.report.contrasts import (
 )
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
-from headtohead.report.figures.rows import drawn_contrasts, drawn_variants
+from headtohead.report.figures.rows import drawn_variants, forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
     reproduction_section,
@@ -30,15 +31,16 @@ from headtohead.report.variants import padding_section, pitfall_section, variant
 
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
-    contrasts, drawn = report.analysis.main_contrasts, len(drawn_contrasts(report.analysis))
+    contrasts, rows = report.analysis.main_contrasts, forest_rows(report.analysis)
     averaged = ", averaged over the settings of the other axes" * any(found.kind == "factor" for found in contrasts)
     is_own = [found.metric == report.analysis.metric for found in contrasts if found.paired is not None]
     return Section(
         "",
         figure="contrasts",
         caption=f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected "
-        "difference. Triangles: outside the magnified range."
-        + f" The {drawn} largest differences." * (drawn < sum(is_own))
+        "difference."
+        + " Triangles: outside the magnified range." * bool(magnified_range(rows))
+        + f" The {len(rows)} largest differences." * (len(rows) < sum(is_own))
         + " Contrasts in other metrics are in the table." * (not all(is_own)),
         lines=[remark.text for remark in report.remarks if remark.severity == "note"],
     )

@@ -107,7 +107,7 @@ def test_every_worker_can_access_only_its_own_gpu(
     for number in range(4):
         folder = StackFolder(tmp_path / ".stacks" / str(number))
         # A stack without run directories: its worker ends after it has loaded the plugin file.
-        config = tiny_config().model_dump(mode="json")
+        config = tiny_config()
         member = StackMember(variant="none", run_hash="0" * 64, seed=1, directory=f"run-{number}")
         folder.write(StackRecord(configs={"none": config}, members=(member,), device="cuda"))
         jobs.append(Job(folder.path, "cuda", plugins=sent))

@@ -223,8 +223,8 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{product: {model.encoder_layers: [1], model.decoder_layers: [2], model.layers: [1, 2]}}]",
-            "x.yaml:7: design[0].product.model.layers[0]:",
-            "'layers' changes nothing, because its",
+            "x.yaml:7: design[0].product:",
+            "model.layers and model.encoder_layers + model.decoder_layers are both given; keep one",
         ),
         (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",

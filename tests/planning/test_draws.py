@@ -29,7 +29,7 @@ def test_a_run_equals_the_run_with_its_seed_as_a_number(plan):
         assert [run.run_hash for run in plain.runs] == [run.run_hash for run in of_seed]
         for run, expected in zip(of_seed, plain.runs, strict=True):
             record, plain_record = drawn.run_record(run), plain.run_record(expected)
-            assert record.config["data"]["seed"] == seed
+            assert record.config.data.seed == seed
             assert record.model_copy(update={"created": plain_record.created}) == plain_record
 
 

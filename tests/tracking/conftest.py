@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from headtohead.config.builder import complete_model
-from headtohead.schema.run_config import EntryConfig, ModelInput, PerRole, RunConfig, TrainConfig
+from headtohead.schema.run_config import EntryConfig, ModelConfig, PerRole, RunConfig, TrainConfig
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import data_config
 
@@ -153,7 +152,7 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         attention=_roles(axes.get("attention", "split-heads")),
         masking=_roles(axes.get("masking", "padding-causal")),
         data=data_config(dataset="toy-grammar"),
-        model=complete_model(ModelInput(d_model=64, heads=HEADS, layers=LAYERS, d_ff=128)),
+        model=ModelConfig(d_model=64, heads=HEADS, encoder_layers=LAYERS, decoder_layers=LAYERS, d_ff=128),
         train=TrainConfig(steps=STEPS),
     )
     return {

@@ -227,7 +227,7 @@ class Axes:
             choices.append(self.choices(zipped, location.child(ZIP)))
             axes.append(tuple(zipped))
         if kind == "product":
-            refuse_both({**plain, **zipped}, "train.", location)
+            refuse_both({**plain, **zipped}, location)
             keys = {
                 tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))
                 for parts in itertools.product(*(enumerate(choice) for choice in choices))
@@ -241,7 +241,7 @@ class Axes:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
         if not isinstance(axes, Mapping) or not axes:
             raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
-        refuse_both(axes, "train.", location)
+        refuse_both(axes, location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))
             if axis not in self.axes:
@@ -327,8 +327,6 @@ def _expand_between(
     if start.build_consistent().init_from != end.build_consistent().init_from:
         raise location.error("init_from cannot differ between the two configurations; move it to base")
     match, groups = loaded.file.match, location.child("groups")
-    start.expand_shorthands()
-    end.expand_shorthands()
     changes = changes_between(start, end, lambda config: variant_key(config, match), block.groups, groups)
     if not changes:
         raise location.error(

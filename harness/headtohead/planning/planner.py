@@ -336,11 +336,11 @@ def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | 
         order_invariant=is_order_invariant(config, registry),
         padding_hidden=padding_has_no_effect(config, registry),
         pitfalls=find_pitfalls(config, registry, data.record["leak"]),
-        config=config.model_dump(mode="json"),
+        config=config,
         equal_to=equal.to if equal else None,
         equal_reason=equal.reason if equal else None,
     )
-    return PlannedVariant(config, record, run_identity(config, data.data_hash), steps_per_epoch)
+    return PlannedVariant(record, run_identity(config, data.data_hash), steps_per_epoch)
 
 
 def _with_state(

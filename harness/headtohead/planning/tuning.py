@@ -18,13 +18,12 @@ from typing import Any
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.validation_errors import find_field
-from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Axes, Design
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import MAX_SEED, Metrics
-from headtohead.schema.run_config import SHORTHANDS, RunConfig
+from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
@@ -77,7 +76,7 @@ def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence
     changes: dict[str, dict[str, Any]] = {}
     given = {name for path in tune for name in SHORTHANDS.get(tuple(path.split(".")), ())}
     for section, names in MEMBER_FIELDS.items():
-        for name in sorted(names):
+        for name in names:
             value = getattr(getattr(config, section), name)
             changed = value != getattr(getattr(baseline, section), name)
             if changed or f"{section}.{name}" in tune or name in given:

@@ -11,13 +11,12 @@ entry point, or a plugin file).
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any
 
 import pytest
 
-from headtohead.config.entries import recorded_config
+from headtohead.config.entries import parsed_options
 from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
@@ -118,7 +117,7 @@ def _shared_dataset(entry: Registered, options_json: str) -> DatasetSubject:
 @lru_cache(maxsize=256)
 def _shared_subject(config_json: str, entries: tuple[type, ...]) -> Subject:
     """Return the cached subject of a configuration, with its model built once."""
-    return Subject(recorded_config(json.loads(config_json), current(), "this one"))
+    return Subject(parsed_options(RunConfig.model_validate_json(config_json), current(), "this one"))
 
 
 def _entries(config: RunConfig) -> tuple[type, ...]:

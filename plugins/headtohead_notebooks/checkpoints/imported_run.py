@@ -175,7 +175,7 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
         decoding_limit=decoding_limit(config, longest) if longest else 0,
         order_invariant=is_order_invariant(config, registry),
         pitfalls=find_pitfalls(config, registry),
-        config=config.model_dump(mode="json"),
+        config=config,
         plugins=plugin_records(config, registry, project),
         data=data,
         execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),

@@ -57,7 +57,7 @@ def test_run_hashes_do_not_change(name, registry):
     ("settings", "other"),
     [
         ({}, {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}),
-        ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2, "decoder_layers": 2}}),
+        ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2}, "model.decoder_layers": 2}),
         (
             {"model": {"dropout": 0.3}},
             {"model": {f"dropout_{part}": 0.3 for part in ("embedding", "attention", "ffn", "residual")}},

@@ -50,8 +50,9 @@ def overview(plan: Plan) -> Overview:
     equal = [f"{record.slug} = {record.equal_to}: {record.equal_reason}" for record in records if record.equal_to]
     if len(equal) > MOST_NAMES + 1:
         equal = [*equal[:MOST_NAMES], f"and {len(equal) - MOST_NAMES} more"]
+    ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     sections = {
-        "changes": _changes(plan),
+        "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
         "tuned": _tuned(plan),
         "contrasts that the file declares": (contrast.name for contrast in plan.design.declared),
@@ -130,13 +131,6 @@ def _tuned(plan: Plan) -> Iterator[str]:
         )
         edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
         yield f"{slug}: {tuning.chosen(slug).name} ({means}{edge})"
-
-
-def _changes(plan: Plan) -> Iterator[str]:
-    """Yield the changes between two configurations with their values in both."""
-    if plan.design.changes:
-        before, after = plan.design.variant(START).axes, plan.design.variant(END).axes
-        yield from (f"{name}: {text(before[name])} → {text(after[name])}" for name in plan.design.axes)
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:

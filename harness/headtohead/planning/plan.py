@@ -386,5 +386,10 @@ def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[
     )
 
 
+def count_are(number: int, noun: str) -> str:
+    """Return the subject and verb of a sentence: ``1 run is``, ``2 runs are``."""
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
+
+
 def _last(path: str) -> str:
     return path.rpartition(".")[2]

@@ -49,6 +49,7 @@ PER_RUN: Literal["per-run"] = "per-run"
 
 Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
+VariesFloat = Annotated[float, VariesInStack()]
 
 
 def _part(value: float) -> float:
@@ -189,18 +190,10 @@ class ModelConfig(ConfigSection):
     )
     encoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the encoder")
     decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder")
-    dropout_embedding: Annotated[float, VariesInStack()] = Field(
-        0.1, ge=0, lt=1, description="dropout after the embedding"
-    )
-    dropout_attention: Annotated[float, VariesInStack()] = Field(
-        0.1, ge=0, lt=1, description="dropout on attention weights"
-    )
-    dropout_ffn: Annotated[float, VariesInStack()] = Field(
-        0.1, ge=0, lt=1, description="dropout inside the feed-forward network"
-    )
-    dropout_residual: Annotated[float, VariesInStack()] = Field(
-        0.1, ge=0, lt=1, description="dropout on the output of each residual block"
-    )
+    dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout after the embedding")
+    dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
+    dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
+    dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on the output of each residual block")
     final_norm: bool = Field(
         True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
     )
@@ -277,21 +270,17 @@ class TrainConfig(ConfigSection):
         None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
     )
     optimizer: Literal["adam", "adamw"] = Field("adamw", description="adamw: decoupled weight decay")
-    lr: Annotated[float, VariesInStack()] = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
+    lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
-    weight_decay: Annotated[float, VariesInStack()] = Field(
-        0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam"
-    )
+    weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
     schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine"], VariesInStack()] = Field(
         "cosine", description="learning rate after warm-up; cosine: to 0 at the last step"
     )
     warmup_steps: Annotated[int | None, VariesInStack()] = Field(
         None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"
     )
-    label_smoothing: Annotated[float, VariesInStack()] = Field(
-        0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss"
-    )
+    label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
     clip_norm: Annotated[float | None, VariesInStack()] = Field(
         1.0, gt=0, le=10**9, description="maximum gradient norm of a run"
     )

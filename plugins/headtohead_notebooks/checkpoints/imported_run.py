@@ -22,8 +22,7 @@ from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
-from headtohead.planning.order import is_order_invariant
-from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
 from headtohead.planning.plan import plugin_records
 from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states

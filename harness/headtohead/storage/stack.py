@@ -17,6 +17,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record
@@ -34,14 +35,6 @@ INITIAL_WEIGHTS = "initial.safetensors"
 
 
 MAX_THREADS = 4096
-
-
-class StackProbe(TypedDict):
-    """A sentence for which attention maps are recorded."""
-
-    source: str
-    target: str | None
-    target_from: NotRequired[str]
 
 
 class StackProgress(TypedDict):
@@ -72,7 +65,7 @@ class StackRecord(Record):
 
     configs: Mapping[str, RunConfig]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
-    probes: tuple[StackProbe, ...] = ()
+    probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1

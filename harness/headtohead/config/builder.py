@@ -235,8 +235,8 @@ class ConfigBuilder:
         self._check_option_names()
         options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
-        model = ModelConfig().model_dump() | raw["model"]
-        raw["model"] |= {"d_ff": times_width(model["d_ff"], model["d_model"])}
+        if "d_ff" in raw["model"]:
+            raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         given = sections["model"].model_dump(exclude_unset=True)
         sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm == "pre"} | given)

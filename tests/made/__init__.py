@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+
+from headtohead.errors import HeadToHeadError
 
 
 def case_table(
@@ -16,3 +18,11 @@ def case_table(
     cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
     slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
+
+
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return the error of a call, which is a single line."""
+    with pytest.raises(HeadToHeadError) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

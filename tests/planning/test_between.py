@@ -5,11 +5,11 @@ import textwrap
 import pytest
 
 from headtohead.config.identity import run_hash
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import load_registry
+from made import refused
 
 BASE = """
 question: q
@@ -245,13 +245,6 @@ def test_incompatibilities_with_the_data_are_found(plan):
 # errors
 
 
-def failure(design, text, *overrides, **options):
-    with pytest.raises(HeadToHeadError) as caught:
-        design(text, *overrides, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
@@ -309,7 +302,7 @@ def failure(design, text, *overrides, **options):
     ],
 )
 def test_every_error_is_a_line_with_its_location(design, text, location, word):
-    message = failure(design, text)
+    message = refused(design, text)
     assert message.startswith(f"x.yaml{location}")
     assert word in message
 

@@ -206,12 +206,6 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
 
 
-def test_data_longer_than_a_learned_table_is_refused(plan):
-    found = plan("design: [{one_at_a_time: {positional: [{name: learned, max_length: 5}]}}]")
-    (refused,) = found.design.excluded
-    assert "is longer than the 5 positions of learned" in refused.reason
-
-
 def test_a_declared_maximum_length_is_enforced(load, cache, tmp_path):
     from headtohead.planning.compatibility import find_incompatibility
 

@@ -6,6 +6,7 @@ from headtohead.config.builder import resolve
 from headtohead.config.labels import value_at
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import load_registry
+from made import refused
 
 TRAIN = {"train": {"epochs": 1}}
 
@@ -23,10 +24,7 @@ def names(per_role):
 
 
 def failure(registry, **raw):
-    with pytest.raises(HeadToHeadError) as caught:
-        resolve(TRAIN | raw, registry)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).removeprefix("configuration: ")
+    return refused(resolve, TRAIN | raw, registry).removeprefix("configuration: ")
 
 
 def test_the_default_configuration_is_the_standard_transformer(resolved):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
+
+if TYPE_CHECKING:
+    from headtohead.testing import Verdict
 
 
 def case_table(
@@ -26,3 +29,8 @@ def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str
         call(*arguments, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
+    """Return the violations that no setting is known to cause."""
+    return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

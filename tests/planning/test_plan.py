@@ -297,10 +297,7 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
-    assert [dict(probe) for probe in found.probes] == [
-        {"source": "the cat sleeps", "target": None},
-        {"source": "a dog", "target": "un chien"},
-    ]
+    assert [(probe.source, probe.target) for probe in found.probes] == [("the cat sleeps", None), ("a dog", "un chien")]
     default = plan(seeds=1)
     assert {probe.source for probe in default.probes} <= set(default.data.splits["test"].source_text)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -65,28 +64,20 @@ class DataSizes:
         )
 
 
-class CostCounter:
-    """Counts parameters and FLOPs of variants and builds each model shape at most twice.
+def count_model(config: RunConfig, sizes: DataSizes, known: dict[tuple[str, DataSizes], ModelCounts]) -> ModelCounts:
+    """Return parameters and FLOPs of a configuration.
 
-    Training settings and dropout outside of attention do not change a count. Every count is linear in ``d_ff``, so two
-    widths determine all others.
+    Training settings and dropout outside of attention do not change them; ``known`` has the counts of equal models.
     """
-
-    def __init__(self) -> None:
-        self._shapes: dict[tuple[str, DataSizes], dict[int, ModelCounts]] = {}
-
-    def count(self, config: RunConfig, sizes: DataSizes) -> ModelCounts:
-        """Return the counts of a configuration, interpolated in ``d_ff`` where two widths are known."""
-        d_ff = config.model.d_ff
-        known = self._shapes.setdefault((_shape(config), sizes), {})
-        if d_ff not in known:
-            known[d_ff] = _interpolated(known, d_ff) if len(known) > 1 else _counted(config, sizes)
-        return known[d_ff]
+    key = _shape(config), sizes
+    if key not in known:
+        known[key] = _counted(config, sizes)
+    return known[key]
 
 
 def _shape(config: RunConfig) -> str:
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
-    ignored = {"d_ff", "dropout_embedding", "dropout_ffn", "dropout_residual"}
+    ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {"positional", "attention", "masking", "model", "quirks"}
     return config.model_dump_json(include=parts, exclude={"model": ignored})
 
@@ -108,18 +99,6 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
             f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
             f"{own[0]}'{traceback}"
         ) from error
-
-
-def _interpolated(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
-    (first, low), (second, high) = list(known.items())[:2]
-    part = Fraction(d_ff - first, second - first)
-    return low.model_copy(
-        update={
-            "total": int(low.total + part * (high.total - low.total)),
-            "non_embedding": int(low.non_embedding + part * (high.non_embedding - low.non_embedding)),
-            "flops_per_token": low.flops_per_token + float(part) * (high.flops_per_token - low.flops_per_token),
-        }
-    )
 
 
 def training_flops(flops_per_token: float, epochs: float, sizes: DataSizes) -> float:

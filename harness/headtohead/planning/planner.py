@@ -28,11 +28,11 @@ from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import (
-    CostCounter,
     DataSizes,
     Estimate,
     Finished,
     Work,
+    count_model,
     estimate,
     least_parameters,
     refuse_oversized,
@@ -230,7 +230,7 @@ class _Data:
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
         self._steps_per_epoch: dict[tuple[object, ...], int] = {}
-        self._counter = CostCounter()
+        self._counts: dict[tuple[str, DataSizes], ModelCounts] = {}
 
     @property
     def by_hash(self) -> dict[str, PreparedData]:
@@ -293,7 +293,7 @@ class _Data:
         return self._steps_per_epoch[key]
 
     def count(self, config: RunConfig) -> ModelCounts:
-        return self._counter.count(config, self.sizes(config))
+        return count_model(config, self.sizes(config), self._counts)
 
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the maximum sequence length of training and decoding in tokens, by side."""

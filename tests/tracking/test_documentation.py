@@ -21,7 +21,7 @@ PAGE = (DOCS / "how-to" / "mlflow.md").read_text(encoding="utf-8")
 def test_the_python_sample_runs(
     make_experiment: Callable[..., Path], tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_experiment(seeds=1, axes={"positional": ["rotary"]})
+    make_experiment(axes={"positional": ["rotary"]})
     monkeypatch.chdir(tmp_path)
     (sample,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(compile(sample, "docs/how-to/mlflow.md", "exec"), {})
@@ -29,7 +29,7 @@ def test_the_python_sample_runs(
 
 
 def test_views_states_and_pictures_of_the_page_exist(make_experiment: Callable[..., Path]) -> None:
-    study = TrackedStudy.read(make_experiment(seeds=1, axes={"positional": ["rotary"]}))
+    study = TrackedStudy.read(make_experiment(axes={"positional": ["rotary"]}))
     for value in views(study.record).values():
         name = json.loads(value)["name"].partition(":")[0]
         assert f"| {name.replace('positional', '*axis*')} |" in PAGE

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ SECRET = "the content of a file outside the study"
 
 @pytest.fixture
 def folder(make_experiment: MakeExperiment) -> Path:
-    return make_experiment(seeds=1, axes=AXES)
+    return make_experiment(axes=AXES)
 
 
 @pytest.fixture
@@ -66,12 +67,12 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     tmp_path: Path,
     store_uri: str,
     h2h_here: Command,
-    change_json: Callable[..., None],
+    made: ModuleType,
     command: str,
     name: object,
 ) -> None:
     name = str(outside) if name == "{outside}" else name
-    change_json(folder / "experiment.json", name=name)
+    made.edit(folder, name=name)
     before = content(outside), content(tmp_path / "runs")
     (tmp_path / "project" / "reports").mkdir(parents=True)
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))

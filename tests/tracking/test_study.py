@@ -9,6 +9,7 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from mlflow import MlflowClient
@@ -22,13 +23,13 @@ AXES = {"positional": ["rotary", "none"]}
 
 
 @pytest.fixture(scope="module")
-def study(
-    experiment_writer: MakeExperiment, tmp_path_factory: pytest.TempPathFactory, store_template: Path
-) -> MlflowClient:
+def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> MlflowClient:
     """A study that was shipped, for tests that change nothing."""
     root = tmp_path_factory.mktemp("study")
     store_uri = f"sqlite:///{shutil.copyfile(store_template, root / 'mlflow.db')}"
-    folder = experiment_writer(root / "runs", seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
+    excluded = [{"axes": {"positional": "no-mask"}, "reason": "the decoder would see the target"}]
+    study = made.Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}, excluded=excluded)
+    folder = made.write_study(root / "runs", study)
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "answer.json").write_text(json.dumps({"answer": "Rotary is better."}))
@@ -76,13 +77,9 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
 
 @pytest.mark.slow
 def test_the_verdicts_of_a_study_are_those_of_its_report(
-    make_experiment: MakeExperiment, change_json: Callable[..., None], store_uri: str, without_figures: None
+    make_experiment: MakeExperiment, store_uri: str, without_figures: None
 ) -> None:
-    folder = make_experiment(seeds=6, axes={"positional": ["sinusoidal", "rotary", "none"]})
-    contrasts = [
-        {"kind": "variant", "name": slug, "variant": slug, "baseline": "sinusoidal"} for slug in ("rotary", "none")
-    ]
-    change_json(folder / "experiment.json", contrasts=contrasts)
+    folder = make_experiment(seeds=(1, 2, 3, 4, 5, 6), axes={"positional": ["sinusoidal", "rotary", "none"]})
     report = write_report(folder, folder.parent.parent / "reports")
     variants: dict[str, dict[str, None]] = {}
     with report.csv.open(newline="") as file:
@@ -101,7 +98,7 @@ def test_the_verdicts_of_a_study_are_those_of_its_report(
 def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
-    folder = make_experiment(seeds=2, axes=AXES, unwritten=1)
+    folder = make_experiment(seeds=(1, 2), axes=AXES, states={("none", 2): "PLANNED"})
     report = ship(folder, store_uri)
     assert (report.shipped, report.waiting) == (3, 1)
     client = MlflowClient(store_uri)
@@ -112,7 +109,7 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
 
 @pytest.mark.slow
 def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
-    folder = make_experiment(seeds=1, axes=AXES)
+    folder = make_experiment(axes=AXES)
     ship(folder, store_uri)
     whole = (folder / "experiment.json").read_text()
     narrower = json.loads(whole)
@@ -137,7 +134,7 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
 @pytest.mark.slow
 def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
     for name in ("one", "two"):
-        ship(make_experiment(name=name, seeds=1, axes=AXES), store_uri)
+        ship(make_experiment(name=name, axes=AXES), store_uri)
     client = MlflowClient(store_uri)
     index = client.get_experiment_by_name("headtohead studies")
     names = {run.info.run_name for run in client.search_runs([index.experiment_id])}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headtohead.plugins.logger import LoggedRun, Logger
@@ -20,7 +20,7 @@ from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import copy_files, stage
 from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.runs import TrackedRun, TrackedStudy, milliseconds
-from headtohead.tracking.store import Store, require_mlflow
+from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric
@@ -34,42 +34,28 @@ DENSE_POINTS = 200
 MODEL_TYPE = "headtohead-transformer"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Destination:
     """Where the runs of a study are logged: ``run_ids`` by run hash, and the id of the study's own MLflow run."""
 
-    study: TrackedStudy
     store: Store
     experiment_id: str
-    parent: str
-    run_ids: dict[str, str]
+    run_ids: dict[str, str] = field(default_factory=dict)
+    parent: str = ""
 
 
 class MlflowLogger(Logger):
-    """Logs to MLflow: parameters, histories, results, attention maps, translations and weights.
+    """Logs to MLflow: parameters, histories, results, attention maps, translations and weights."""
 
-    Args:
-        run: The run as any logger gets it.
-        directory: The run's directory.
-        to: Where to log it.
-    """
-
-    packages = ("mlflow",)
-    entry_name = "mlflow"
-
-    def __init__(self, run: LoggedRun, directory: TrackedRun, to: Destination) -> None:
+    def __init__(self, run: LoggedRun, study: TrackedStudy, directory: TrackedRun, to: Destination) -> None:
         super().__init__(run)
-        self.directory, self.to, self.client = directory, to, to.store.client
+        self.study, self.directory, self.to, self.client = study, directory, to, to.store.client
         self.run_id = to.run_ids.get(run.run_hash, "")
         self.points: dict[str, dict[int, tuple[int, float]]] = {}
         """Time and value that MLflow displays at each step of a metric."""
         self.counts: Counter[str] = Counter()
         self.last: dict[str, tuple[int, int, float]] = {}
         self.fresh: list[Metric] = []
-
-    @classmethod
-    def require(cls) -> None:
-        require_mlflow()
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
@@ -173,7 +159,7 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            tags = run_page.tags(self.to.study, self.directory, record, state, reason, self.to.parent) | tags
+            tags = run_page.tags(self.study, self.directory, record, state, reason, self.to.parent) | tags
             params = run_page.parameters(self.directory, record)
             changed = sorted(name for name, value in existing.params.items() if params.get(name, value) != value)
             if changed:  # MLflow does not allow changes of parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -67,17 +68,14 @@ def command(
     note = maps.record.get("map_notes", {}).get(role)
     if note:
         echo(f"{role}: {note}", "")
-    for layer_index, heads in enumerate(weights):
-        for head_index, matrix in enumerate(heads):
-            if layer in {None, layer_index} and head in {None, head_index}:
-                statistics = maps.record["heads"][role][layer_index][head_index]
-                echo(
-                    f"{role}, layer {layer_index}, head {head_index}: entropy "
-                    f"{optional_number(statistics['entropy'])} nats, mean distance "
-                    f"{optional_number(statistics['distance'])} tokens"
-                )
-                echo_text(table(matrix.tolist(), rows, columns))
-                echo()
+    for layer_index, head_index in itertools.product(range(len(weights)), range(weights.shape[1])):
+        if layer in {None, layer_index} and head in {None, head_index}:
+            statistics = maps.record["heads"][role][layer_index][head_index]
+            entropy, distance = (optional_number(statistics[name]) for name in ("entropy", "distance"))
+            title = f"{role}, layer {layer_index}, head {head_index}"
+            echo(f"{title}: entropy {entropy} nats, mean distance {distance} tokens")
+            echo_text(table(weights[layer_index, head_index].tolist(), rows, columns))
+            echo()
 
 
 def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
@@ -87,10 +85,7 @@ def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str
     widths = [max(6, len(column)) for column in columns]
     lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]
     for row, values in zip(rows, matrix, strict=True):
-        cells = (f"  {_shade(value)}{value:{width - 1}.2f}" for value, width in zip(values, widths, strict=True))
+        shades = (SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))] for value in values)
+        cells = (f"  {s}{value:{width - 1}.2f}" for s, value, width in zip(shades, values, widths, strict=True))
         lines.append(f"{row:<{label}}" + "".join(cells))
     return "\n".join(lines) + "\n"
-
-
-def _shade(value: float) -> str:
-    return SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,23 +56,25 @@ def command(
     verdicts: Verdicts = {}
     for entry in chosen:
         try:
-            examinations.append(examine(entry, registry, cache or cache_root(), overrides, verdicts))
+            found = examine(entry, registry, cache or cache_root(), overrides, verdicts)
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
             unchecked.append(entry_label(entry))
             echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-        else:
-            if form == "text":
-                echo(*[""][: len(examinations) - 1], examinations[-1].name)
-                _print_examination(examinations[-1])
+            continue
+        if form == "text":
+            echo(*[""][: len(examinations)], found.name)
+            _print_examination(found)
+        examinations.append(found)
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) > 1:
-        echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
+        listed = [f": {', '.join(found)}" if found else "" for found in (violated, unchecked)]
+        echo("", f"{len(examinations)} checked, {len(violated)} with violations{listed[0]}")
         if unchecked:
-            echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
+            echo(f"{len(unchecked)} not checked{listed[1]}")
     sys.exit(1 if unchecked or violated else 0)
 
 
@@ -99,10 +100,6 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f": {', '.join(names)}" if names else ""
-
-
 def _survey(registry: Registry, form: str) -> int:
     """Check every combination, print the counts by invariant, and return the exit code."""
     from headtohead.testing.checks.survey import OUTCOMES, survey
@@ -112,14 +109,13 @@ def _survey(registry: Registry, form: str) -> int:
             click.echo(f"\r{count} combinations\r", nl=False, err=True)
 
     result = survey(registry, progress)
-    violations = result.violations
     if form == "json":
         echo_json(result.to_json())
-        return 1 if violations else 0
-    rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
-    print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
-    for variant, (invariant, verdict) in violations:
-        echo("", f"violated: {invariant.name} by {variant}")
-        echo_text(f"  {verdict.counterexample or verdict.reason}")
-    echo("", f"{len(result.rows)} combinations checked, {len(violations)} invariants violated")
-    return 1 if violations else 0
+    else:
+        rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
+        print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
+        for variant, (invariant, verdict) in result.violations:
+            echo("", f"violated: {invariant.name} by {variant}")
+            echo_text(f"  {verdict.counterexample or verdict.reason}")
+        echo("", f"{len(result.rows)} combinations checked, {len(result.violations)} invariants violated")
+    return 1 if result.violations else 0

@@ -304,7 +304,7 @@ class _Session:
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
-    shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
+    shippers: list[tuple[str, shipper.ShipperProcess]] = field(default_factory=list)
 
     def train(self, plan: Plan) -> Outcome:
         return execute(plan, self.machine, cache_root(), self.command)
@@ -313,14 +313,15 @@ class _Session:
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the loggers while they train."""
         started = [shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers]
-        self.shippers[plan.name] = [process for process in started if process is not None]
+        processes = [process for process in started if process is not None]
+        self.shippers = [(plan.name, process) for process in processes] + self.shippers
         try:
             yield
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
             raise Interrupted from None
         finally:
-            for process in self.shippers[plan.name]:
+            for process in processes:
                 process.close()
 
     def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
@@ -343,7 +344,7 @@ class _Session:
         """
         shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
-        for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
+        for shipped_name, process in self.shippers:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
             if process.logger != MLFLOW:
                 sync += f" --logger {process.logger}"

@@ -138,10 +138,9 @@ def _call(*arguments: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
 def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
+    tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:
-    make_experiment(axes=AXES)
-    _call("sync", "--runs", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -317,7 +317,7 @@ Shipper(Path(sys.argv[1]), sys.argv[3]).ship()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [1, 7, 20])
+@pytest.mark.parametrize("call", [1, 20])
 @pytest.mark.parametrize("logger", ["tensorboard", "wandb"])
 def test_a_killed_shipper_repeats_no_step(
     logger: str, call: int, make_experiment: MakeExperiment, offline: None

@@ -7,7 +7,6 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 from __future__ import annotations
 
 import csv
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -187,7 +186,7 @@ class MlflowStudy(StudyLogger):
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
 
     def _note(self, counts: Counter[str], folder: Path) -> str:
-        """Return the description of the summary run: question, report, and what the report does not state."""
+        """Return the description of the summary run: question, report, states of the runs and the command."""
         plan, report = self.study.record, ""
         if (folder / "report.md").is_file():
             paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
@@ -199,27 +198,16 @@ class MlflowStudy(StudyLogger):
             f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {shown}. "
             f"[Open the view of all runs]({link(self.to.experiment_id)})"
         )
-        lines += [
-            f"{markdown_code(variant.slug)} equals {markdown_code(variant.equal_to)} by construction "
-            f"({markdown_escape(variant.equal_reason)}); they share their runs"
-            for variant in plan.variants
-            if variant.equal_to
-        ]
-        lines += [f"Excluded: {markdown_code(left.slug)} ({markdown_escape(left.reason)})" for left in plan.excluded]
         return "\n\n".join([*lines, f"Command: {markdown_code(plan.command)}"])
 
     def _log_files(self, report: Path) -> None:
-        with files.scratch_folder() as scratch:
-            folder = scratch / "study"
-            folder.mkdir()
-            shutil.copyfile(self.study.path / EXPERIMENT, folder / EXPERIMENT)
-            for file in REPORT_FILES:
-                if (report / file).is_file():
-                    (folder / "report").mkdir(exist_ok=True)
-                    shutil.copyfile(report / file, folder / "report" / file)
-            if (report / "figures").is_dir():
-                shutil.copytree(report / "figures", folder / "figures")
-            self.to.store.client.log_artifacts(self.to.parent, str(folder))
+        client, parent = self.to.store.client, self.to.parent
+        client.log_artifact(parent, str(self.study.path / EXPERIMENT))
+        for file in REPORT_FILES:
+            if (report / file).is_file():
+                client.log_artifact(parent, str(report / file), "report")
+        if (report / "figures").is_dir():
+            client.log_artifacts(parent, str(report / "figures"), "figures")
 
 
 def _verdicts(results: Path) -> str:

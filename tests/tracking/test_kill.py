@@ -27,8 +27,8 @@ import mlflow.store.tracking.sqlalchemy_store
 from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship
 
-CALLS = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_inputs",
-         "set_terminated", "create_logged_model", "finalize_logged_model", "log_outputs")
+CALLS = ("create_experiment", "create_run", "log_batch", "log_artifact", "log_artifacts", "set_tag",
+         "set_experiment_tag", "set_terminated")
 runs, template, stores = map(Path, sys.argv[1:])
 
 def arm(fatal):
@@ -89,8 +89,6 @@ def _assert_one_of_each(uri: str) -> None:
     experiment = client.get_experiment_by_name("quickstart")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
-    assert len(run.outputs.model_outputs) == len(run.inputs.dataset_inputs) == 1
-    assert len(client.search_logged_models([experiment.experiment_id])) == 1
     history = client.get_metric_history(run.info.run_id, "train/loss")
     assert len(history) == len({metric.step for metric in history}) == 18
     index = client.get_experiment_by_name("headtohead studies")

@@ -40,8 +40,6 @@ def test_a_study_is_shipped_to_a_server(make_experiment: MakeExperiment, tmp_pat
         assert experiment.artifact_location.startswith("mlflow-artifacts:")
         (run,) = client.search_runs([experiment.experiment_id])
         assert len(client.list_artifacts(run.info.run_id, "images")) == 2 * 3 * 2
-        (output,) = run.outputs.model_outputs
-        assert client.get_logged_model(output.model_id).status == "READY"
         (directory,) = (path.parent for path in folder.glob("*/run.json"))
         back = Path(client.download_artifacts(run.info.run_id, "run", dst_path=str(tmp_path)))
         for file in ("run.json", "metrics.jsonl", "attention/maps.safetensors", "translations.tsv"):

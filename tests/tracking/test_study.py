@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
 import shutil
 import zlib
@@ -14,7 +13,6 @@ from types import ModuleType
 import pytest
 from mlflow import MlflowClient
 
-from headtohead.report.writing import write_report
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG
 
@@ -33,7 +31,6 @@ def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_temp
     (report / "answer.json").write_text(json.dumps({"answer": "Rotary is better."}))
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
-    (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\nd,\n")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
@@ -62,7 +59,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     (own,) = study.search_runs([index.experiment_id])
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
     assert own.data.tags["h2h.states"] == "3 DONE, 1 DIVERGED"
-    assert own.data.tags["h2h.verdicts"] == "baseline: a; better: b, c"
+    assert own.data.tags["h2h.answer"] == "Rotary is better."
     note = own.data.tags["mlflow.note.content"]
     assert "**Rotary is better.**" in note
     assert "x.svg" not in note
@@ -70,25 +67,6 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert "A note." in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
-
-
-@pytest.mark.slow
-def test_the_verdicts_of_a_study_are_those_of_its_report(
-    make_experiment: MakeExperiment, store_uri: str, without_figures: None
-) -> None:
-    folder = make_experiment(seeds=(1, 2, 3, 4, 5, 6), axes={"positional": ["sinusoidal", "rotary", "none"]})
-    report = write_report(folder, folder.parent.parent / "reports")
-    variants: dict[str, dict[str, None]] = {}
-    with report.csv.open(newline="") as file:
-        for row in csv.DictReader(file):
-            variants.setdefault(row["verdict"], {})[row["variant"]] = None
-    assert len(variants) > 1
-    ship(folder, store_uri)
-    client = MlflowClient(store_uri)
-    index = client.get_experiment_by_name("headtohead studies")
-    (own,) = client.search_runs([index.experiment_id])
-    expected = "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
-    assert own.data.tags["h2h.verdicts"] == expected
 
 
 @pytest.mark.slow

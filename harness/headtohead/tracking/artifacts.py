@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,12 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
 
     ``moment`` is the images' timestamp in milliseconds.
     """
-    copy_files(run, [RUN, STATUS, METRICS, *sorted({*run.status.files} - {CHECKPOINT})], into / RAW)
+    omitted = {CHECKPOINT} if run.reused_from else set()  # the experiment that trained the run has its weights
+    for name in [RUN, STATUS, METRICS, *sorted({*run.status.files} - omitted)]:
+        path = run.verified(name) if run.has(name) else run.path / name
+        if path.is_file():
+            (into / RAW / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, into / RAW / name)
     tags = {}
     for probe in load_maps(run.path):
         kinds = probe.probe.get("weights", {})
@@ -50,15 +54,6 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
         (into / TABLE).write_text(json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8")
         tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
     return tags
-
-
-def copy_files(run: TrackedRun, names: Iterable[str], into: Path) -> None:
-    """Copy those files of a run directory that exist, after comparing results with their sha256."""
-    for name in names:
-        path = run.verified(name) if run.has(name) else run.path / name
-        if path.is_file():
-            (into / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, into / name)
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:

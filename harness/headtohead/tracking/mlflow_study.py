@@ -6,7 +6,6 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,11 +136,13 @@ class MlflowStudy(StudyLogger):
         stale = "; ".join(stale_changes(self.study))
         warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
         report = inside(self.reports, self.study.name, tree=True)
+        file = report / "answer.json"
+        answer = str(files.read_json(file)["answer"]) if file.is_file() else ""
         tags = {
             NOTE_TAG: warning + self._note(counts, report),
             "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
             "h2h.experiment_id": self.to.experiment_id,
-            "h2h.verdicts": _verdicts(report / "results.csv"),
+            "h2h.answer": answer,
             **({STALE_TAG: stale} if stale else {}),
         }
         if not stale and STALE_TAG in existing.tags:
@@ -165,9 +166,8 @@ class MlflowStudy(StudyLogger):
         if counts.keys() & (states.PENDING | {WAITING}):
             client.update_run(parent, status="RUNNING")
         else:
-            answer = report / "answer.json"
-            shown = markdown_escape(str(files.read_json(answer)["answer"])) if answer.is_file() else ""
-            client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, (warning + self._description(shown))[:TAG_LIMIT])
+            description = warning + self._description(markdown_escape(answer))
+            client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
             client.set_terminated(parent, "FINISHED", max(filter(None, ended), default=None))
         store.analyze()
         return untested()
@@ -208,14 +208,3 @@ class MlflowStudy(StudyLogger):
                 client.log_artifact(parent, str(report / file), "report")
         if (report / "figures").is_dir():
             client.log_artifacts(parent, str(report / "figures"), "figures")
-
-
-def _verdicts(results: Path) -> str:
-    """Return the variants of the report's ``results.csv`` by verdict; empty if there is no report."""
-    variants: dict[str, dict[str, None]] = {}
-    if results.is_file():
-        with results.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["verdict"]:
-                    variants.setdefault(row["verdict"], {})[row["variant"]] = None
-    return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())

@@ -1,12 +1,10 @@
-"""The page of a run in MLflow: name, parameters, tags, dataset and description."""
+"""The page of a run in MLflow: name, parameters, tags and description."""
 
 from __future__ import annotations
 
 import functools
 import getpass
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
@@ -15,12 +13,8 @@ from headtohead.schema.sections import NotHashed
 from headtohead.storage.run import RunRecord
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
-if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput
-
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
-DIGEST_LENGTH = 36
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 REASON_TAG = "h2h.reason"
@@ -85,6 +79,7 @@ def tags(
         "h2h.attempt": status.attempt,
         "h2h.device": record.execution.device if record.execution else None,
         "h2h.directory": run.path.name,
+        "h2h.data_hash": record.data["data_hash"],
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
     }
@@ -109,25 +104,6 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
     lines.append("**Data:** " + escape(f"{data['dataset']}, split {data['split']} ({counts})") + leaky)
     command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
     return "\n\n".join([*lines, f"**Reproduce:** {markdown_code(command)}"])
-
-
-def dataset_input(data: Mapping[str, Any]) -> DatasetInput:
-    """Return the dataset of a run for MLflow: name, hash, licence and counts, without the sentences."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    columns = [{"type": "string", "name": name, "required": True} for name in ("source", "target")]
-    profile = {"num_rows": sum(data["counts"].values()), **data["counts"]}
-    dataset = Dataset(
-        name=data["dataset"],
-        digest=data["data_hash"][:DIGEST_LENGTH],
-        source_type="headtohead",
-        source=json.dumps({name: data.get(name) for name in ("dataset", "licence", "citation", "languages")}),
-        schema=json.dumps({"mlflow_colspec": columns}),
-        profile=json.dumps(
-            profile | {name: data.get(name) for name in ("split", "vocabulary", "bag_of_words_upper_bound")}
-        ),
-    )
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", ", ".join(data["counts"]))])
 
 
 def user() -> str:

@@ -444,19 +444,34 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = Non
     Raises:
         HeadToHeadError: If the run is not DONE or damaged, or the folder is not empty or cannot be written.
     """
+    target = Path(folder)
+    check_target(target, force=force)
+    loaded = load(find_run(run, runs_folder(given=runs)))
+    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
+    return write_exported(target, loaded.record, weights, loaded.words, _card(loaded))
+
+
+def card(run: Path | str, *, runs: Path | str | None = None) -> str:
+    """Return the model card of a finished run in Markdown, as `export` writes it.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        runs: Folder of run directories.
+
+    Raises:
+        HeadToHeadError: If the run is not DONE or damaged.
+    """
+    return _card(load(find_run(run, runs_folder(given=runs))))
+
+
+def _card(loaded: LoadedRun) -> str:
     from headtohead.report.model_card import model_card
     from headtohead.storage.frames import load_frames
 
-    target = Path(folder)
-    check_target(target, force=force)
-    path = find_run(run, runs_folder(given=runs))
-    loaded, results = load(path), RunDirectory(path).results
+    results, study = RunDirectory(loaded.path).results, loaded.path.parent
     assert results is not None
-    study = path.parent / EXPERIMENT
-    frames = load_frames(path.parent) if study.is_file() else None
-    card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
-    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
-    return write_exported(target, loaded.record, weights, loaded.words, card)
+    frames = load_frames(study) if (study / EXPERIMENT).is_file() else None
+    return model_card(loaded.record, results, frames, translates=loaded.can_translate)
 
 
 def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTable:

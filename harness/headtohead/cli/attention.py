@@ -28,22 +28,10 @@ SHADES = " ░▒▓█"
 )
 @click.option("--layer", type=click.IntRange(0), help="Show only this layer, counted from 0.")
 @click.option("--head", type=click.IntRange(0), help="Show only this head, counted from 0.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write maps.safetensors and probes.json into this folder.",
-)
 @runs_option
 @plugin_option
 def command(
-    run: str,
-    text: str,
-    target: str | None,
-    role: str,
-    layer: int | None,
-    head: int | None,
-    out: Path | None,
-    runs: Path,
+    run: str, text: str, target: str | None, role: str, layer: int | None, head: int | None, runs: Path
 ) -> None:
     """Show the attention weights of RUN for TEXT as a table with shading.
 
@@ -52,14 +40,9 @@ def command(
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.storage.attention_maps import map_tokens
-    from headtohead.training.maps import write_maps
 
     load_plugins()
     maps = load(run, runs=runs).attention(text, target)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_maps(out, [maps])
-        echo(f"written: {out / 'maps.safetensors'}")
     weights = maps.weights[role]
     for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
         if chosen is not None and chosen >= count:

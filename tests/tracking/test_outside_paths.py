@@ -58,7 +58,7 @@ def change_runs(folder: Path, **changes: Any) -> None:
 
 
 @case_table("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"], default=8)
-@case_table("command", ["report", "status", "sync"], default=8)
+@case_table("command", ["report", "status", "sync"], default=1)
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     folder: Path,
     outside: Path,
@@ -83,7 +83,7 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
-@case_table("command", ["report", "status", "sync", "ablate-heads"], default=4)
+@case_table("command", ["report", "status", "sync", "ablate-heads"], default=1)
 @case_table(
     "changes",
     [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],

@@ -7,12 +7,12 @@ identified by its run hash, a tag set in the call that creates the run; metrics,
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headtohead import files
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
 from headtohead.tracking import run_page
@@ -105,10 +105,10 @@ class MlflowLogger(Logger):
         # Results without a final state are those of a process that died while it finished.
         if state in states.RESULTS and (metrics := directory.final_metrics):
             self._add_results(metrics, ended)
-        upload = functools.partial(client.log_artifacts, self.run_id)
-        with self.to.store.artifacts(self.mlflow_run.info.artifact_uri, upload) as folder:
+        with files.scratch_folder() as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
             tags = stage(directory, folder, self.mlflow_run.info.start_time)
+            client.log_artifacts(self.run_id, str(folder))
         self._send(state, reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import getpass
+import re
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -52,7 +53,8 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         for name, entry in entries.items():
             params = {name: entry["name"], **_flat(name, entry["options"])} | params
     fields = {name: value for name, value in _flat("", config).items() if name not in _runtime_fields()}
-    named = {allowed(name): value for name, value in (fields | params).items() if value is not None}
+    # MLflow allows only these characters.
+    named = {re.sub(r"[^\w\-./ :]", "-", name): x for name, x in (fields | params).items() if x is not None}
     return {name: text(value)[:PARAM_LIMIT] for name, value in named.items()}
 
 
@@ -123,11 +125,6 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(text(item) for item in value)
     return str(value)
-
-
-def allowed(name: str, marks: str = "_-./ :") -> str:
-    """Return a name with a hyphen for each character that MLflow does not allow."""
-    return "".join(letter if letter.isalnum() or letter in marks else "-" for letter in name)
 
 
 def _flat(prefix: str, value: Any) -> dict[str, Any]:

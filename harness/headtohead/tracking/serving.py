@@ -78,7 +78,9 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     process = children.start_program(command, env=environment, start_new_session=True, **quiet)
     try:
         end = time.monotonic() + START_SECONDS
-        while not _responds(port):
+        while True:
+            with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
+                break
             if process.poll() is not None or time.monotonic() > end:
                 code = process.poll()
                 reason = "did not respond in time" if code is None else f"ended with code {code}"
@@ -105,11 +107,3 @@ def _leave(number: int, frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise SystemExit(128 + number)
-
-
-def _responds(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False

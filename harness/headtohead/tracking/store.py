@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
 
 from filelock import FileLock, Timeout
 
@@ -113,22 +112,6 @@ class Store:
             token = page.token
             if not token:
                 return
-
-    @contextmanager
-    def artifacts(self, location: str, upload: Callable[[str], object]) -> Iterator[Path]:
-        """Yield a folder for artifacts; at the end of the block its content is stored at ``location``.
-
-        A local location is written directly, which saves a quarter of the cost of a run. For any other location,
-        ``upload`` is called once with a temporary folder.
-        """
-        if location.startswith("file:"):
-            folder = Path(unquote(urlparse(location).path))
-            folder.mkdir(parents=True, exist_ok=True)
-            yield folder
-            return
-        with files.scratch_folder() as folder:
-            yield folder
-            upload(str(folder))
 
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""

@@ -139,6 +139,8 @@ class MlflowLogger(Logger):
             if value is not None and (shown is None or shown[1] != value):
                 time = ended if shown is None else max(ended, shown[0] + 1)
                 self.points[name][last] = (time, float(value))
+                # A result replaces the point of its history in the same batch.
+                self.fresh = [point for point in self.fresh if (point.key, point.step) != (name, last)]
                 self.fresh.append(Metric(name, float(value), time, last))
 
     def _send(self, state: str, reason: str | None, tags: dict[str, str]) -> None:

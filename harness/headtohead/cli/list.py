@@ -21,9 +21,9 @@ def command(runs: Path, form: str) -> None:
     from datetime import UTC, datetime
 
     from headtohead.errors import HeadToHeadError
-    from headtohead.storage.disk_usage import disk_usage, show_size
     from headtohead.storage.experiment import EXPERIMENT
     from headtohead.storage.progress import read_progress
+    from headtohead.storage.run_files import disk_usage, show_size
 
     found: list[dict[str, Any]] = []
     damaged = []
@@ -35,7 +35,7 @@ def command(runs: Path, form: str) -> None:
             continue
         states, usage = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
         changed = datetime.fromtimestamp(usage.changed, UTC)
-        record = {"name": folder.name, "question": progress.question, "runs": dict(states), "bytes": usage.size}
+        record = {"name": folder.name, "question": progress.record.question, "runs": dict(states), "bytes": usage.size}
         found.append(record | {"changed": changed.isoformat(timespec="seconds")})
     found.sort(key=lambda record: record["changed"], reverse=True)
     if form == "json":

@@ -24,8 +24,6 @@ from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import checksums
-from headtohead.tracking import shipping
-from headtohead.tracking.loggers import locked
 from headtohead.tracking.shipping import Shipper, ship
 
 MakeExperiment = Callable[..., Path]
@@ -272,28 +270,6 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     assert steps_in(folder) == steps
     ends = [file.read_text().split()[0] for file in folder.parent.parent.glob("*.txt.end")]
     assert ends == ["DONE", "DONE"]
-
-
-def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment, lines: Path) -> None:
-    folder = make_experiment(axes=AXES, seeds=(1, 2))
-    first, second = sorted(path.parent for path in folder.glob("*/run.json"))
-    (first / "run.json").write_text("{")
-    sent = ship(folder, logger="lines")
-    assert sent.shipped == 1
-    assert len(sent.failures) == 1
-    assert first.name in sent.failures[0]
-    assert (folder.parent.parent / f"{second.name}.txt.end").exists()
-
-
-def test_two_processes_never_log_the_same_experiment(
-    make_experiment: MakeExperiment, lines: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
-    folder = make_experiment(axes=AXES)
-    with locked(folder, "lines"):
-        report = ship(folder, logger="lines")
-    assert report.shipped == 0
-    assert report.failures == ["another process logs 'quickstart' to lines; wait until it ends"]
 
 
 SLOW = """

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -19,6 +18,7 @@ from headtohead.storage.run_directory import checksums
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
 from made import case_table
+from made.fake_study import edit
 
 MakeExperiment = Callable[..., Path]
 ONE_VARIANT = {"positional": ["rotary"], "masking": ["causal"]}
@@ -137,7 +137,7 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     before = shipped.shipped()
     results = json.loads((shipped.run.path / "results.json").read_text())
     results["metrics"]["test/bleu"] = 12.5
-    _change(shipped, "results.json", **results)
+    edit(shipped.run.path / "results.json", **results)
     record_checksums(shipped.run.path)
     shipped.ship()
     after = shipped.shipped()
@@ -147,7 +147,7 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
 
 
 def test_a_retrained_run_has_one_image_per_key_and_step(shipped: Place) -> None:
-    _change(shipped, "status.json", attempt=2, ended="2026-01-06T09:00:42Z")
+    edit(shipped.run.path / "status.json", attempt=2, ended="2026-01-06T09:00:42Z")
     shipped.ship()
     images = [path.name.partition("+timestamp")[0] for path in shipped.artifact("images").glob("*.png")]
     assert sorted(images) == sorted(set(images))
@@ -175,7 +175,7 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
     shipped: Place, record_checksums: Callable[[Path], None]
 ) -> None:
     record = json.loads((shipped.run.path / "run.json").read_text())
-    _change(shipped, "run.json", counts=record["counts"] | {"total": 7})
+    edit(shipped.run.path / "run.json", counts=record["counts"] | {"total": 7})
     record_checksums(shipped.run.path)
     shipped.ship()
     run = shipped.shipped()
@@ -201,36 +201,20 @@ def test_every_end_has_its_status_and_its_reason(
     assert ship(folder, store_uri).unchanged == 1
 
 
-@pytest.mark.slow
-def test_a_running_run_is_running_and_then_ended_in_the_same_run(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
-    folder = make_experiment(axes=ONE_VARIANT, states={("rotary-causal", 1): "RUNNING"})
-    place = Place(folder, store_uri)
-    with Lease(place.run.path):
-        place.ship()
-    live = place.shipped()
-    assert (live.info.status, live.info.end_time) == ("RUNNING", None)
-    assert live.data.metrics["train/loss"] > 0
-    _change(place, "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
-    place.ship()
-    assert (place.shipped().info.run_id, place.shipped().info.status) == (live.info.run_id, "FAILED")
-
-
 def _die_while_training(place: Place) -> None:
     """Keep the first half of the histories, as a process that died while it trained."""
     metrics = place.run.path / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:9]))
     (place.run.path / "results.json").unlink()
-    _change(place, "status.json", state="RUNNING", ended=None)
+    edit(place.run.path / "status.json", state="RUNNING", ended=None)
 
 
 def _die_while_finishing(place: Place) -> None:
     """Have results but no final state; the next attempt measures its own times."""
     results = json.loads((place.run.path / "results.json").read_text())
     results["metrics"]["system/wall_seconds"] = 1.0
-    _change(place, "results.json", **results)
-    _change(place, "status.json", state="RUNNING", ended=None, files={})
+    edit(place.run.path / "results.json", **results)
+    edit(place.run.path / "status.json", state="RUNNING", ended=None, files={})
 
 
 def _train_earlier(place: Place) -> None:
@@ -238,7 +222,7 @@ def _train_earlier(place: Place) -> None:
     metrics = place.run.path / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     metrics.write_text("".join(json.dumps(line | {"time": line["time"] - 86_400}) + "\n" for line in lines))
-    _change(place, "status.json", files=checksums(place.run.path))
+    edit(place.run.path / "status.json", files=checksums(place.run.path))
 
 
 @case_table("before", [_die_while_training, _die_while_finishing, _train_earlier], default=1)
@@ -314,8 +298,3 @@ def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     assert report.shipped == 1
     assert [failure.partition(":")[0] for failure in report.failures] == [damaged.name]
     assert not report.complete
-
-
-def _change(place: Place, name: str, **changes: Any) -> None:
-    path = place.run.path / name
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))

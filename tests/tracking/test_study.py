@@ -104,13 +104,3 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         assert state["searchFilter"] == search
         if search:
             assert len(client.search_runs([experiment.experiment_id], search)) == 1
-
-
-@pytest.mark.slow
-def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
-    for name in ("one", "two"):
-        ship(make_experiment(name=name, axes=AXES), store_uri)
-    client = MlflowClient(store_uri)
-    index = client.get_experiment_by_name("headtohead studies")
-    names = {run.info.run_name for run in client.search_runs([index.experiment_id])}
-    assert names == {"one", "two"}

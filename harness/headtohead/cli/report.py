@@ -14,7 +14,7 @@ from headtohead.cli.options import (
     reports_option,
     runs_option,
 )
-from headtohead.cli.output import echo, echo_text, output_file
+from headtohead.cli.output import echo, echo_text
 
 
 @click.command()
@@ -26,7 +26,6 @@ from headtohead.cli.output import echo, echo_text, output_file
 @format_option(
     "latex, csv or markdown: print the table of variants instead of writing the report.", "latex", "csv", "markdown"
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the table here.")
 @click.option(
     "--figures",
     "figure_formats",
@@ -35,13 +34,7 @@ from headtohead.cli.output import echo, echo_text, output_file
     help="Format of the figures in the report's folder; SVG is always written. Repeatable.",
 )
 def command(
-    experiment: Path,
-    runs: Path,
-    reports: Path | None,
-    allow_partial: bool,
-    form: str,
-    output: Path | None,
-    figure_formats: tuple[str, ...],
+    experiment: Path, runs: Path, reports: Path | None, allow_partial: bool, form: str, figure_formats: tuple[str, ...]
 ) -> None:
     """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder
@@ -49,8 +42,6 @@ def command(
     from headtohead.report.writing import read_report, write_files
     from headtohead.storage.progress import experiment_file, find_experiment
 
-    if form == "text" and output is not None:
-        raise HeadToHeadError("--output requires --format latex, csv or markdown; --reports sets the report's folder")
     if form != "text" and figure_formats:
         raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
     if click.get_current_context().meta.get("plugin_files"):
@@ -64,14 +55,7 @@ def command(
         echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
         if figure_formats:
             echo(f"figures:  {paths.folder / 'figures'}")
-        return
-    from headtohead.files import write_text
-    from headtohead.report.score_table import score_table
+    else:
+        from headtohead.report.score_table import score_table
 
-    table = score_table(report, form)
-    if output is None:
-        echo_text(table)
-        return
-    with output_file("--output", output):
-        write_text(output, table)
-    echo(f"table: {output}")
+        echo_text(score_table(report, form))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from headtohead.cli.options import cache_option, format_option, load_plugins, pl
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
-    from headtohead.plugins.registry import Registry
     from headtohead.testing.checks.examination import Examination
 
 
@@ -39,42 +39,45 @@ def command(
     """
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.testing.checks.entries import entries_of_files, entry_label, find_entries
-    from headtohead.testing.checks.examination import Verdicts, examine
+    from headtohead.testing.checks.entries import find_entries
+    from headtohead.testing.checks.examination import Verdicts, examine, examine_array
 
     registry = load_plugins()
-    if everything:
-        if names or overrides:
-            raise HeadToHeadError("--all checks all combinations; remove names and --set")
-        sys.exit(_survey(registry, form))
-    files = click.get_current_context().meta["plugin_files"]
-    chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
+    if everything and (names or overrides):
+        raise HeadToHeadError("--all checks all combinations; remove names and --set")
+    chosen = [] if everything else find_entries(names, click.get_current_context().meta["plugin_files"], registry)
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
-    examinations: list[Examination] = []
     unchecked: list[str] = []
-    verdicts: Verdicts = {}
-    for entry in chosen:
-        try:
-            found = examine(entry, registry, cache or cache_root(), overrides, verdicts)
-        except HeadToHeadError as error:
-            if names or len(chosen) == 1:
-                raise
-            unchecked.append(entry_label(entry))
-            echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-            continue
-        if form == "text":
-            echo(*[""][: len(examinations)], found.name)
-            _print_examination(found)
-        examinations.append(found)
+
+    def examined() -> Iterator[Examination]:
+        verdicts: Verdicts = {}
+        for entry in chosen:
+            try:
+                yield examine(entry, registry, cache or cache_root(), overrides, verdicts)
+            except HeadToHeadError as error:
+                if names or len(chosen) == 1:
+                    raise
+                unchecked.append(entry.label)
+                echo(f"not checked: {unchecked[-1]}: {error}", err=True)
+
+    examinations: list[Examination] = []
+    printed = 0
+    for examination in examine_array(registry) if everything else examined():
+        examinations.append(examination)
+        if form == "text" and not (everything and examination.is_sound):
+            echo(*[""][:printed], examination.name)
+            _print_examination(examination)
+            printed += 1
+        elif everything and sys.stderr.isatty():
+            click.echo(f"\r{len(examinations)} combinations\r", nl=False, err=True)
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
-    elif len(chosen) > 1:
-        listed = [f": {', '.join(found)}" if found else "" for found in (violated, unchecked)]
-        echo("", f"{len(examinations)} checked, {len(violated)} with violations{listed[0]}")
+    elif len(chosen) != 1:
+        echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
         if unchecked:
-            echo(f"{len(unchecked)} not checked{listed[1]}")
+            echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
     sys.exit(1 if unchecked or violated else 0)
 
 
@@ -100,22 +103,5 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
 
 
-def _survey(registry: Registry, form: str) -> int:
-    """Check every combination, print the counts by invariant, and return the exit code."""
-    from headtohead.testing.checks.survey import OUTCOMES, survey
-
-    def progress(count: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{count} combinations\r", nl=False, err=True)
-
-    result = survey(registry, progress)
-    if form == "json":
-        echo_json(result.to_json())
-    else:
-        rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
-        print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
-        for variant, (invariant, verdict) in result.violations:
-            echo("", f"violated: {invariant.name} by {variant}")
-            echo_text(f"  {verdict.counterexample or verdict.reason}")
-        echo("", f"{len(result.rows)} combinations checked, {len(result.violations)} invariants violated")
-    return 1 if result.violations else 0
+def _listed(names: Sequence[str]) -> str:
+    return f": {', '.join(names)}" if names else ""

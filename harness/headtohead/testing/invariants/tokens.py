@@ -204,9 +204,14 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     invariance, too.
     """
     by_modules = (
-        (subject.has_property("encoder", name) or subject.has_property("encoder", "order-invariant"))
-        and subject.has_property("cross", "order-invariant")
-        and not (subject.position_dependent("encoder") or subject.position_dependent("cross"))
+        (
+            name in subject.positional("encoder").properties
+            or "order-invariant" in subject.positional("encoder").properties
+        )
+        and "order-invariant" in subject.positional("cross").properties
+        and not (
+            subject.attention("encoder").style.position_dependent or subject.attention("cross").style.position_dependent
+        )
     )
     if not by_modules:
         return torch.zeros(order.shape[:2], dtype=torch.bool)

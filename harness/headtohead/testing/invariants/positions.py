@@ -42,15 +42,13 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply(COUNTS_ROWS)
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
-    if (
-        "order-invariant" in subject.positional(role).properties
-        and not subject.attention(role).style.position_dependent
-    ):
+    own_scores = subject.attention(role).style.position_dependent
+    if "order-invariant" in subject.positional(role).properties and not own_scores:
         return worst(
             within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),
             within(embedded, "largest number that an order-invariant encoding adds to embeddings"),
         )
-    if embedded > VISIBLE and not subject.attention(role).style.position_dependent:
+    if embedded > VISIBLE and not own_scores:
         return Verdict("holds", embedded, "smallest difference between the vectors of two positions")
     if not bool(checked.any()):
         return does_not_apply("no query attends to two adjacent keys")

@@ -11,30 +11,30 @@ from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
 
 
-class Cosine(SplitHeads):
-    """cosines times a learned temperature"""
-
-    def build(self):
-        self.heat = self.parameter(self.context.geometry.heads, std=0.1, mean=3.0)
+class PerHead:
+    """One parameter per head."""
 
     @classmethod
     def parameter_count(cls, options, context):
         return int(context.geometry.heads)
+
+
+class Cosine(PerHead, SplitHeads):
+    """cosines times a learned temperature"""
+
+    def build(self):
+        self.heat = self.parameter(self.context.geometry.heads, std=0.1, mean=3.0)
 
     def transform(self, q, k):
         heat = self.heat[:, None, :, None, None]
         return functional.normalize(q, dim=-1) * heat, functional.normalize(k, dim=-1)
 
 
-class CosineOverTau(SplitHeads):
+class CosineOverTau(PerHead, SplitHeads):
     """cosines over a learned tau of at least 0.01 that starts at 0.1, as Swin V2's"""
 
     def build(self):
         self.tau = self.parameter(self.context.geometry.heads, std=0.0, mean=0.1)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
 
     def transform(self, q, k):
         tau = self.tau.clamp(min=0.01)[:, None, :, None, None]
@@ -87,15 +87,11 @@ class Unscaled(SplitHeads):
         return replace(super().geometry(options, model), scale=1.0)
 
 
-class Gated(SplitHeads):
+class Gated(PerHead, SplitHeads):
     """a gate on the output of each head"""
 
     def build(self):
         self.gate = self.parameter(self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
 
     def post_heads(self, heads):
         return heads * self.gate.sigmoid()[:, None, :, None, None]
@@ -108,17 +104,13 @@ class Capped(SplitHeads):
         return 30.0 * torch.tanh(scores / 30.0)
 
 
-class LearnedSlopes(Positional):
+class LearnedSlopes(PerHead, Positional):
     """a trained slope per head"""
 
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()

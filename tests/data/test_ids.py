@@ -47,7 +47,7 @@ SLIDES = {
 }
 BY_HAND = {
     "dataset": "notebook-by-hand",
-    "vocabulary": {"ids": "position", "unknown": "refuse"},
+    "vocabulary": {"ids": "printed", "unknown": "refuse"},
     "source_boundaries": "none",
 }
 
@@ -378,11 +378,9 @@ def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callabl
     ("dataset", "changes", "message"),
     [
         ({}, {"ids": "printed", "unknown": "drop"}, "^dataset 'toy-grammar' has no printed vocabularies"),
-        ({}, {"ids": "position", "unknown": "drop"}, "position requires a single training pair, got 20"),
         (SCRATCH, {"ids": "printed", "unknown": "token"}, "^the printed vocabulary has no <unk>"),
         (SCRATCH, {"shared": True}, r"^data\.vocabulary\.ids: printed does not count .* data\.vocabulary\.shared$"),
         (SCRATCH, {"max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
-        (BY_HAND, {"unknown": "token"}, "^ids by position have no <unk>"),
         (BY_HAND, {"unknown": "drop", "min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
         (SLIDES | {"source_boundaries": "eos"}, {}, "^the vocabulary has no boundary token <eos>"),
         (SLIDES | {"target_boundaries": "sos-eos"}, {}, "^the vocabulary has no boundary token <eos>"),

@@ -7,7 +7,6 @@ the vectors (section 3.3). The base model of section 4.1 has vectors per head an
 Departs from the paper: it is also defined in cross-attention, where the paper has no positions.
 """
 
-from math import prod
 from typing import Literal
 
 from pydantic import Field
@@ -51,11 +50,6 @@ class ShawRelative(Positional):
         keys, values = _shapes(self.options, self.context)
         self.on_keys = self.parameter(*keys, std=keys[-1] ** -0.5) if keys else None
         self.on_values = self.parameter(*values, std=values[-1] ** -0.5) if values else None
-
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return layers · (heads or 1) · (2k + 1) · width, summed over keys and values."""
-        return sum(prod(shape) for shape in _shapes(options, context) if shape)
 
     @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]

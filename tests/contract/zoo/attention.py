@@ -244,22 +244,8 @@ class Gain(SplitHeads):
     def build(self):
         self.gain = self.parameter(self.context.geometry.heads, std=0.1, mean=1.0)
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
     def transform(self, q, k):
         return q * self.gain[:, None, :, None, None], k
-
-
-class MiscountedGain(Gain):
-    """wrong parameter count: members are counted"""
-
-    caught_by = ("parameter-count",)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads * context.members)
 
 
 class IdleGain(Gain):

@@ -200,16 +200,6 @@ class WrappedRotary(Rotary):
         return super().rotate(x, positions % 1001, role)
 
 
-class MiscountedLearned(Learned):
-    """wrong parameter count"""
-
-    caught_by = ("parameter-count",)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return options.max_length * (context.d_model - 1)
-
-
 class IdleLearned(Learned):
     """parameter never used"""
 
@@ -289,10 +279,6 @@ class FirstHeadOnly(Positional):
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return context.geometry.heads
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from headtohead.plugin import BuildContext, Cost, Positional, hookimpl
+from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -30,11 +30,6 @@ class MyIdea(Positional):
     def build(self) -> None:
         """Create the slopes before softplus, ``[member, layer, head]``."""
         self.raw_slope = self.parameter(self.context.layers, self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options: BaseOptions, context: BuildContext) -> int:
-        """Return the number of parameters of all layers: one per layer and head."""
-        return context.layers * context.geometry.heads
 
     def formula(self) -> str:
         """Return the formula of the bias."""

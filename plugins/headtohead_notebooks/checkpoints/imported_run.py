@@ -89,8 +89,6 @@ def import_checkpoint(
 def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
 
-    An existing run with this name is moved to ``.archived``.
-
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
@@ -101,10 +99,7 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
         with FileLock(study / ".lock"), _scratch(study, name) as scratch:
             with leased(scratch) as writer:
                 _fill(writer, imported, name, registry)
-            if (study / name).exists():
-                aside = inside(study, ".archived", now().replace(":", ""))
-                aside.mkdir(parents=True)
-                (study / name).rename(aside / name)
+            delete_run_files(study / name)
             scratch.rename(study / name)
             _list_runs(study)
     except Exception as error:

@@ -23,13 +23,6 @@ INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 
 
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
-def test_multi_query_is_grouped_query_with_one_group(positional):
-    multi_query = tiny_config(positional, "multi-query")
-    grouped_query = tiny_config(positional, {"name": "grouped-query", "kv_heads": 1})
-    assert same_function(multi_query, grouped_query).state == "holds"
-
-
-@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize(("shift", "same"), [(0, True), (1, False)])
 def test_talking_heads_with_identity_projections_are_split_heads(positional, shift, same):
     """With heads shifted by 1, scores and weights belong to other values."""

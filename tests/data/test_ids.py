@@ -331,8 +331,6 @@ def test_unknown_words_become_a_token_are_dropped_or_are_refused(make_corpus: Ca
 
     assert data("token").splits["test"].source[0].tolist() == [1, 4, 1, 3]
     assert data("drop").splits["test"].source[0].tolist() == [4, 3]
-    assert data("drop").record["dropped_words"] == {"source": 0, "target": 0}
-    assert "dropped_words" not in data("token").record
     with pytest.raises(
         UndefinedError, match=r"^the vocabulary has no word '[cyq]', and data\.vocabulary\.unknown is r"
     ):

@@ -165,7 +165,7 @@ class _Preparation:
         data = PreparedData(vocabularies["source"], vocabularies["target"], splits, {}, digest, tokenisers)
         self._record(data, parts)
         if config.vocabulary.unknown == "drop":
-            self._record_dropped_words(data, words["train"])
+            self._note_dropped_words(data, words["train"])
         self._record_upper_bound(data)
         return data
 
@@ -294,14 +294,11 @@ class _Preparation:
             )
         return notes
 
-    def _record_dropped_words(self, data: PreparedData, words: Mapping[Side, list[list[str]]]) -> None:
-        """Record how many training words were removed from their sentences, with the most frequent of them."""
-        counts = data.record["dropped_words"] = {}
+    def _note_dropped_words(self, data: PreparedData, words: Mapping[Side, list[list[str]]]) -> None:
+        """Note how many training words were removed from their sentences, with the most frequent of them."""
         for side in SIDES:
             known = data.vocabulary(side)
-            dropped = Counter(word for sentence in words[side] for word in sentence if word not in known)
-            counts[side] = dropped.total()
-            if dropped:
+            if dropped := Counter(word for sentence in words[side] for word in sentence if word not in known):
                 data.record["notes"].append(
                     f"{dropped.total()} of {sum(map(len, words[side]))} {side} words in train were dropped silently, "
                     f"because the vocabulary lacks them, most often '{dropped.most_common(1)[0][0]}'"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,13 +93,15 @@ def read_checkpoint(
             overrides, or if the vocabularies of the data have other sizes.
     """
     mapping = _matching_form(path, read_state_dict(path), recipe, registry)
-    with _mismatches_named(path, recipe, overrides):
+    try:
         sizes, fields = mapping.vocabulary_sizes, mapping.fields
-    if "quirks.min_vocab_size" in registry.recipe(recipe).values():
-        fields["quirks.min_vocab_size"] = min(sizes.values())
-    config = _configure(recipe, fields, overrides, registry)
-    with _mismatches_named(path, recipe, overrides):
+        if "quirks.min_vocab_size" in registry.recipe(recipe).values():
+            fields["quirks.min_vocab_size"] = min(sizes.values())
+        config = _configure(recipe, fields, overrides, registry)
         weights = convert(mapping, _model(config, sizes))
+    except MismatchError as error:
+        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
+        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
     for name, values in mapping.form.positions_computed.items():
         configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
         config = _nearest_table(configs, mapping, recipe)
@@ -132,16 +133,6 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry:
 def _nearest_form(state: Mapping[str, Tensor], recipe: Any) -> CheckpointMapping:
     mappings = (map_names(state, form) for form in recipe.checkpoints)
     return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
-
-
-@contextmanager
-def _mismatches_named(path: Path, recipe: str, overrides: Sequence[Override]) -> Iterator[None]:
-    """Add file, recipe and advice to an error of the mapping."""
-    try:
-        yield
-    except MismatchError as error:
-        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
-        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
 
 
 def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:

@@ -1,12 +1,12 @@
 """copy, reverse and sort: the target is the source, its reverse, or its symbols in ascending order.
 
+The target of sort does not depend on the order of the source, so the encoder needs no positions; all orders of a
+multiset are the same example. With ``distinct`` and ``all_orders``, an order-invariant encoder reaches at most 1/n!
+exact match on n reversed symbols: it has the same output for all n! orders of a set.
+
 Papers: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.1 (copy, trained on lengths up to 20 and
 tested on longer ones) and section 4.5 (sort, here without its priorities: symbols are numbers sorted by value).
 Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:1506.02516, section 4 (reverse).
-
-The target of sort does not depend on the order of the source, so the encoder needs no positions; all orders of a
-multiset are the same example. With ``distinct`` and ``all_orders``, an order-invariant encoder reaches at most 1/n!
-exact match on reversed n symbols: it has the same output for all n! orders of a set.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def test_wrong_files_and_names_are_errors(
 
 
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
-    folder: Path, h2h_here: Callable[..., Any], cache: Path, without_figures: None, monkeypatch: pytest.MonkeyPatch
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = {
         "question": "Does it train?",
@@ -206,9 +206,9 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
         "seeds": 1,
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(cache))
-    assert done.returncode == 0, done.stdout + done.stderr
     monkeypatch.setenv("H2H_CACHE", str(cache))
+    monkeypatch.chdir(folder)
+    assert headtohead.run("study.yaml", tracking=False, report=False).complete
     (run,) = (path.parent for path in (folder / "runs" / "study").glob("*/results.json"))
     assert "test/bleu" in json.loads((run / "results.json").read_text())["metrics"]
     original = headtohead.load(run)

@@ -32,7 +32,7 @@ def command(runs: Path, form: str) -> None:
             damaged.append(str(error))
             continue
         states = Counter(run.state for run in progress.runs).most_common()
-        found.append((folder.name, progress.question, states, disk_usage(folder)))
+        found.append((folder.name, progress.record.question, states, disk_usage(folder)))
     found.sort(key=lambda experiment: experiment[-1].changed, reverse=True)
     if form == "json":
         echo_json(

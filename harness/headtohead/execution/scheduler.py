@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
@@ -199,7 +198,7 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
     return folder
 
 
-def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str, Any] | None:
+def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSentence | None:
     """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
 
     Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
@@ -209,7 +208,7 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str,
         source = data.tokenise(probe.source, "source")
         if probe.target is not None:
             target_ids = data.tokenise(probe.target, "target")
-            return probe.to_json() | {"target_from": "file"} if source and target_ids else None
+            return probe.model_copy(update={"target_from": "file"}) if source and target_ids else None
     except UndefinedError:
         return None
     if not source:
@@ -218,10 +217,9 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str,
         split = data.splits[name]
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(source) and list(ids) == source:
-                return probe.to_json() | {"target": target, "target_from": "reference"}
-    if decode not in {*STEPWISE, "non-autoregressive"}:
-        return None
-    return probe.to_json() | {"target_from": "translation"}
+                return probe.model_copy(update={"target": target, "target_from": "reference"})
+    can_translate = decode in {*STEPWISE, "non-autoregressive"}
+    return probe.model_copy(update={"target_from": "translation"}) if can_translate else None
 
 
 class _Execution:

@@ -211,10 +211,11 @@ class LooksRecord(Record):
 
 
 class ProbeSentence(Record):
-    """A sentence for which attention maps are recorded."""
+    """A sentence for which attention maps are recorded; a stack has its target and where the target comes from."""
 
     source: str
     target: str | None
+    target_from: str | None = None
 
 
 class PlannedRunRecord(Record):

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
+from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import Config, Count, NonNegative, Number, Record, Seed, read_record
@@ -33,14 +34,6 @@ INITIAL_WEIGHTS = "initial.safetensors"
 
 
 MAX_THREADS = 4096
-
-
-class StackProbe(TypedDict):
-    """A sentence for which attention maps are recorded."""
-
-    source: str
-    target: str | None
-    target_from: NotRequired[str]
 
 
 class StackProgress(TypedDict):
@@ -71,7 +64,7 @@ class StackRecord(Record):
 
     configs: Mapping[str, Config]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
-    probes: tuple[StackProbe, ...] = ()
+    probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1

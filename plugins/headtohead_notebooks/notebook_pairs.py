@@ -164,7 +164,6 @@ class NotebookByHand(NotebookPairs):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``notebook-en-fr``, ``notebook-en-de``, ``-slides`` and ``-by-hand``."""
     return {
         "notebook-en-fr": NotebookEnFr,
         "notebook-en-de": NotebookEnDe,

@@ -10,7 +10,6 @@ from headtohead_notebooks.recipes.tatoeba_en_es import TatoebaEnEs
 
 @hookimpl
 def register_recipes() -> dict[str, type[Recipe]]:
-    """Register the recipe of each notebook."""
     return {
         "scratch-en-fr": ScratchEnFr,
         "architecture-en-de": ArchitectureEnDe,

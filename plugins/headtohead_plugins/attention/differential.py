@@ -77,5 +77,4 @@ class Differential(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``differential``."""
     return {"differential": Differential}

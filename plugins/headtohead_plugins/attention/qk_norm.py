@@ -70,5 +70,4 @@ class QkNorm(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``qk-norm``."""
     return {"qk-norm": QkNorm}

@@ -54,5 +54,4 @@ class Random(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``random``."""
     return {"random": Random}

@@ -60,5 +60,4 @@ class TalkingHeads(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``talking-heads``."""
     return {"talking-heads": TalkingHeads}

@@ -131,7 +131,6 @@ class Pairs(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``pairs``."""
     return {"pairs": Pairs}
 
 

@@ -113,7 +113,6 @@ class Sort(Copy):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``copy``, ``reverse`` and ``sort``."""
     return {"copy": Copy, "reverse": Reverse, "sort": Sort}
 
 

@@ -133,7 +133,6 @@ class Tatoeba(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``tatoeba``."""
     return {"tatoeba": Tatoeba}
 
 

@@ -84,7 +84,6 @@ class Fire(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``fire``."""
     return {"fire": Fire}
 
 

@@ -64,7 +64,6 @@ class KerpleLog(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``kerple-log``."""
     return {"kerple-log": KerpleLog}
 
 

@@ -46,5 +46,4 @@ class Learned(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``learned``."""
     return {"learned": Learned}

@@ -85,7 +85,6 @@ class ShawRelative(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``shaw-relative``."""
     return {"shaw-relative": ShawRelative}
 
 

@@ -96,5 +96,4 @@ class T5Relative(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``t5-relative``."""
     return {"t5-relative": T5Relative}

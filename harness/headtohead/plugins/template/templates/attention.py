@@ -29,5 +29,4 @@ class MyIdea(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

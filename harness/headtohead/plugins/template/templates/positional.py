@@ -44,5 +44,4 @@ class MyIdea(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

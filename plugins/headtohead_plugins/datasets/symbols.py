@@ -37,19 +37,20 @@ class Options(LengthOptions):
     )
 
 
-class Copy(Dataset):
-    """Generated sequences of symbols that the model must repeat."""
+class Symbols(Dataset):
+    """A task on sequences of symbols."""
 
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
     normalise: ClassVar[str] = "none"
-    citation: ClassVar[str] = "Graves et al. 2014, Neural Turing Machines, section 4.1"
+    citation: ClassVar[str]
     ordered: ClassVar[bool] = True
     """Whether another order of the same symbols is another example."""
 
     @staticmethod
     def _answer(symbols: Sequence[int]) -> Sequence[int]:
-        return symbols
+        """Return the target of a source."""
+        raise NotImplementedError
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
@@ -90,7 +91,17 @@ class Copy(Dataset):
         return generate_corpus(task, options, split)
 
 
-class Reverse(Copy):
+class Copy(Symbols):
+    """Generated sequences of symbols that the model must repeat."""
+
+    citation = "Graves et al. 2014, Neural Turing Machines, section 4.1"
+
+    @staticmethod
+    def _answer(symbols: Sequence[int]) -> Sequence[int]:
+        return symbols
+
+
+class Reverse(Symbols):
     """Generated sequences of symbols that the model must reverse."""
 
     citation = "Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory"
@@ -100,7 +111,7 @@ class Reverse(Copy):
         return symbols[::-1]
 
 
-class Sort(Copy):
+class Sort(Symbols):
     """Generated sequences of numbers that the model must sort."""
 
     citation = "Graves et al. 2014, Neural Turing Machines, section 4.5"

@@ -269,7 +269,7 @@ def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None
 
 def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}})
-    study.run("--timeout", "1.5", code=1)
+    study.run("--timeout", "0.5", code=1)
     assert set(study.states().values()) == {"TIMEOUT"}
     assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
 

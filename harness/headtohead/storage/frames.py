@@ -15,11 +15,16 @@ import pandas as pd
 from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord, VariantRecord
+from headtohead.storage.experiment import (
+    ExperimentDirectory,
+    ExperimentRecord,
+    ReferenceScores,
+    VariantRecord,
+    read_reference_points,
+)
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
 from headtohead.storage.record import read_record
-from headtohead.storage.reference_points import ReferenceScores, read_reference_points
 from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory

@@ -136,10 +136,6 @@ class StackFolder:
         return (self.path / RECORD).exists()
 
     @property
-    def _lock(self) -> FileLock:
-        return FileLock(self.path / "stack.lock")
-
-    @property
     def record(self) -> StackRecord:
         """The content of stack.json.
 
@@ -158,15 +154,12 @@ class StackFolder:
 
     def change(self, **fields: Any) -> None:
         """Change fields of the record; safe for concurrent use by parent and worker."""
-        with self._lock:
+        with FileLock(self.path / "stack.lock"):
             self.write(self.record.model_copy(update=fields))
 
     def note(self, text: str) -> None:
-        """Add a note, unless an earlier attempt has added the same text."""
-        with self._lock:
-            record = self.record
-            if text not in record.notes:
-                self.write(record.model_copy(update={"notes": (*record.notes, text)}))
+        """Add a note of the worker, unless an earlier attempt has added the same text."""
+        self.change(notes=tuple(dict.fromkeys([*self.record.notes, text])))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""

@@ -48,7 +48,7 @@ def siblings(sentence: Sentence) -> list[Sentence]:
     determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
     adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
     orders = product(_same_number(nouns), _same_number(determiners), permutations(adjectives))
-    filled = (_filled(sentence, *map(iter, order)) for order in orders)
+    filled = (_filled(sentence, iter(first), iter(second), iter(third)) for first, second, third in orders)
     return list(dict.fromkeys(other for other in filled if _natural(other)))
 
 

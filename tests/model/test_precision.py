@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.model.attention import is_short
-from headtohead.model.decoding_state import DecodingState
+from headtohead.model.decoding import DecodingState
 from headtohead.model.loss import token_losses
 from headtohead.model.precision import products_of
 from headtohead.testing.subject import Subject, explicit_forward
@@ -99,7 +99,7 @@ def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
         source = torch.tensor([[[4, 5, 6]]])
         with torch.no_grad(), products_of(model):
             state = DecodingState(model, source, torch.tensor([[3]]), 4)
-            state.logits(torch.ones(1, 1, 1, dtype=torch.long))
+            state.hidden(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
         assert {tensor.dtype for cache in caches for tensor in (cache.keys, cache.values)} == {expected}
 

@@ -13,9 +13,8 @@ from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.data.metrics import Counts, References
 from headtohead.errors import UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
-from headtohead.model.beam import translate
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import Ends, most_probable
+from headtohead.model.decoding import Ends, most_probable, translate
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer

@@ -16,8 +16,7 @@ from torch import Tensor
 from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
-from headtohead.model.beam import translate
-from headtohead.model.decoding import Ends
+from headtohead.model.decoding import Ends, translate
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import STEPWISE

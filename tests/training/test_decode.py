@@ -173,15 +173,6 @@ def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
     assert (unpadded.losses - together.losses).abs().max() > 1e-3
 
 
-def test_losses_by_row_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch):
-    model = model_of(positional=POSITIONS)
-    split = split_of(drawn(), drawn(seed=8))
-    whole = teacher_forced(model, split, BATCHES)
-    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
-    pieces = teacher_forced(model, split, BATCHES)
-    torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_most_probable_token_is_the_first_largest_logit(dtype):
     generator = torch.Generator().manual_seed(3)

@@ -203,9 +203,7 @@ def _attention(
         positional = none(none.Options(), context)
     no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
     built = style(options, context)
-    return MultiHeadAttention(
-        context, built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
-    )
+    return MultiHeadAttention(built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross")
 
 
 def _context(style: type[Attention], options: Options, sizes: Sizes, role: str) -> BuildContext:

@@ -48,10 +48,9 @@ class AttentionContext:
             return None
 
         def additive() -> Tensor:
-            low = 0.0 if isinstance(mask_value, PerMemberMaskValue) else -torch.inf if mask_value == "-inf" else -1e9
-            zero, lowest = _numbers(dtype, mask.device, low)
+            zero, lowest = _numbers(dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9)
             if isinstance(mask_value, PerMemberMaskValue):
-                lowest = mask_value.low.like(zero).view(-1, 1, 1, 1, 1)
+                lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)

@@ -11,7 +11,7 @@ after a resume.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,18 +40,17 @@ def uses_kernel(x: Tensor) -> bool:
     return on_cuda(x) and x.device.type != "cpu" and not (x.device.type == "cuda" and kernel_fault(x.device))
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """The random numbers of a call at a site: first counter, first number of its word, and count."""
 
     start: int
     lead: int
-    count: int
+    numbers: int
 
     @property
     def words(self) -> int:
         """Number of words of 64 bits that contain the numbers."""
-        return -(-(self.lead + self.count) // LANES)
+        return -(-(self.lead + self.numbers) // LANES)
 
 
 class DropoutRNG(nn.Module):

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
     "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
@@ -42,29 +41,15 @@ def shape(config: RunConfig, registry: Registry) -> str:
         for name in fields:
             del content[section][name]
     del content["masking"]
-    content["positional"] = _positional(config.positional, registry)
-    content["limits"] = _limits(config.positional, registry)
+    content["positional"], content["limits"] = {}, []
+    for role, chosen in config.positional.by_role().items():
+        entry, options = registry.positional(chosen.name), chosen.options
+        # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
+        # on queries or weights need the explicit path and would slow down other members.
+        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+            content["positional"][role] = chosen.model_dump(mode="json")
+        content["limits"].append(entry.limit(options))  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)
-
-
-def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
-    """Return, by role, an encoding that can be stacked only with runs of the same encoding.
-
-    These are encodings with sampled positions or batch rows, which receive other positions than
-    other members; and encodings that act on queries or weights, which need the explicit path and
-    would slow down other members.
-    """
-    encodings: dict[str, Any] = {}
-    for role, choice in chosen.by_role().items():
-        entry = registry.positional(choice.name)
-        if entry.index(choice.options) == "row" or entry.mechanisms_of(choice.options) & {"draw", "score", "values"}:
-            encodings[role] = choice.model_dump(mode="json")
-    return encodings
-
-
-def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
-    """Return the maximum length per role: translations of all members have the same limit."""
-    return [registry.positional(choice.name).limit(choice.options) for choice in chosen.by_role().values()]
 
 
 class PerMember:
@@ -109,8 +94,7 @@ def same_or_each(values: Sequence[float]) -> float | PerMember:
     return values[0] if len(set(values)) == 1 else PerMember(values)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """An entry and the members that use it, by their indices in the stack."""
 
     chosen: EntryConfig

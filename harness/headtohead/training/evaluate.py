@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -174,8 +175,7 @@ def translate_rows(
     return translations
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """Teacher-forced sums of all pairs of a split, and token ids of translations by row, for all members."""
 
     forced: TeacherForced
@@ -220,9 +220,7 @@ class Translations:
     @property
     def exact(self) -> list[bool]:
         """Whether each translation equals one of its references."""
-        return [
-            hypothesis in references for hypothesis, references in zip(self.hypotheses, self.references, strict=True)
-        ]
+        return [own in references for own, references in zip(self.hypotheses, self.references, strict=True)]
 
     def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
         """Return the counts ``[sentence, count]`` of the metrics that are computed from translations."""
@@ -259,13 +257,3 @@ def collect(data: PreparedData, split: Split, rows: Sequence[int], translations:
         tuple(split.references[row] for row in rows),
         tuple(data.target_vocabulary.decode(translations[row], until_eos=False) for row in rows),
     )
-
-
-def bucket_of(length: int, bounds: Sequence[int]) -> tuple[int, int | None]:
-    """Return lower and upper end (None if open) of the bucket of a source length."""
-    low = 1
-    for bound in bounds:
-        if length <= bound:
-            return low, bound
-        low = bound + 1
-    return low, None

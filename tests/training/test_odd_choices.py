@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -47,13 +46,7 @@ SAME = {"shift_targets": False, "trainable": ["feed-forward", "lm-head"]}
 COVERING = [("padding-causal", "batch", {}), ("none", 20, SAME)]
 
 
-@pytest.mark.parametrize(
-    ("masking", "pad_to", "more"),
-    [
-        combination if combination in COVERING else pytest.param(*combination, marks=pytest.mark.slow)
-        for combination in itertools.product(["padding-causal", "none"], ["batch", "corpus", 20], [{}, SAME])
-    ],
-)
+@case_table(("masking", "pad_to", "more"), [*COVERING, ("padding-causal", "corpus", SAME), ("none", 20, {})], default=2)
 def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
     config = tiny_config(masking=masking, train={"steps": 9, "batch_size": 7}, quirks={"pad_to": pad_to} | more)
     stack = trained(config, [3, 1, 2])
@@ -154,11 +147,8 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
 @pytest.mark.parametrize(
     "model",
     [
-        {},
-        {"norm": "pre"},
-        {"final_norm": True},
-        {"tie_embeddings": "output"},
-        {"quirks": {"shared_modules": ["norm", "feed-forward"]}},
+        {"norm": "pre", "final_norm": True},
+        {"tie_embeddings": "output", "quirks": {"shared_modules": ["norm", "feed-forward"]}},
         {"quirks": {"decoder_feed_forward": "after-each"}},
     ],
 )
@@ -279,18 +269,6 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         with torch.no_grad():
             logits = stack.model(ids[0], lengths[0], ids[1][..., :-1], lengths[1])[0, 0]
         assert found[0][row] == [int(torch.argmax(place)) for place in logits]
-
-
-def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logits at positions with a label only, as for large vocabularies, give the same loss."""
-    config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
-    data = prepare(config.data, cache_root())
-    found = []
-    for words in (1, 10**9):
-        monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", words)
-        stack = StackTraining(config, [1, 2], data, CPU)
-        found.append(losses_of_a_batch(stack))
-    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
 
 
 # -- what a probe reads -------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from headtohead.config.builder import complete_model
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
+from headtohead.model.counting import Operations
 from headtohead.model.dropout import Dropout, DropoutRNG
-from headtohead.model.operations import Operations
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Cost, Options

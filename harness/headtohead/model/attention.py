@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.model.attention_context import AttentionContext, Cache, may_be
+from headtohead.model.attention_context import AttentionContext, Cache, any_or_unknown
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
 from headtohead.model.geometry import misfit
@@ -218,9 +218,9 @@ class MultiHeadAttention(nn.Module):
             key_positions = ctx.query_positions
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
-            if cache is not None and cache.filled:
+            if cache is not None and cache.keys_values is not None:
                 q, _ = self._transform(_split(q, time, geometry.heads), None)
-                return self._rotate(q, ctx.query_positions, ctx), cache.keys, cache.values
+                return self._rotate(q, ctx.query_positions, ctx), *cache.keys_values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
@@ -463,7 +463,7 @@ def _two_products(
 
         if ctx.has_dead_rows:
             rows = ctx.derived("dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True))
-            if may_be(rows):
+            if any_or_unknown(rows):
                 dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
         # With a mask of 0, dead rows have finite weights, which are then replaced.
         flat_mask = ctx.derived(

@@ -15,9 +15,9 @@ from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,
+    PerMemberMaskValue,
     PerMemberPositional,
     groups,
-    mask_value_of,
     same_or_each,
 )
 from headtohead.plugins.attention import Attention
@@ -61,7 +61,8 @@ class Builder:
         }
         inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.mask_value: MaskValue = mask_value_of([model.mask_value for model in models])
+        masked = [model.mask_value for model in models]
+        self.mask_value: MaskValue = masked[0] if len(set(masked)) == 1 else PerMemberMaskValue(masked)
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]

@@ -95,7 +95,7 @@ class DecodingState:
         self.original_rows = torch.arange(batch, device=source.device).expand(members, -1)
         """Initial batch row of each sentence, ``[member, sentence]``."""
         self.memory = model.encode(source, lengths)
-        self.caches = model.caches(self.memory, self.steps) if is_causal(model) else None
+        self.caches = model.caches() if is_causal(model) else None
         self.beam_size = 1
 
     def hidden(self, written: Tensor) -> Tensor:

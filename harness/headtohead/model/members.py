@@ -84,11 +84,6 @@ MaskValue = str | PerMemberMaskValue
 """``"-inf"``, ``"-1e9"`` or ``"additive"`` for all members, or a value per member."""
 
 
-def mask_value_of(names: Sequence[str]) -> MaskValue:
-    """Return the mask value of all members, or a value per member where they differ."""
-    return names[0] if len(set(names)) == 1 else PerMemberMaskValue(names)
-
-
 def same_or_each(values: Sequence[float]) -> float | PerMember:
     """Return the number of all members, or a number per member where they differ."""
     return values[0] if len(set(values)) == 1 else PerMember(values)
@@ -141,11 +136,10 @@ class MemberIndex:
             return joined
         return joined.index_select(0, index_tensor(self.inverse, joined.device))
 
-    def broadcast(self, parts: Sequence[Tensor]) -> Tensor:
-        """Join tensors as ``join`` does, expanding axes of length 1."""
-        shape = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
-        wide = [part.expand(len(members), *shape) for part, members in zip(parts, self.members, strict=True)]
-        return self.join(wide)
+    def broadcast(self, parts: Sequence[Tensor], shape: Sequence[int] | None = None) -> Tensor:
+        """Join tensors as ``join`` does, expanding axes of length 1 to ``shape`` or to the longest of the tensors."""
+        shape = shape or [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+        return self.join([x.expand(len(members), *shape) for x, members in zip(parts, self.members, strict=True)])
 
 
 class PerMemberPositional(Positional):
@@ -249,5 +243,4 @@ class PerMemberMasking(Masking):
             sentences = 1 if len(mask) == 1 else own.shape[1]
             masks.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
-        wide = [mask.expand(len(members), *shape) for mask, members in zip(masks, self.index_of.members, strict=True)]
-        return self.index_of.join(wide).flatten(0, 1)
+        return self.index_of.broadcast(masks, shape).flatten(0, 1)

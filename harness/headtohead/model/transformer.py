@@ -253,23 +253,9 @@ class Transformer(nn.Module):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
         return ctx
 
-    def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
-        """Return empty caches of self-attention and cross-attention per decoder layer.
-
-        They have a row per sentence, and room for ``length`` target tokens.
-        """
-        keys = memory.shape[2] if self.attends_to_source else length
-
-        def cache(attention: MultiHeadAttention, room: int) -> Cache:
-            geometry, lead = attention.context.geometry, memory.shape[:2]
-            return Cache(
-                memory.new_empty(*lead, geometry.kv_heads, 0, geometry.key_width),
-                memory.new_empty(*lead, geometry.value_heads, 0, geometry.value_width),
-                room,
-            )
-
-        layers = [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
-        return [(cache(layer.attention, length), cache(layer.cross, keys)) for layer in layers]
+    def caches(self) -> list[tuple[Cache, Cache]]:
+        """Return empty caches of self-attention and cross-attention per decoder layer."""
+        return [(Cache(), Cache()) for _ in self.decoder]
 
     @property
     def output_map(self) -> tuple[Tensor, Tensor | None]:
@@ -338,14 +324,23 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        table = self._position_embeddings(ids, role, start, sampled, beam_size)
+        positional, by_row = self.positional(role), role in self._row_indexed
+        span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
+        consecutive = self._positions(*span, ids.device)
+        positions = sampled if sampled is not None else consecutive.column if by_row else consecutive.row
+        table = positional.embed(positions, role)
         if table is not None:
+            members = 1 if sampled is not None else (1, len(ids))
+            time, width = positions.shape[1], positional.context.d_model
+            require_shape(positional, "embed", table, member=members, batch=None, time=time, d_model=width)
+            if beam_size > 1 and by_row:
+                table = table.repeat_interleave(beam_size, dim=1)
             if sampled is not None:
                 added = table.view(x.shape).to(x)
             elif table.requires_grad or table.dtype == x.dtype:
                 added = table.to(x.dtype)
             else:  # a table that the encoding caches is converted once
-                added = self.positional(role).cached(Tensor.to, table, x.dtype)
+                added = positional.cached(Tensor.to, table, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
@@ -371,25 +366,6 @@ class Transformer(nn.Module):
         # The last micro-batch frees the positions: a step must leave no new tensor behind.
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
-
-    def _position_embeddings(
-        self, ids: Tensor, role: str, start: int, sampled: Tensor | None, beam_size: int
-    ) -> Tensor | None:
-        positional = self.positional(role)
-        if sampled is not None:
-            positions = sampled
-        elif role in self._row_indexed:
-            positions = self._positions(0, ids.shape[1] // beam_size, ids.device).column
-        else:
-            positions = self._positions(start, ids.shape[-1], ids.device).row
-        embedded = positional.embed(positions, role)
-        if embedded is not None:
-            members = 1 if sampled is not None else (1, len(ids))
-            time, width = positions.shape[1], positional.context.d_model
-            require_shape(positional, "embed", embedded, member=members, batch=None, time=time, d_model=width)
-            if beam_size > 1 and role in self._row_indexed:
-                return embedded.repeat_interleave(beam_size, dim=1)
-        return embedded
 
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
         """Return ``count`` positions from ``start``, or ``-count`` times ``start``.

@@ -121,10 +121,7 @@ def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int
         )
 
     def translate_step_by_step(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
-        source_time, _ = split.times(rows)
-        chosen = rows.expand(model.members, -1)
-        source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
-        ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
+        ids = translate(model, *_sources(model, split, rows), max_length, evaluate.beam, ends)
         return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step
@@ -136,9 +133,7 @@ def translate_non_autoregressive(model: Transformer, split: SplitTensors, rows: 
 
     Each position gives its most probable token, or none if this is id 0 (notebook slides-en-fr).
     """
-    source_time, _ = split.times(rows)
-    chosen = rows.expand(model.members, -1)
-    source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
+    source, lengths = _sources(model, split, rows)
     ids = most_probable(model(source, lengths, torch.zeros_like(source), lengths))
     return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
@@ -154,6 +149,12 @@ def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tens
     for members, part, logits in _logits(model, batch):
         ids[members, part] = most_probable(logits)
     return _within(ids, batch.target_lengths)
+
+
+def _sources(model: Transformer, split: SplitTensors, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids and lengths of the sources for all members."""
+    chosen = rows.expand(model.members, -1)
+    return split.source[chosen, : split.times(rows)[0]], split.source_lengths[chosen]
 
 
 def _within(ids: Tensor, lengths: Tensor) -> Tensor:

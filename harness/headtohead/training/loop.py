@@ -18,8 +18,7 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
-from headtohead.model.dropout import Dropout
-from headtohead.model.dropout_kernel import kernel_fault
+from headtohead.model.dropout import Dropout, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer

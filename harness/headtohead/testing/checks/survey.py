@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headtohead.model.operations import one_thread
+from headtohead.model.precision import one_thread
 from headtohead.plugins.registry import Registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.checks.examination import Result, evaluate_and_shrink, result_json

@@ -16,3 +16,14 @@ def case_table(
     cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
     slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
+
+
+def moved(model: Any, scale: float = 0.3) -> Any:
+    """Return a model in evaluation mode after random moves of its parameters, the same in every call."""
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval()

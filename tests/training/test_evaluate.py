@@ -26,7 +26,7 @@ from headtohead.training.evaluate import (
 from headtohead.training.loop import StackTraining
 from headtohead.training.results import bucket_scores, cost_metrics
 from headtohead.training.tensors import SplitTensors
-from made import case_table
+from made import case_table, moved
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,7 @@ def data():
 
 def model_of(data, **choices):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    model = Transformer(tiny_config(**choices), [1, 2], *words).double().eval()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return model
+    return moved(Transformer(tiny_config(**choices), [1, 2], *words).double())
 
 
 @pytest.fixture(scope="module")

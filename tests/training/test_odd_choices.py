@@ -28,7 +28,7 @@ from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
 from headtohead.training.results import SplitResults, score_test_split, translations_table
-from made import case_table
+from made import case_table, moved
 
 CPU = torch.device("cpu")
 
@@ -139,9 +139,9 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
     stack = StackTraining(config, [1, 2], tiny_data(), CPU)
     before = {name: value.clone() for name, value in stack.model.named_parameters()}
     stack.run()
-    moved = {name for name, value in stack.model.named_parameters() if not torch.equal(value, before[name])}
-    assert moved == {name for name in before if part_of(name) in parts}
-    assert moved
+    changed = {name for name, value in stack.model.named_parameters() if not torch.equal(value, before[name])}
+    assert changed == {name for name in before if part_of(name) in parts}
+    assert changed
 
 
 @pytest.mark.parametrize(
@@ -256,10 +256,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
     config = resolve(raw, current())
     data = prepare(config.data, cache_root())
     stack, test = trained(config, [1], data), data.splits["test"]
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in stack.model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
+    moved(stack.model, 0.5)
     rows = list(range(len(test)))
     found = score(stack.model, stack.splits["test"], rows, translate_teacher_forced, padded=False).translations
     assert found is not None

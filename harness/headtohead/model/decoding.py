@@ -27,7 +27,7 @@ from headtohead.data.vocabulary import EOS, PAD, SOS, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.model.cuda import WORDS_PER_CHECK, on_cuda
 from headtohead.model.geometry import only_length
-from headtohead.model.loss import LARGE_VOCABULARY, LOGITS_AT_ONCE
+from headtohead.model.loss import LOGITS_AT_ONCE
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import BeamConfig
 
@@ -153,23 +153,6 @@ class DecodingState:
                 second.select(rows)
 
 
-def most_probable(logits: Tensor) -> Tensor:
-    """Return the id of the largest logit at every position, the smallest id if several are equal.
-
-    It equals ``argmax``, which takes 1.3 to 3 times as long for large vocabularies on a CPU (benchmarks/results.md).
-    """
-    if on_cuda(logits) or logits.dtype == torch.bfloat16 or logits.shape[-1] < LARGE_VOCABULARY:
-        return logits.max(dim=-1).indices
-    largest = torch.empty_like(logits, dtype=torch.float32)
-    torch.eq(logits, logits.amax(-1, keepdim=True), out=largest)
-    ids = torch.mv(largest.view(-1, logits.shape[-1]), torch.arange(logits.shape[-1], dtype=torch.float32))
-    ids = ids.view(logits.shape[:-1]).long()
-    several = largest.sum(-1) != 1  # none if a logit is NaN
-    if several.any():
-        ids[several] = logits[several].max(dim=-1).indices
-    return ids
-
-
 def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
@@ -202,7 +185,8 @@ def greedy(model: Transformer, source: Tensor, lengths: Tensor, max_length: int,
     written = torch.full((*source.shape[:2], 1), ends.sos, device=source.device)
     done = torch.zeros(source.shape[:2], dtype=torch.bool, device=source.device)
     for position in range(state.steps):
-        chosen = most_probable(state.logits(state.hidden(written)))
+        # In bfloat16, argmax takes four times as long on a CPU (benchmarks/results.md).
+        chosen = state.logits(state.hidden(written)).max(dim=-1).indices
         done = done | (chosen == ends.eos)
         chosen = torch.where(done, ends.fill, chosen)
         translated[state.member_index, state.original_rows, position] = chosen
@@ -323,7 +307,7 @@ class _Search:
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         best, last_tokens = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
         # Of equal logits, the first token has the smallest id, as in greedy decoding.
-        first = most_probable(logits).unsqueeze(-1)
+        first = logits.argmax(-1, keepdim=True)
         index = (last_tokens == first).to(torch.int8).argmax(dim=-1, keepdim=True)
         last_tokens = last_tokens.scatter(-1, index, last_tokens[..., :1])
         last_tokens = last_tokens.scatter(-1, torch.zeros_like(index), first)

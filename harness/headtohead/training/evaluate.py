@@ -15,7 +15,7 @@ from headtohead.data.metrics import Counts, References
 from headtohead.errors import UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import Ends, most_probable, translate
+from headtohead.model.decoding import Ends, translate
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -65,7 +65,7 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
             for members, part, logits in _logits(model, batch):
                 here, labels = rows[part], batch.labels[members, part]
                 losses[members, here] = token_losses(logits, labels).sum(-1).double().cpu()
-                correct[members, here] = (most_probable(logits) == labels).sum(-1).double().cpu()
+                correct[members, here] = (logits.argmax(-1) == labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
@@ -134,7 +134,7 @@ def translate_non_autoregressive(model: Transformer, split: SplitTensors, rows: 
     Each position gives its most probable token, or none if this is id 0 (notebook slides-en-fr).
     """
     source, lengths = _sources(model, split, rows)
-    ids = most_probable(model(source, lengths, torch.zeros_like(source), lengths))
+    ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(-1)
     return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
@@ -147,7 +147,7 @@ def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tens
     batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
     ids = torch.empty_like(batch.labels)
     for members, part, logits in _logits(model, batch):
-        ids[members, part] = most_probable(logits)
+        ids[members, part] = logits.argmax(-1)
     return _within(ids, batch.target_lengths)
 
 

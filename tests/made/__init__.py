@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from headtohead.testing import Verdict
 
 
 def case_table(
@@ -27,3 +30,8 @@ def moved(model: Any, scale: float = 0.3) -> Any:
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
     return model.eval()
+
+
+def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
+    """Return the violations that no setting is known to cause."""
+    return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

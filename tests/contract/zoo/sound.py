@@ -11,15 +11,7 @@ from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
 
 
-class PerHead:
-    """One parameter per head."""
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
-
-class Cosine(PerHead, SplitHeads):
+class Cosine(SplitHeads):
     """cosines times a learned temperature"""
 
     def build(self):
@@ -30,7 +22,7 @@ class Cosine(PerHead, SplitHeads):
         return functional.normalize(q, dim=-1) * heat, functional.normalize(k, dim=-1)
 
 
-class CosineOverTau(PerHead, SplitHeads):
+class CosineOverTau(SplitHeads):
     """cosines over a learned tau of at least 0.01 that starts at 0.1, as Swin V2's"""
 
     def build(self):
@@ -54,10 +46,6 @@ class AdditiveScores(SplitHeads):
 
     def build(self):
         self.v = self.parameter(self.context.geometry.key_width)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.key_width)
 
     def scores(self, q, k, query_positions, key_positions):
         both = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()
@@ -87,7 +75,7 @@ class Unscaled(SplitHeads):
         return replace(super().geometry(options, model), scale=1.0)
 
 
-class Gated(PerHead, SplitHeads):
+class Gated(SplitHeads):
     """a gate on the output of each head"""
 
     def build(self):
@@ -104,7 +92,7 @@ class Capped(SplitHeads):
         return 30.0 * torch.tanh(scores / 30.0)
 
 
-class LearnedSlopes(PerHead, Positional):
+class LearnedSlopes(Positional):
     """a trained slope per head"""
 
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
@@ -128,10 +116,6 @@ class TrainedTable(Positional):
     def limit(cls, options):
         return 16
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(16 * context.d_model)
-
     def embed(self, positions, role):
         return self.table[:, positions]
 
@@ -141,10 +125,6 @@ class ScaledSinusoids(Sinusoidal):
 
     def build(self):
         self.size = self.parameter(1, std=0.1, mean=1.0)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return 1
 
     def embed(self, positions, role):
         table = sinusoids(positions, self.context.d_model)
@@ -158,10 +138,6 @@ class DirectionAware(Positional):
 
     def build(self):
         self.rates = self.parameter(2, self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(2 * context.geometry.heads)
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = key_positions[:, None, :] - query_positions[:, :, None]

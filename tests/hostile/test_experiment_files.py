@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
+from made import matches
 
 QUESTION = "question: q\n"
 VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
@@ -124,11 +124,6 @@ FIELDS = (
         ":2: base.model: variant 'baseline' has at least * reduce d_model, d_ff, layers or the vocabulary",
     ),
 )
-
-
-def matches(line: str, pattern: str) -> bool:
-    """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.mark.timed

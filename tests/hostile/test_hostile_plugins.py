@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from made import matches
 
 HEAD = """
 import headtohead as h2h
@@ -120,11 +121,6 @@ CASES = (
         ": positional 'mine' is invalid: ValidationError: 1 validation error for Needs a Field required *",
     ),
 )
-
-
-def matches(line: str, pattern: str) -> bool:
-    """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from headtohead import files
+from made import mounted, read_only
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 MOVE = "move it away and run h2h sync, which logs every run to a new store"
@@ -39,21 +40,6 @@ def _written(change: Callable[[bytes], bytes]) -> Callable[[Path], AbstractConte
         return nullcontext()
 
     return plant
-
-
-def _noise(first: float, last: float) -> Callable[[bytes], bytes]:
-    """Return a function that replaces a part of a file, in fractions of its size, by random bytes."""
-
-    def change(content: bytes) -> bytes:
-        start, end = (round(part * len(content)) for part in (first, last))
-        return content[:start] + random.Random(1).randbytes(end - start) + content[end:]
-
-    return change
-
-
-def _wrong_text(content: bytes) -> bytes:
-    """Break the encoding of a table's definition."""
-    return content.replace(b"CREATE TABLE alembic_version", b"CREATE TABLE \xff\xfeembic_version")
 
 
 def _revision(database: Path) -> AbstractContextManager[object]:
@@ -84,45 +70,32 @@ def _locked(database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _mounted(folder: Path, *options: str) -> Iterator[None]:
-    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@contextmanager
-def _read_only(database: Path) -> Iterator[None]:
-    folder = database.parent
-    with _mounted(folder, "--bind", str(folder)):
-        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
-        yield
-
-
-@contextmanager
 def _full(database: Path) -> Iterator[None]:
     """Have the store on a disk that is too small for a store."""
     database.unlink()
-    with _mounted(database.parent, "-t", "tmpfs", "-o", "size=200k", "tmpfs"):
+    with mounted(database.parent, "-t", "tmpfs", "-o", "size=200k", "tmpfs"):
         yield
 
 
+NOISE = random.Random(1).randbytes(50_000)
 CASES = (
+    Case("damage", "empty", _written(lambda content: b""), f"MLflow store (no such table: alembic_version); {MOVE}"),
     Case(
         "damage",
-        "empty",
-        _written(lambda content: b""),
-        f"is not an MLflow store (no such table: alembic_version); {MOVE}",
+        "pages",
+        _written(lambda content: content[:9_000] + NOISE + content[-9_000:]),
+        f"(database disk image is malformed); {MOVE}",
     ),
-    Case("damage", "pages", _written(_noise(0.1, 0.9)), f"(database disk image is malformed); {MOVE}"),
-    Case("damage", "encoding", _written(_wrong_text), MOVE),
+    Case(
+        "damage",
+        "encoding",
+        _written(lambda content: content.replace(b"TABLE alembic_version", b"TABLE \xff\xfeembic_version")),
+        MOVE,
+    ),
     Case("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has", moved=False),
     Case("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
     Case("damage", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
-    Case("damage", "read-only", _read_only, "Read-only file system", moved=False),
+    Case("damage", "read-only", lambda file: read_only(file.parent), "Read-only file system", moved=False),
 )
 
 

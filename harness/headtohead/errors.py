@@ -25,8 +25,10 @@ _LIMITS = {
         r"can't start new thread|BlockingIOError: .*Resource temporarily unavailable"
     ),
 }
-"""Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove; compiled while there is memory."""
+"""Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove.
 
+The patterns are compiled at import, because without memory they cannot be.
+"""
 
 MAX_NAMES = 40
 """Maximum number of known names that an error lists."""

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,17 +50,17 @@ class Ended:
 Refusal = Callable[[object], str]
 
 
-def _peak_bytes(pid: int) -> int:
-    """Return the peak resident memory of a process since its exec; 0 once it has ended.
-
-    ``ru_maxrss`` of ``wait4`` includes the memory of the process that started it.
-    """
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(lines[0][1]) * 1024 if lines else 0
+MEASURE = """
+import os, sys, threading
+process = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[2:]], os.environ)
+timer = threading.Timer(float(sys.argv[1]), os.kill, (process, 9))
+timer.start()
+_, status, used = os.wait4(process, 0)
+timer.cancel()
+print(end=f"\\x1e{used.ru_maxrss * 1024} {used.ru_utime + used.ru_stime}")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process that starts Python: the peak memory of a process includes that of the process that started it."""
 
 
 @pytest.fixture(scope="session")
@@ -73,27 +72,12 @@ def h2h_process() -> Callable[..., Ended]:
 
     def run(folder: Path, *arguments: str, timeout: float = 60.0, **environment: str) -> Ended:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("H2H_", "MLFLOW_"))}
-        command = [sys.executable, "-m", "headtohead.cli", *arguments]
-        out, err = folder / ".stdout", folder / ".stderr"
-        started = time.monotonic()
-        with out.open("w") as stdout, err.open("w") as stderr:
-            process = subprocess.Popen(
-                command, cwd=folder, env=inherited | environment, stdout=stdout, stderr=stderr, start_new_session=True
-            )
-            peak = 0
-            while True:
-                peak = max(peak, _peak_bytes(process.pid))
-                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid:
-                    break
-                if time.monotonic() - started > timeout:
-                    process.kill()
-                    os.wait4(process.pid, 0)
-                    pytest.fail(f"{' '.join(arguments)} did not end within {timeout:.0f} s")
-                time.sleep(0.01)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, err)]
-        return Ended(process.returncode, *texts, peak, usage.ru_utime + usage.ru_stime)
+        command = [sys.executable, "-c", MEASURE, str(timeout), "-m", "headtohead.cli", *arguments]
+        done = subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=False)
+        out, _, used = done.stdout.decode("utf-8", "replace").rpartition("\x1e")
+        peak_bytes, cpu_seconds = used.split()
+        error = done.stderr.decode("utf-8", "replace")
+        return Ended(done.returncode, out, error, int(peak_bytes), float(cpu_seconds))
 
     return run
 

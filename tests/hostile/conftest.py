@@ -1,9 +1,4 @@
-"""Shared by the tests of damaged and hostile input: a table of cases per module, limits of time and memory.
-
-A module with cases defines ``CASES``, a sequence of objects with the attributes ``kind`` and ``name``. A test with an
-argument ``case`` runs once per case. The first case of each kind whose attribute ``slow`` is not set belongs to the
-default tier, the others to the slow tier.
-"""
+"""Shared by the tests of damaged and hostile input: limits of time and memory, a study."""
 
 from __future__ import annotations
 
@@ -20,20 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise ``case`` with the module's CASES."""
-    if "case" not in metafunc.fixturenames:
-        return
-    kinds: set[str] = set()
-    parameters = []
-    for case in metafunc.module.CASES:
-        slow = case.kind in kinds or getattr(case, "slow", False)
-        marks = [pytest.mark.slow] if slow else []
-        kinds |= set() if slow else {case.kind}
-        parameters.append(pytest.param(case, id=f"{case.kind}-{case.name}", marks=marks))
-    metafunc.parametrize("case", parameters)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
-from made import matches
+from made import kind_table, matches
 
 QUESTION = "question: q\n"
 VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
@@ -26,20 +25,13 @@ SECONDS = 2.0
 MEGABYTES = 500
 
 
-@dataclass(frozen=True)
-class Case:
-    """The content of an experiment file, the options of ``h2h plan``, and the error after the file's name."""
-
-    kind: str
-    name: str
-    content: str | bytes
-    message: str
-    options: tuple[str, ...] = ()
+Case = tuple[str, str, str | bytes, tuple[str, ...], str]
+"""Kind, name, the content of an experiment file, the options of ``h2h plan``, and the error after the file's name."""
 
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
     """A case with text after the question, hence from line 2 on."""
-    return Case(kind, name, QUESTION + written, message)
+    return kind, name, QUESTION + written, (), message
 
 
 def nested(levels: int, first: str, following: str) -> str:
@@ -54,7 +46,7 @@ def base(kind: str, path: str, value: str, message: str) -> Case:
 
 
 def override(setting: str, message: str) -> Case:
-    return Case("override", setting[:30], VALID, message, ("--set", setting))
+    return "override", setting[:30], VALID, ("--set", setting), message
 
 
 TOO_MANY = "more than 100,000 values and keys or 10,000,000 characters, aliases expanded"
@@ -92,8 +84,8 @@ FIELDS = (
         ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
     ),
     override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
-    Case("encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: a character that is not allowed"),
-    Case("encoding", "utf-16", QUESTION.encode("utf-16"), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
+    ("encoding", "nul", QUESTION.encode() + b"base: \0\n", (), ":2: not valid YAML: a character that is not allowed"),
+    ("encoding", "utf-16", QUESTION.encode("utf-16"), (), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
     text(
         "encoding",
         "surrogate",
@@ -123,23 +115,29 @@ FIELDS = (
 
 
 @pytest.mark.timed
-def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(case, tmp_path, h2h_process, refusal):
-    (tmp_path / "x.yaml").write_text(case.content)
-    ended = h2h_process(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
+@kind_table("content, options, message", CASES)
+def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
+    content, options, message, tmp_path, h2h_process, refusal
+):
+    (tmp_path / "x.yaml").write_text(content)
+    ended = h2h_process(tmp_path, "plan", "x.yaml", *options, H2H_CACHE=str(tmp_path / "cache"))
     line = refusal(ended)
-    assert matches(line, "x.yaml" + case.message), line
+    assert matches(line, "x.yaml" + message), line
     assert len(line) < 1000
     assert ended.peak_bytes < MEGABYTES * 1e6
     assert ended.cpu_seconds < SECONDS
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda case: case.name)
-def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(field, tmp_path, h2h_here, refusal):
-    content = field.content.encode() if isinstance(field.content, str) else field.content
-    (tmp_path / "x.yaml").write_bytes(content)
-    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *field.options, H2H_CACHE=str(tmp_path / "cache")))
-    assert matches(line, field.message if field.options else "x.yaml" + field.message), line
+@pytest.mark.parametrize(
+    ("content", "options", "message"), [case[2:] for case in FIELDS], ids=[case[1] for case in FIELDS]
+)
+def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(
+    content, options, message, tmp_path, h2h_here, refusal
+):
+    (tmp_path / "x.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
+    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *options, H2H_CACHE=str(tmp_path / "cache")))
+    assert matches(line, message if options else "x.yaml" + message), line
 
 
 def test_a_path_that_is_no_file_is_refused_at_once(tmp_path, h2h_here, refusal):

@@ -25,7 +25,7 @@ from headtohead.execution import local
 from headtohead.storage import exits, leases
 from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.objects import worker_plugins
-from made import case_table, read_only
+from made import case_table, kind_table, read_only
 
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
@@ -131,6 +131,7 @@ def results(study: Path) -> dict[str, tuple[bytes, dict[str, float]]]:
     return found
 
 
+@kind_table("case", [(case.kind, case.name, case) for case in CASES])
 def test_a_limit_is_a_helpful_line_and_loses_nothing(
     case: Case, study: Path, finished: Path, cache: Path, h2h_here: Command, without_figures: None
 ) -> None:

@@ -8,7 +8,6 @@ import random
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+
+from made import kind_table
 
 if TYPE_CHECKING:
     from .conftest import Refusal, SmallStudy
@@ -44,7 +45,7 @@ READERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "status": (STATUS, REPORT, PLAN, TRANSLATE, RUN_AGAIN, SYNC),
     "results": (REPORT, STATUS, PLAN, RUN_AGAIN, SYNC),
     "heads": (ABLATE, REPORT, SYNC),
-    "probes": (ABLATE_AGAIN, REPORT, SYNC),
+    "probes": (REPORT, ABLATE_AGAIN, SYNC),
     "maps": (REPORT, SYNC),
     "metrics": (REPORT, STATUS, SYNC),
     "translations": (REPORT, SYNC),
@@ -58,24 +59,9 @@ READERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 Damage = Callable[[Path], object]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A damaged record, the command that reads it, and the facts of its error line."""
-
-    kind: str
-    name: str
-    damage: Damage
-    facts: tuple[str, ...]
-    command: tuple[str, ...] = ()
-    of: str = ""
-
-    @property
-    def record(self) -> str:
-        return self.of or self.kind
-
-
-def damaged(record: str, name: str, damage: Damage, *facts: str, command: tuple[str, ...] = ()) -> Case:
-    return Case(record, name, damage, facts, command)
+def damaged(record: str, name: str, damage: Damage, *facts: str, kind: str = "") -> tuple[Any, ...]:
+    """A row of ``CASES``: kind, name, the damaged record, and what the error line has."""
+    return kind or record, name, record, damage, facts
 
 
 def content(value: bytes) -> Damage:
@@ -157,13 +143,13 @@ NO_FILE = "not a regular file"
 
 CASES = [
     *(
-        Case("nested", record, content(NESTED), (Path(FILES[record]).name, "recursion"), of=record)
+        damaged(record, record, content(NESTED), Path(FILES[record]).name, "recursion", kind="nested")
         for record in ("experiment", "run", "status", "results", "heads", "probes", "stack")
     ),
-    Case("null", "experiment", content(b"null"), ("experiment.json", "Input should be"), of="experiment"),
-    Case("binary", "experiment", content(b"\xff\xfe\x00"), ("experiment.json", "not UTF-8 text"), of="experiment"),
-    Case("fifo", "experiment", fifo, ("experiment.json", NO_FILE), of="experiment"),
-    Case("large", "experiment", large, ("experiment.json", "more than the maximum"), of="experiment"),
+    damaged("experiment", "null", content(b"null"), "experiment.json", "Input should be", kind="null"),
+    damaged("experiment", "binary", content(b"\xff\xfe\x00"), "experiment.json", "not UTF-8 text", kind="binary"),
+    damaged("experiment", "fifo", fifo, "experiment.json", NO_FILE, kind="fifo"),
+    damaged("experiment", "large", large, "experiment.json", "more than the maximum", kind="large"),
     damaged("run", "fifo", fifo, "run.json is missing"),
     damaged("experiment", "unknown-baseline", field("baseline", value="x"), "baseline: 'x'", "no variant"),
     damaged("experiment", "variant-twice", lambda path: twice(path, "variants"), "listed twice"),
@@ -189,7 +175,7 @@ CASES = [
     damaged("results", "bucket-score", field("buckets", 0, "scores", "loss", value=-7), "buckets.0.scores"),
     damaged("heads", "effect", field("heads", 0, "only-one", "loss", value="x"), "heads.0.only-one.loss"),
     damaged("probes", "null", field(0, value=None), "0: Input should be"),
-    damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32", command=REPORT),
+    damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32"),
     damaged("maps", "torn", cut, "maps.safetensors", "not a readable safetensors file"),
     damaged("maps", "not-a-number", tensor("encoder", lambda a: a * float("nan")), "encoder", "not finite"),
     damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is of no role"),
@@ -241,16 +227,19 @@ def file_of(study: SmallStudy, record: str) -> Path:
     return study.experiment / FILES[record].format(run=study.run_name, stack=study.stack.name)
 
 
+@kind_table("record, damage, facts", CASES)
 @pytest.mark.usefixtures("without_figures")
-def test_a_damaged_record_gives_one_line(case: Case, small_study: SmallStudy, tmp_path: Path, refusal: Refusal) -> None:
+def test_a_damaged_record_gives_one_line(
+    record: str, damage: Damage, facts: tuple[str, ...], small_study: SmallStudy, tmp_path: Path, refusal: Refusal
+) -> None:
     study = small_study.copy(tmp_path)
-    case.damage(file_of(study, case.record))
-    if case.record != "status":
+    damage(file_of(study, record))
+    if record != "status":
         study.recompute_checksums()
-    if case.record == "lease":
+    if record == "lease":
         study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
-    line = refusal(study.call(*(case.command or READERS[case.record][0])))
-    for fact in case.facts:
+    line = refusal(study.call(*READERS[record][0]))
+    for fact in facts:
         assert fact in line
 
 

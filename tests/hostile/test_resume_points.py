@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -20,6 +19,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoint, ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining, TimeLimitReached
+from made import kind_table
 
 Command = Callable[..., CompletedProcess[str]]
 Tensors = dict[str, Tensor]
@@ -59,28 +59,18 @@ def flipped(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-@dataclass(frozen=True)
-class Case:
-    """A damage of a resume point, and a part of the reason in the log."""
-
-    kind: str
-    name: str
-    damage: Callable[[ResumePoint], None]
-    reason: str
-
-
 SHA = "its sha256 is not that of its name"
-CASES = [
-    Case("content", "flipped-bit", content(flipped), SHA),
-    Case(
+CASES: list[tuple[str, str, Callable[[ResumePoint], None], str]] = [
+    ("content", "flipped-bit", content(flipped), SHA),
+    (
         "edited",
         "no-tensors",
         lambda point: replace(point, lambda path: path.write_bytes(b"no" * 99)),
         "header too large",
     ),
-    Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
-    Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
-    Case("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
+    ("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
+    ("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
+    ("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
 ]
 
 
@@ -114,18 +104,19 @@ def same(a: StackTraining, b: StackTraining) -> bool:
     return all(torch.equal(x, y) for x, y in pairs) and a.progress.members == b.progress.members
 
 
+@kind_table("damage, reason", CASES)
 def test_training_continues_from_the_previous_resume_point(
-    tmp_path: Path, trained: Callable[..., StackTraining], case: Case
+    tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None], reason: str
 ) -> None:
     trained(tmp_path, 7)
     newest, previous = ResumePoints(tmp_path).newest_first()
     assert (newest.step, previous.step) == (7, 6)
-    case.damage(newest)
+    damage(newest)
     log: list[str] = []
     rest = trained(tmp_path, log=log.append)
     (line,) = log
     assert line.startswith("the resume point of step 7 is damaged (")
-    assert case.reason in line
+    assert reason in line
     assert line.endswith("); training continued from step 6")
     assert same(rest, trained(None))
 
@@ -136,7 +127,7 @@ def test_training_starts_again_if_all_resume_points_are_damaged(
 ) -> None:
     trained(tmp_path, 7)
     for point in ResumePoints(tmp_path).newest_first():
-        CASES[0].damage(point)
+        CASES[0][2](point)
     log: list[str] = []
     rest = trained(tmp_path, log=log.append)
     assert [line.split(" is damaged")[0] for line in log] == [

@@ -25,6 +25,20 @@ def case_table(
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
 
 
+def kind_table(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecorator:
+    """Parametrize a test by rows of kind, name and values; all rows but the first of each kind belong to the slow tier.
+
+    The kind is an argument, too, if ``names`` start with it.
+    """
+    kinds: set[str] = set()
+    cases = []
+    for kind, name, *values in rows:
+        given = [kind, *values] if names.startswith("kind,") else values
+        cases.append(pytest.param(*given, id=f"{kind}-{name}", marks=[pytest.mark.slow] if kind in kinds else []))
+        kinds.add(kind)
+    return pytest.mark.parametrize(names, cases)
+
+
 _without_plugins: dict[tuple[str, ...], registry.Registry] = {}
 """Registries of built-ins and installed plugins, by search path; loading one takes 60 ms."""
 

@@ -64,32 +64,25 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         write: Receives a path that no other process uses, and writes the new content to it.
         sync: Whether the content must survive a power failure.
     """
-    with disk_errors(), _temporary(path) as (temporary, handle):
-        write(temporary)
-        if sync:
-            os.fsync(handle)
-        os.replace(temporary, path)
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
-    """Create and lock a temporary file beside ``path``; the lock ends with the process, so leftovers are recognised."""
-    while True:
-        # The name is unpredictable, so that no symbolic link can exist there in advance.
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        try:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if not temporary.exists():  # removed as a leftover before it was locked
-                continue
-            yield temporary, handle
-            return
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(handle)
+    with disk_errors():
+        while True:
+            # The name is unpredictable, so that no symbolic link can exist there in advance.
+            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            try:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(handle, fcntl.LOCK_EX)  # ends with the process, so leftovers are recognised
+                if temporary.exists():  # not removed as a leftover before it was locked
+                    write(temporary)
+                    if sync:
+                        os.fsync(handle)
+                    os.replace(temporary, path)
+                    return
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -177,18 +170,6 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         return file.read()
 
 
-def read_tail(path: Path, max_bytes: int) -> bytes:
-    """Return the last ``max_bytes`` bytes of a regular file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If it is not a regular file or cannot be read.
-    """
-    with opened(path) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
-        return file.read(max_bytes)
-
-
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a UTF-8 file; raises as `read_bytes`, and if the text is not UTF-8."""
     return _decoded(read_bytes(path, max_bytes), path)
@@ -232,7 +213,9 @@ def sha256(path: Path) -> str:
 def last_line(path: Path) -> str:
     """Return the last line of a log, or ``no message``."""
     try:
-        lines = str(read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
+        with opened(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 10_000))
+            lines = str(file.read(), "utf-8", "replace").strip().splitlines()
     except (FileNotFoundError, HeadToHeadError):
         lines = []
     return lines[-1].strip() if lines else "no message"

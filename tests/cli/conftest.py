@@ -25,5 +25,5 @@ def h2h(
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result.exit_code, result.output
 
-    with nullcontext() if {"few", "fewest"} & set(request.fixturenames) else separate_registry():
+    with nullcontext() if "fewest" in request.fixturenames else separate_registry():
         yield call

@@ -206,7 +206,7 @@ class Outputs:
     def mlflow_server(self) -> str:
         """Return the error output of a command whose MLflow server replies with control characters."""
         with server(json.dumps({"error_code": "INVALID_PARAMETER_VALUE", "message": hostile("MLFLOW")})) as address:
-            return self.line("report", "study", "--from-mlflow", address)
+            return self.line("judge", address, "--experiment", "study", "--baseline", "a")
 
 
 @contextmanager

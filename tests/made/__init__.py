@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins import registry
+
+if TYPE_CHECKING:
+    from headtohead.testing import Verdict
 
 
 def case_table(
@@ -79,3 +83,27 @@ def read_only(folder: Path) -> Iterator[None]:
     with mounted(folder, "--bind", str(folder)):
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
         yield
+
+
+def moved(model: Any, scale: float = 0.3) -> Any:
+    """Return a model in evaluation mode after random moves of its parameters, the same in every call."""
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval()
+
+
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return the error of a call, which is a single line."""
+    with pytest.raises(HeadToHeadError) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
+    """Return the violations that no setting is known to cause."""
+    return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

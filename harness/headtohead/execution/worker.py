@@ -19,17 +19,16 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import recorded_config
+from headtohead.config.entries import parsed_options
 from headtohead.data import prepare
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.run import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
@@ -130,23 +129,22 @@ class Worker:
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        self.config = recorded_config(self.record.config, current(), self.runs[0].path.name)
+        members, name = self.record.members, self.runs[0].path.name
+        configs = {slug: parsed_options(config, current(), name) for slug, config in self.record.configs.items()}
+        self.config = configs[members[0].variant]
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         self.data = prepare(self.config.data, Path(self.record.cache))
         self.training = StackTraining(
             self.config,
-            [member.seed for member in self.record.members],
+            [member.seed for member in members],
             self.data,
             self.device,
             resume_points=folder.resume_points,
             on_evaluation=self._on_evaluation,
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
-            configs=[
-                recorded_config(self.record.configs[member.variant], current(), run.path.name)
-                for member, run in zip(self.record.members, self.runs, strict=True)
-            ],
+            configs=[configs[member.variant] for member in members],
             on_fall_back=self._on_fall_back,
             saving=self._writing,
         )
@@ -272,12 +270,7 @@ class Worker:
         results = score_test_split(self.training, self.data, self.decoding_limit)
         maps = [
             probe_maps(
-                self.training.model,
-                self.data,
-                probe["source"],
-                probe["target"],
-                self.decoding_limit,
-                probe.get("target_from", "reference"),
+                self.training.model, self.data, probe.source, probe.target, self.decoding_limit, probe.target_from or ""
             )
             for probe in self.record.probes
         ]
@@ -312,7 +305,7 @@ class Worker:
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the last metrics of the saved weights, without test metrics."""
         metrics: dict[str, float | None] = {}
-        for line in read_metrics(self.runs[index].path / METRICS):
+        for line in self.runs[index].history():
             if line is not None and best_step in {None, line.step}:
                 metrics |= {name: value for name, value in line.values.items() if not name.startswith("test/")}
         return metrics

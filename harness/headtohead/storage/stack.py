@@ -15,10 +15,12 @@ from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Config, Count, NonNegative, Number, Record, Seed, read_record
+from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
@@ -33,14 +35,6 @@ INITIAL_WEIGHTS = "initial.safetensors"
 
 
 MAX_THREADS = 4096
-
-
-class StackProbe(TypedDict):
-    """A sentence for which attention maps are recorded."""
-
-    source: str
-    target: str | None
-    target_from: NotRequired[str]
 
 
 class StackProgress(TypedDict):
@@ -69,9 +63,9 @@ class StackRecord(Record):
     of prepared data. ``notes`` are the worker's notes, such as the reason of a fallback.
     """
 
-    configs: Mapping[str, Config]
+    configs: Mapping[str, RunConfig]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
-    probes: tuple[StackProbe, ...] = ()
+    probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
@@ -86,11 +80,6 @@ class StackRecord(Record):
         if list(self.configs) != list(dict.fromkeys(member.variant for member in self.members)):
             raise ValueError("configs: expected the variants of the members, in their order")
         return self
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration of the first member."""
-        return next(iter(self.configs.values()))
 
     @property
     def title(self) -> str:
@@ -143,10 +132,6 @@ class StackFolder:
         return (self.path / RECORD).exists()
 
     @property
-    def _lock(self) -> FileLock:
-        return FileLock(self.path / "stack.lock")
-
-    @property
     def record(self) -> StackRecord:
         """The content of stack.json.
 
@@ -165,15 +150,12 @@ class StackFolder:
 
     def change(self, **fields: Any) -> None:
         """Change fields of the record; safe for concurrent use by parent and worker."""
-        with self._lock:
+        with FileLock(self.path / "stack.lock"):
             self.write(self.record.model_copy(update=fields))
 
     def note(self, text: str) -> None:
-        """Add a note, unless an earlier attempt has added the same text."""
-        with self._lock:
-            record = self.record
-            if text not in record.notes:
-                self.write(record.model_copy(update={"notes": (*record.notes, text)}))
+        """Add a note of the worker, unless an earlier attempt has added the same text."""
+        self.change(notes=tuple(dict.fromkeys([*self.record.notes, text])))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""
@@ -199,7 +181,7 @@ class StackFolder:
                 member=index,
                 threads=record.threads,
                 device=record.device,
-                dtype=record.config["train"]["precision"],
+                dtype=record.configs[record.members[index].variant].train.precision,
             )
             RunWriter(run.path, lease).write_json(RUN, run.record.model_copy(update={"execution": execution}).to_json())
 

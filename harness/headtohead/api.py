@@ -210,7 +210,7 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, registry, stale=stale)
+    refuse_replacing(planned, stale=stale)
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
     to_train = [

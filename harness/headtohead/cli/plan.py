@@ -40,7 +40,7 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
     load_plugins()
     registry = loaded.load_plugins()
     plan = make_plan(loaded, registry, runs, fresh=fresh)
-    refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
+    refused, dropped = replaced_results(plan) or stale_results(plan), dropped_note(plan)
     if form == "json":
         _print_json(plan)
     else:

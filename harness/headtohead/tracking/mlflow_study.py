@@ -153,7 +153,7 @@ class MlflowStudy(StudyLogger):
             "match": plan.match,
             "primary metric": plan.metrics.primary,
             "dataset": plan.data["dataset"],
-            "data.seed": plan.by_slug[plan.baseline].config["data"]["seed"],
+            "data.seed": plan.by_slug[plan.baseline].config.data.seed,
             "question": plan.question,
         }
         new = {name: str(value)[:PARAM_LIMIT] for name, value in params.items() if name not in existing.params}

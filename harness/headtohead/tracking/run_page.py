@@ -41,7 +41,7 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         "parameters": record.counts.total,
         "flops_per_token": record.counts.flops_per_token,
     }
-    config = dict(record.config)
+    config = record.config.model_dump(mode="json")
     for family in FAMILIES:
         roles = config.pop(family)
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}

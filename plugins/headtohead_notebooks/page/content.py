@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
-from headtohead.model.operations import one_thread
+from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig

@@ -142,7 +142,7 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
     with pytest.raises(HeadToHeadError, match="position 8 is beyond the 7 positions of random"):
-        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches(memory, 9))
+        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches())
 
 
 # -- decoding, costs, masks ----------------------------------------------------------------------

@@ -42,7 +42,7 @@ class ReferenceComparison:
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
-    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
+    limit = frames.by_slug[slug].config.evaluate.test_limit
     entries = [entry for entry in frames.reference_points if entry.data_hash in hashes and entry.test_limit == limit]
     if not entries:
         return None
@@ -64,4 +64,4 @@ def scoring_metrics(points: ReferencePoints) -> list[str]:
 
 def decodes(frames: Frames) -> bool:
     """Return whether a variant of the experiment translates the test sentences."""
-    return any(variant.config["evaluate"]["decode"] != "none" for variant in frames.record.variants)
+    return any(variant.config.evaluate.decode != "none" for variant in frames.record.variants)

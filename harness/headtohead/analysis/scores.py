@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -127,7 +127,7 @@ class Scores:
 
     def _has_bound(self, slug: str) -> bool:
         """Return whether the upper bound of the baseline's test data is that of a variant's scores."""
-        limit = self.frames.by_slug[slug].config["evaluate"]["test_limit"]
+        limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
 
@@ -157,7 +157,7 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
     """
     variants = frames.by_slug[left], frames.by_slug[right]
-    named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
+    named = {(variant.axes.get(DATA_AXIS), variant.config.data.dataset) for variant in variants}
     runs = [*frames.rows(left).index, *frames.rows(right).index]
     languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
     return len(named) == 1 and len(languages) < 2
@@ -171,18 +171,12 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     if not is_loss(metric):
         return None
     fields = {
-        "vocabularies": ("data.tokens", "data.vocabulary"),
-        "labels": ("quirks.shift_targets", "data.target_boundaries"),
-        **({"label smoothing values": ("train.label_smoothing",)} if metric.startswith("train/") else {}),
+        "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
+        "labels": attrgetter("quirks.shift_targets", "data.target_boundaries"),
+        **({"label smoothing values": attrgetter("train.label_smoothing")} if metric.startswith("train/") else {}),
     }
-
-    def values(slug: str, name: str) -> list[Any]:
-        config = frames.by_slug[slug].config
-        return [
-            config.get(section, {}).get(key) for section, _, key in (field.partition(".") for field in fields[name])
-        ]
-
-    differing = [name for name in fields if values(left, name) != values(right, name)]
+    configs = [frames.by_slug[slug].config for slug in (left, right)]
+    differing = [name for name, values in fields.items() if values(configs[0]) != values(configs[1])]
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None

@@ -15,11 +15,11 @@ from typing_extensions import TypedDict
 from headtohead.config.source_location import shown
 from headtohead.files import LARGE_BYTES, write_json
 from headtohead.schema.roles import Role
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import inside
 from headtohead.storage.record import (
     AxisValue,
-    Config,
     Count,
     Date,
     Fraction,
@@ -54,7 +54,6 @@ class DataRecord(TypedDict):
     tokens: str
     counts: dict[str, Count]
     dropped: NotRequired[dict[str, Count]]
-    dropped_words: NotRequired[dict[str, Count]]
     vocabulary: Sides
     longest: NotRequired[Sides]
     longest_in_train: NotRequired[Count]
@@ -116,7 +115,7 @@ class ResolvedVariant(Record):
     order_invariant: StrictBool
     padding_hidden: StrictBool = False
     pitfalls: tuple[Pitfall, ...]
-    config: Config
+    config: RunConfig
 
     @property
     def resolved(self) -> dict[str, Any]:

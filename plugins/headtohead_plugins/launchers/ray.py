@@ -159,5 +159,4 @@ def _join(ray: Any, address: str) -> None:
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    """Register ``ray``."""
     return {"ray": RayLauncher}

@@ -164,5 +164,4 @@ class SlurmLauncher(ClusterLauncher):
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    """Register ``slurm``."""
     return {"slurm": SlurmLauncher}

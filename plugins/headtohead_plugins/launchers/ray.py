@@ -52,7 +52,6 @@ class RayLauncher(ClusterLauncher):
     _ray: Any = None
 
     def warm(self) -> None:
-        """Connect to the cluster."""
         self._connect()
 
     def gpus(self) -> int:
@@ -82,7 +81,6 @@ class RayLauncher(ClusterLauncher):
         return total // max(1, workers)
 
     def submit(self, jobs: Sequence[Job], workers: int) -> list[Submitted]:
-        """Start a task per job."""
         # Ray's own retries would not use the resume point.
         train = self._connect().remote(max_retries=0)(RemoteJob.train)
         return [

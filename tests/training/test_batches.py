@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.data.batches import BatchPlan, Padding, SentenceBatches, make_batches
+from headtohead.data.batches import BatchPlan, SentenceBatches, make_batches
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.loop import split_tensors
 
@@ -56,7 +56,7 @@ def test_exact_buckets_hold_pairs_of_equal_lengths():
     shapes = {(bucket.source_time, bucket.target_time) for bucket in plan.buckets}
     assert shapes == {(5, 4), (3, 5), (5, 5), (4, 4)}
     assert len(plan.buckets) == 4
-    assert plan_of(lengths[:-2], 200, exact=True).padding() == Padding(0.0, 0.0)
+    assert plan_of(lengths[:-2], 200, exact=True).padding() == {"source": 0.0, "target": 0.0}
 
 
 def test_training_takes_its_batches_from_the_configured_buckets():
@@ -134,5 +134,5 @@ def test_the_padding_fraction_equals_a_count_over_tokens(lengths, size, kind):
                 whole[side] += times[side]
                 empty[side] += times[side] - lengths[row][side]
     found = plan.padding()
-    assert abs(found.source - empty[0] / whole[0]) < 1e-12
-    assert abs(found.target - empty[1] / whole[1]) < 1e-12
+    assert abs(found["source"] - empty[0] / whole[0]) < 1e-12
+    assert abs(found["target"] - empty[1] / whole[1]) < 1e-12

@@ -7,7 +7,7 @@ import resource
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import mul
 from typing import Any
 
@@ -195,7 +195,7 @@ def assemble(
         buckets=tuple(test.buckets),
         signatures=test.signatures,
         decoding=test.decoding,
-        padding=asdict(training.plan.padding()),
+        padding=training.plan.padding(),
         best_step=member.best_step,
         stopped_early=member.ended == "stopped early",
         backend=BackendRecord(name=training.choice.name, why=training.choice.why),

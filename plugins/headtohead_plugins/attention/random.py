@@ -35,19 +35,12 @@ class Random(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads without keys."""
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     def build(self) -> None:
-        """Initialise R, as a parameter or a buffer."""
         length = self.options.max_length
         create = self.parameter if self.options.trained else self.buffer
         self.table = create(self.context.geometry.heads, length, length, std=self.options.std)
-
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return heads · max_length², or 0 if R is not trained."""
-        return int(context.geometry.heads * options.max_length**2) if options.trained else 0
 
     def formula(self) -> str:
         return "S = R_h[i, j], i and j: positions of query and key"
@@ -59,5 +52,4 @@ class Random(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``random``."""
     return {"random": Random}

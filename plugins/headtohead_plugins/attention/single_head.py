@@ -13,11 +13,9 @@ class SingleHead(Attention):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return a single full-width head."""
         return Geometry(1, 1, model.d_model, model.d_model, model.d_model**-0.5)
 
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``single-head``."""
     return {"single-head": SingleHead}

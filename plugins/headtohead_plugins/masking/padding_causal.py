@@ -25,11 +25,9 @@ class PaddingCausal(Masking):
         return causal.unsqueeze(0) & is_token
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return ``j <= i and j < length``."""
         return key <= query and key < length
 
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``padding-causal``."""
     return {"padding-causal": PaddingCausal}

@@ -158,6 +158,17 @@ def counts_active_sites(original):
     return dropout
 
 
+@fault(
+    "projections with biases, although model.bias is false",
+    MultiHeadAttention,
+    name="_build_projections",
+    caught_by=("parameter-count",),
+    bias=False,
+)
+def biased_projections(original):
+    return lambda self, bias, init: original(self, True, init)
+
+
 @fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")
 def missing_bias(original):
     def fused(self, q, k, v, context):

@@ -54,7 +54,8 @@ def command(run: str, runs: Path, form: str) -> None:
     for name, size in sizes.items():
         echo(f"  {name}: {show_size(size)}")
     echo("", "configuration")
-    echo_text("".join(f"  {line}\n" for line in yaml.safe_dump(record.config, sort_keys=False).splitlines()))
+    written = yaml.safe_dump(record.config.model_dump(mode="json"), sort_keys=False)
+    echo_text("".join(f"  {line}\n" for line in written.splitlines()))
     if results:
         name = directory.path.name
         echo("", f'load: headtohead.load("{name}") in Python, or h2h translate {name} "a sentence"')

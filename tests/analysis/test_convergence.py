@@ -218,6 +218,6 @@ def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: Mod
     runs = frames.runs.assign(**{"valid/loss": 2.5 + 0.1 * frames.runs["variant"].str.endswith("rotary")})
     analysis = Analysis(dataclasses.replace(frames, histories=histories, runs=runs))
     assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
-    averaged = [contrast for contrast in analysis.factors.contrasts if contrast.axis == "positional"]
+    averaged = [contrast for contrast in analysis.families.factors.contrasts if contrast.axis == "positional"]
     assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
     assert analysis.convergence.gaps == ()

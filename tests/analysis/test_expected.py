@@ -66,7 +66,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
 
 
 def contrast_of(frames: Frames, **options: Any) -> Contrast:
-    (found,) = Analysis(frames, **options).declared.contrasts
+    (found,) = Analysis(frames, **options).families.declared.contrasts
     assert found.agreement is not None
     return found
 
@@ -111,7 +111,7 @@ def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_expected_resu
         [frames.scores(slug, "test/exact_match")[n] for n in frames.seeds] for slug in ("rotary", "sinusoidal")
     )
     expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
-    first, _, untested = Analysis(frames).declared.contrasts
+    first, _, untested = Analysis(frames).families.declared.contrasts
     assert first.agreement.interval.level == pytest.approx(0.975)
     assert first.agreement.interval.low == pytest.approx(expected.low, abs=1e-9)
     assert first.agreement.interval.high == pytest.approx(expected.high, abs=1e-9)
@@ -130,7 +130,7 @@ def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_marg
     frames = plant({"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1)
     margins = {"test/loss": {"value": 1e-6, "since": "2000-01-01T00:00:00+00:00"}}
     record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"margins": margins}))
-    family = Analysis(replace(frames, record=record)).declared
+    family = Analysis(replace(frames, record=record)).families.declared
     match, loss = family.contrasts
     assert family.tested == 2
     assert (match.metric, match.verdict, match.judgement.equivalence) == ("test/exact_match", "better", None)

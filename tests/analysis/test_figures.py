@@ -13,14 +13,7 @@ from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.rows import (
-    MOST_ROWS,
-    drawn_contrasts,
-    drawn_variants,
-    forest_figure,
-    forest_rows,
-    strip_figure,
-)
+from headtohead.report.figures.rows import MOST_ROWS, drawn_contrasts, forest_figure, forest_rows, strip_figure
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from made import case_table
@@ -112,7 +105,7 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
         score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
     )
     analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    rows = drawn_variants(analysis)
+    rows = analysis.leading(MOST_ROWS)
     assert len(rows) == MOST_ROWS
     assert rows[0] == "0.06"
     assert analysis.frames.baseline in rows

@@ -91,17 +91,14 @@ def test_a_study_without_contrasts_states_why(study):
     same = study(
         name="same", axes={"masking.decoder": ["padding-causal", "causal"]}, equal_to={"causal": "padding-causal"}
     )
-    assert answered(same) == "All variants are the same by construction."
-    single = answered(study(name="single", axes={"positional": ["sinusoidal"]}))
-    assert "single variant" in single
-    assert "95 % interval" in single
+    assert answered(same) == "No answer: all variants are the same by construction."
+    single = study(name="single", axes={"positional": ["sinusoidal"]})
+    assert answered(single) == "No answer: the experiment has a single variant."
     axes = {"positional": ["sinusoidal", "none"]}
     diverged = study(name="diverged", axes=axes, states={("sinusoidal", 4): "DIVERGED"})
     assert answered(diverged).startswith("No answer: not ranked: ")
     other = {"axes": {"recipe": ["a", "b"]}, "config": lambda axes: {"data": {"dataset": axes["recipe"]}}}
-    text = answered(study(name="other", **other))
-    assert text.startswith("The variants use different data sets")
-    assert text.count("95 % interval") == 2
+    assert answered(study(name="other", **other)) == "No answer: the variants use different data sets."
 
 
 def test_a_declared_contrast_has_the_name_of_the_file(study):
@@ -153,10 +150,10 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     )
     analysis = Analysis(load_frames(folder))
     effects = {n: np.subtract(HEADS["independent-heads", n], HEADS["split-heads", n]) / 300 for n in (2, 4)}
-    (interaction,) = analysis.interactions.contrasts
+    (interaction,) = analysis.families.interactions.contrasts
     assert interaction.judgement.holm_p == pytest.approx(stats.ttest_1samp(effects[4] - effects[2], 0).pvalue)
     assert interaction.verdict_name == "significant"
-    (contrast,) = (found for found in analysis.factors.contrasts if found.axis == "attention")
+    (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
     separate = analysis.separate_effects(contrast)
     assert separate.other_axis == "model.heads"
     text = answer(analysis)

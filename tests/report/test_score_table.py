@@ -79,7 +79,7 @@ def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path,
     for content in contents:
         analysis = content.analysis
         best = analysis.best
-        verdicts = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+        verdicts = {contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts}
         if best.slugs and analysis.frames.baseline not in best.slugs:
             assert {verdicts[slug] for slug in best.slugs} == {"better"}
         outcomes.add(bool(best.slugs))
@@ -118,7 +118,7 @@ def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
     content = Report(Analysis(load_frames(quickstart)))
     rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(score_table(content, "csv")))}
     assert list(rows) == list(content.analysis.order)
-    for contrast in content.analysis.variants.contrasts:
+    for contrast in content.analysis.families.variants.contrasts:
         row = rows[contrast.left]
         assert contrast.paired is not None
         assert contrast.judgement.interval is not None

@@ -16,7 +16,7 @@ from headtohead.report.contrasts import (
 )
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
-from headtohead.report.figures.rows import drawn_variants, forest_rows
+from headtohead.report.figures.rows import MOST_ROWS, forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
     reproduction_section,
@@ -95,7 +95,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
         figure="lengths",
     ),
     training_section,
-    lambda report: Section("Score and cost", report.shown(len(drawn_variants(report.analysis))).strip(), figure="cost"),
+    lambda report: Section("Score and cost", report.shown(MOST_ROWS).strip(), figure="cost"),
     attention_section,
     translation_section,
     pitfall_section,
@@ -111,14 +111,9 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 def report_sections(report: Report, figures: Collection[str] = ()) -> list[Section]:
     """Return the sections with content; ``figures`` are the names of the drawn figures."""
     found = [section for make in SECTIONS if (section := make(report)) is not None]
-    return [
-        section
-        for section in found
-        if not section.title
-        or section.frame is not None
-        or section.lines
-        or section.code
-        or section.parts
-        or section.figure in figures
-        or (section.text and not section.figure)
-    ]
+
+    def has_content(section: Section) -> bool:
+        parts = section.lines, section.code, section.parts, section.text and not section.figure
+        return not section.title or section.frame is not None or section.figure in figures or any(parts)
+
+    return list(filter(has_content, found))

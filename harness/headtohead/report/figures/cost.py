@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.rows import drawn_variants
+from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.metrics import readable, show_count
 
@@ -27,7 +27,7 @@ MOST_LABELS = 14
 def cost_figure(analysis: Analysis) -> Figure | None:
     """Draw each variant's mean score against each cost, or return None without scores or costs."""
     frames, palette = analysis.frames, Palette(analysis.frames)
-    slugs = [slug for slug in drawn_variants(analysis) if slug not in analysis.withheld]
+    slugs = [slug for slug in analysis.leading(MOST_ROWS) if slug not in analysis.withheld]
     costs = [column for column in COSTS if column in frames.runs and frames.runs[column].notna().any()]
     if not slugs or not costs:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -52,7 +51,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
 
     judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
     largest = sorted(judged, key=lambda contrast: -abs(mean(contrast)))[:MOST_ROWS]
-    if analysis.added.contrasts or analysis.taken.contrasts:
+    if analysis.families.added.contrasts or analysis.families.taken.contrasts:
         order = {axis: number for number, axis in enumerate(dict.fromkeys(contrast.axis for contrast in largest))}
         return sorted(largest, key=lambda contrast: (contrast.axis is not None, order[contrast.axis], contrast.kind))
     sign = -1 if higher_is_better(analysis.metric) else 1
@@ -62,22 +61,18 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
 def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
     metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames)
-    rows = []
-    for slug in drawn_variants(analysis):
-        summary, title, withheld = analysis.summaries[slug], analysis.frames.by_slug[slug].title, analysis.withheld
+    rows, ranked = [], analysis.ranked
+    for slug in analysis.leading(MOST_ROWS):
+        summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked
         scores = sorted(analysis.frames.scores(slug, metric).items())
-        points = tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores)
-        is_ranked = slug not in withheld and summary.n > 0
         rows.append(
             Row(
                 title,
-                show(summary.mean, metric) if is_ranked else "not ranked",
-                summary.mean if is_ranked else math.nan,
-                summary.low if is_ranked else math.nan,
-                summary.high if is_ranked else math.nan,
-                points,
+                show(summary.mean, metric) if is_ranked and summary.n else "not ranked",
+                *((summary.mean, summary.low, summary.high) if is_ranked else (math.nan, math.nan, math.nan)),
+                tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores),
                 palette.colour(slug),
-                is_hollow=slug in withheld,
+                is_hollow=not is_ranked,
                 is_baseline=slug == baseline,
             )
         )
@@ -90,15 +85,5 @@ def strip_figure(analysis: Analysis) -> Figure:
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
     if (bound := analysis.upper_bound) is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
-        above: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        axes.annotate(f"bag-of-words upper bound {bound:.3f}", (bound, 1.01), fontsize=8, color=style.INK, **above)
+        axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", fontsize=8, fontweight="normal")
     return figure
-
-
-def drawn_variants(analysis: Analysis) -> list[str]:
-    """Return the variants with a row: all, or the best and the baseline."""
-    slugs = list(analysis.order)
-    if len(slugs) <= MOST_ROWS:
-        return slugs
-    best = slugs[: MOST_ROWS - 1]
-    return best if analysis.frames.baseline in best else [*best, analysis.frames.baseline]

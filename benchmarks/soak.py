@@ -41,7 +41,7 @@ from safetensors.numpy import load_file
 from stacks import machine
 
 from headtohead import files
-from headtohead.storage.histories import read_metrics
+from headtohead.storage.run_directory import RunDirectory
 from headtohead.tracking.run_page import RUN_HASH_TAG
 from headtohead.tracking.serving import server
 from headtohead.tracking.store import load_mlflow, open_store
@@ -254,7 +254,7 @@ def content(run: Path) -> dict[str, Any]:
     results = files.read_json(run / "results.json") if (run / "results.json").exists() else {}
     metrics = {k: v for k, v in results.get("metrics", {}).items() if not k.startswith("system/")}
     histories: dict[tuple[int, str], float | None] = {}
-    for line in read_metrics(run / "metrics.jsonl"):
+    for line in RunDirectory(run).history():
         if line is not None:
             histories |= {(line.step, name): value for name, value in line.values.items()}
     table = run / "translations.tsv"

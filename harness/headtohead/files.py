@@ -177,18 +177,6 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         return file.read()
 
 
-def read_tail(path: Path, max_bytes: int) -> bytes:
-    """Return the last ``max_bytes`` bytes of a regular file.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If it is not a regular file or cannot be read.
-    """
-    with opened(path) as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
-        return file.read(max_bytes)
-
-
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a UTF-8 file; raises as `read_bytes`, and if the text is not UTF-8."""
     return _decoded(read_bytes(path, max_bytes), path)
@@ -232,7 +220,9 @@ def sha256(path: Path) -> str:
 def last_line(path: Path) -> str:
     """Return the last line of a log, or ``no message``."""
     try:
-        lines = str(read_tail(path, 10_000), "utf-8", "replace").strip().splitlines()
+        with opened(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 10_000))
+            lines = str(file.read(), "utf-8", "replace").strip().splitlines()
     except (FileNotFoundError, HeadToHeadError):
         lines = []
     return lines[-1].strip() if lines else "no message"

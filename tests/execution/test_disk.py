@@ -160,10 +160,3 @@ def test_errors_of_a_plugin_are_not_errors_of_the_disk(tmp_path: Path, number: i
         files.replace(tmp_path / "a", fail)
     assert is_disk_error(caught.value, of_plugin=True)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_plugin_without_permission_fails_its_run_alone(study: Study) -> None:
-    plugin = on_evaluation("if '-s1-' in run.name:\n    raise PermissionError(13, 'Permission denied')")
-    study.write(plugin=plugin, base={"train": {"steps": 4, "evaluate_every": 2}})
-    study.run(code=1)
-    assert sorted(study.states().values()) == ["DONE", "FAILED"]

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from headtohead import files
 from headtohead.execution.reproduce import reproduce
-from headtohead.storage.histories import read_metrics
+from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from made.study import Study, wait_for
 
@@ -28,14 +28,9 @@ def worker_of(study: Study) -> int:
     return next(study.holders()[run] for run, state in study.states().items() if state == "RUNNING")
 
 
-@pytest.mark.parametrize("resume_point", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_killed_worker_stops_only_its_stack_which_resumes(
-    study: Study, undisturbed: Study, resume_point: bool
-) -> None:
-    parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
-    wait_for(lambda: set(study.states().values()) == {"RUNNING"})
-    if resume_point:
-        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))
+def test_a_killed_worker_stops_only_its_stack_which_resumes(study: Study, undisturbed: Study) -> None:
+    parent = study.start("--no-tracking", *EVERY_STEP)
+    wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))
     os.kill(worker_of(study), signal.SIGKILL)
     output, _ = parent.communicate(timeout=120)
     assert parent.returncode == 0, output
@@ -56,31 +51,34 @@ def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["at once", "leased", "training", "scoring"])
-def test_a_killed_parent_and_the_same_command_again(
-    study: Study, undisturbed: Study, store_template: Path, moment: str
+def test_a_parent_killed_at_every_moment_and_the_same_command_again(
+    study: Study, undisturbed: Study, store_template: Path
 ) -> None:
-    if moment != "at once":  # then the store is created too
-        shutil.copyfile(store_template, study.folder / "mlflow.db")
-    parent = study.start(*EVERY_STEP)
-    reached = {
-        "at once": lambda: (study.experiment / "experiment.json").exists(),
-        "leased": lambda: any(study.experiment.glob(".leases/*.json")),
-        "training": lambda: study.step() >= 25,
-        "scoring": lambda: any((p / "translations.tsv").exists() for p in study.directories()),
-    }[moment]
-    wait_for(reached)
-    parent.kill()
-    parent.communicate()
-    done = study.run(tracking=True)
+    """Each command continues what the killed command before it left; the last one moves the stack to the CPU."""
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
+    moments: list[Callable[[], object]] = [
+        lambda: (study.experiment / "experiment.json").exists(),
+        lambda: bool(study.holders()),
+        lambda: study.step() >= 25,
+        lambda: any((path / "translations.tsv").exists() for path in study.directories()),
+    ]
+    for reached in moments:
+        parent = study.start(*EVERY_STEP)
+        wait_for(reached)
+        parent.kill()
+        parent.communicate()
+    for path in study.experiment.glob(".stacks/*/stack.json"):
+        files.write_json(path, files.read_json(path) | {"device": "cuda"})
+    done = study.run("--device", "cpu", tracking=True)
     assert study.results() == undisturbed.results()
+    records = [files.read_json(path / "run.json") for path in study.directories()]
+    assert {record["execution"]["device"] for record in records} == {"cpu"}
     with closing(sqlite3.connect(study.folder / "mlflow.db")) as connection:
         rows = connection.execute(
             "select tags.value from tags join runs using (run_uuid) "
             "where tags.key = 'h2h.run_hash' and runs.lifecycle_stage = 'active'"
         ).fetchall()
-    expected = sorted(files.read_json(path / "run.json")["run_hash"] for path in study.directories())
-    assert sorted(value for (value,) in rows) == expected, (
+    assert sorted(value for (value,) in rows) == sorted(record["run_hash"] for record in records), (
         done.stdout + (study.experiment / "shipper-mlflow.log").read_text()
     )
 
@@ -98,26 +96,13 @@ def test_a_run_directory_deleted_during_training(study: Study, undisturbed: Stud
     assert study.results() == undisturbed.results()
 
 
-@pytest.mark.slow
-def test_a_stack_resumed_on_another_device_records_that_device(study: Study) -> None:
-    parent = study.start("--no-tracking", *EVERY_STEP)
-    wait_for(study.step)
-    parent.kill()
-    parent.communicate()
-    for path in study.experiment.glob(".stacks/*/stack.json"):
-        files.write_json(path, files.read_json(path) | {"device": "cuda"})
-    study.run("--device", "cpu")
-    records = [files.read_json(path / "run.json") for path in study.directories()]
-    assert {record["execution"]["device"] for record in records} == {"cpu"}
-
-
 def test_a_truncated_line_of_metrics_is_skipped_and_hides_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     files.append_lines(path, [{"step": 1, "time": 1.0, "values": {}}])
     with path.open("a") as handle:
         handle.write('{"step": 2, "val')
     files.append_lines(path, [{"step": 3, "time": 3.0, "values": {}}])
-    assert [line and line.step for line in read_metrics(path)] == [1, None, 3]
+    assert [line and line.step for line in RunDirectory(tmp_path).history()] == [1, None, 3]
 
 
 def test_reproduce_repeats_a_run_to_the_last_bit_without_its_time_limit(finished: Study) -> None:

@@ -32,9 +32,9 @@ from made.study import Study, wait_for
 STUDY: dict[str, Any] = {
     "question": "Who wrote it?",
     "base": {
-        "data": {"dataset": "toy-grammar", "size": 400},
+        "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
-        "train": {"steps": 120, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 20, "checkpoint_seconds": 0.05},
+        "train": {"steps": 80, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 20, "checkpoint_seconds": 0.05},
     },
     "baseline": {"positional": "sinusoidal"},
     "design": [{"one_at_a_time": {"model.d_ff": [20]}}],
@@ -128,9 +128,9 @@ class Command:
 
     @classmethod
     @contextmanager
-    def started(cls, folder: Path, host: str = "", plugin: str = AUDIT) -> Iterator[Command]:
+    def started(cls, folder: Path, host: str = "") -> Iterator[Command]:
         folder.mkdir()
-        (folder / "plugin.py").write_text(plugin)
+        (folder / "plugin.py").write_text(SLOW_LAYOUT)
         (folder / "sitecustomize.py").write_text(HOST)
         path = os.pathsep.join([str(folder), *sys.path])
         with (folder / "log").open("w") as log:
@@ -260,22 +260,38 @@ def check_single_writer(race: Race) -> None:
         assert len(pids) == files.read_json(path / "status.json")["attempt"]
 
 
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, Command, Command]]:
+    """Two commands of this host and one of another."""
+    folder = tmp_path_factory.mktemp("commands")
+    with (
+        Command.started(folder / "one") as first,
+        Command.started(folder / "two") as second,
+        Command.started(folder / "three", host="elsewhere") as third,
+    ):
+        yield first, second, third
+
+
+Commands = tuple[Command, Command, Command]
+
+
 @pytest.mark.slow
-def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
+def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(
+    tmp_path: Path, cache: Path, commands: Commands
+) -> None:
     race = Race.made(tmp_path / "race", cache)
-    with Command.started(tmp_path / "one", host="elsewhere") as first, Command.started(tmp_path / "two") as second:
-        race.start(first, 1)
-        worker, runs = suspend_in_training(race)
-        race.expire_heartbeats(runs)
-        race.start(second, 1)
-        wait_for(lambda: race.ended(1))
-        assert {race.states()[run] for run in runs} == {"DONE"}
-        before = race.bytes()
-        os.kill(worker, signal.SIGCONT)
-        wait_for(lambda: not psutil.pid_exists(worker))
-        after = race.bytes()
-        assert {name: content for name, content in after.items() if name in before} == before
-        race.finish()
+    race.start(commands[2], 1)
+    worker, runs = suspend_in_training(race)
+    race.expire_heartbeats(runs)
+    race.start(commands[0], 1)
+    wait_for(lambda: race.ended(1))
+    assert {race.states()[run] for run in runs} == {"DONE"}
+    before = race.bytes()
+    os.kill(worker, signal.SIGCONT)
+    wait_for(lambda: not psutil.pid_exists(worker))
+    after = race.bytes()
+    assert {name: content for name, content in after.items() if name in before} == before
+    race.finish()
     check_single_writer(race)
     assert [run for run in runs if len(race.writers()[run]) == 2] == runs
     log = "".join(path.read_text() for path in race.experiment.glob(".stacks/*/worker.log"))
@@ -306,30 +322,25 @@ MAX_SUSPENSIONS = 6
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("default")  # MLflow's own imports
-def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path) -> None:
+def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path, commands: Commands) -> None:
     figures: Counter[str] = Counter()
-    with (
-        Command.started(tmp_path / "one", plugin=SLOW_LAYOUT) as first,
-        Command.started(tmp_path / "two", plugin=SLOW_LAYOUT) as second,
-        Command.started(tmp_path / "three", host="elsewhere", plugin=SLOW_LAYOUT) as third,
-        Command.started(tmp_path / "four", host="afar", plugin=SLOW_LAYOUT) as fourth,
-    ):
-        references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2, 3)}
-        for trial in range(TRIALS):
-            chance = random.Random(trial)
-            race = Race.made(tmp_path / f"trial{trial}", cache)
-            shutil.copyfile(store_template, race.folder / "mlflow.db")
-            commands = chance.choice([(first, second), (first, third), (third, fourth), (fourth, second)])
-            workers = chance.sample((1, 2, 3), 2)
-            race.start_together(*zip(commands, workers, strict=True))
-            disturb(race, chance, figures, takeovers=commands != (first, second))
-            race.finish()
-            check_single_writer(race)
-            compare(race, references, figures)
-            ship(race)
-            check_store(race.folder / "mlflow.db")
-            figures["races"] += 1
-            print(trial, workers, dict(figures), flush=True)
+    first, second, third = commands
+    references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2)}
+    for trial in range(TRIALS):
+        chance = random.Random(trial)
+        race = Race.made(tmp_path / f"trial{trial}", cache)
+        shutil.copyfile(store_template, race.folder / "mlflow.db")
+        pair = chance.choice([(third, second), (first, third), (first, second)])
+        workers = chance.sample((1, 2), 2)
+        race.start_together(*zip(pair, workers, strict=True))
+        disturb(race, chance, figures, takeovers=third in pair)
+        race.finish()
+        check_single_writer(race)
+        compare(race, references, figures)
+        ship(race)
+        check_store(race.folder / "mlflow.db")
+        figures["races"] += 1
+        print(trial, workers, dict(figures), flush=True)
     assert figures["races"] == TRIALS
     assert figures["suspensions"] > TRIALS
     if TRIALS >= 10:  # With few races, every takeover can come too late.

@@ -20,7 +20,7 @@ from headtohead import api
 from headtohead.tracking import shipper
 from made.study import Study
 
-SECONDS = 4.0
+SECONDS = 2.0
 """The time limit of a command for its store in these tests."""
 
 

@@ -72,6 +72,7 @@ def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
     assert [run["reused_from"] for run in planned["runs"]] == [None] * 12
 
 
+@pytest.mark.slow
 def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     study.write(
         design=[{"product": {"positional": ["sinusoidal", "rotary"]}}],

@@ -112,8 +112,6 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     assert answer["stale"] == ["positional 'near' has changed"]
     results = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
     (near,) = (name for name in results if name.startswith("near-"))
-    other = h2h_here(folder, "run", "study/near.yaml", "--stale", "--only", "far", "--no-tracking", **cache)
-    assert (other.returncode, other.stdout.splitlines()[0]) == (0, "no run is STALE")
     again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
     assert again.returncode == 0, again.stderr
     kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}

@@ -6,18 +6,19 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save, save_file
 
+from headtohead import files
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking.run_page import parameters
 from headtohead.tracking.runs import TrackedStudy
-from made.study import Study
+from made.study import TINY, Study
 
 KILL = """
 import os
@@ -32,85 +33,70 @@ def on_evaluation(run, step):
 """
 
 
-class Warm:
-    """An experiment that starts from a run of the finished study."""
+@dataclass(frozen=True)
+class Warm(Study):
+    """An experiment that starts from a run of the finished study ``tiny``."""
 
-    def __init__(self, study: Study) -> None:
-        self.study = study
-        self.source = study.directories()[0]
-        self.file = study.folder / "warm.yaml"
-        self.experiment = study.runs / "warm"
-        self.write()
+    name: str = "warm"
+    source: Path = Path()
 
-    def write(self, init_from: Any = "", train: dict[str, Any] | None = None, **changes: Any) -> None:
-        content = yaml.safe_load(self.study.file.read_text())
-        length = {} if "epochs" in (train or {}) else {"steps": 4, "evaluate_every": 2}
-        content["base"]["train"] = {"batch_tokens": 128, "lr": 0.005} | length | (train or {})
-        base = content["base"] | {"init_from": f"tiny/{self.source.name}" if init_from == "" else init_from}
-        self.file.write_text(yaml.safe_dump(content | {"base": base} | changes, sort_keys=False))
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        done = self.study.run(*arguments, file=self.file, code=code)
-        return str(done.stdout + done.stderr)
+    def write(self, init_from: Any = "", *, base: Any = None, **changes: Any) -> None:
+        start = {"init_from": f"tiny/{self.source.name}" if init_from == "" else init_from}
+        super().write(base=start | (base or {}), **changes)
 
     def refused(self, *arguments: str) -> str:
-        done = self.study.h2h("plan", str(self.file), *arguments, code=2)
+        done = self.h2h("plan", str(self.file), *arguments, code=2)
         assert done.stderr.count("\n") == 1, done.stderr
         return done.stderr
 
-    def runs(self) -> list[Path]:
-        return sorted(path.parent for path in self.experiment.glob("*/run.json"))
 
-    def metrics(self, run: Path) -> dict[str, float]:
-        return json.loads((run / "results.json").read_text())["metrics"]  # type: ignore[no-any-return]
-
-    def record(self, run: Path) -> Any:
-        return json.loads((run / "run.json").read_text())
+def record(run: Path) -> Any:
+    return files.read_json(run / "run.json")
 
 
 @pytest.fixture
 def warm(finished: Study) -> Warm:
-    return Warm(finished)
+    content = TINY | {"base": TINY["base"] | {"train": TINY["base"]["train"] | {"steps": 4, "evaluate_every": 2}}}
+    made = Warm(finished.folder, finished.cache, finished.here, content, source=finished.directories()[0])
+    made.write()
+    return made
 
 
 def test_without_a_step_the_scores_are_those_of_the_run(warm: Warm) -> None:
-    warm.write(train={"epochs": 0})
+    warm.write(base={"train": {"epochs": 0, "steps": None, "evaluate_every": None}})
     warm.run()
-    expected = {
-        name: value for name, value in warm.metrics(warm.source).items() if name.startswith(("valid/", "test/"))
-    }
+    scores = files.read_json(warm.source / "results.json")["metrics"]
+    expected = {name: value for name, value in scores.items() if name.startswith(("valid/", "test/"))}
     assert len(expected) > 5
-    for run in warm.runs():
-        assert {name: warm.metrics(run)[name] for name in expected} == expected
+    for found in warm.scores().values():
+        assert {name: found[name] for name in expected} == expected
 
 
 def test_records_and_report_name_the_run_and_the_hash_of_its_weights(warm: Warm) -> None:
     warm.run()
-    sha256 = json.loads((warm.source / "status.json").read_text())["files"]["checkpoint.safetensors"]
+    sha256 = files.read_json(warm.source / "status.json")["files"]["checkpoint.safetensors"]
     expected = {"run": f"tiny/{warm.source.name}", "weights": sha256}
-    assert [warm.record(run)["config"]["init_from"] for run in warm.runs()] == [expected, expected]
-    assert "init_from" not in warm.record(warm.source)["config"]
+    assert [record(run)["config"]["init_from"] for run in warm.directories()] == [expected, expected]
+    assert "init_from" not in record(warm.source)["config"]
     tracked = TrackedStudy.read(warm.experiment).runs()[0]
     logged = parameters(tracked, tracked.record)
     assert (logged["init_from.run"], logged["init_from.weights"]) == (expected["run"], sha256)
-    warm.study.h2h("export", warm.runs()[0].name, "model")
-    assert expected["run"] in (warm.study.folder / "model" / "README.md").read_text()
-    assert sha256 in (warm.study.folder / "reports" / "warm" / "report.md").read_text()
+    warm.h2h("export", warm.directories()[0].name, "model")
+    assert expected["run"] in (warm.folder / "model" / "README.md").read_text()
+    assert sha256 in warm.page()
 
 
 @pytest.mark.slow
 def test_a_killed_training_resumes_bit_for_bit_and_is_reproducible(warm: Warm) -> None:
-    (warm.study.folder / "kill.py").write_text(KILL)
-    warm.write(train={"steps": 6, "checkpoint_seconds": 0})
+    (warm.folder / "kill.py").write_text(KILL)
+    warm.write(base={"train": {"steps": 6, "checkpoint_seconds": 0}})
     warm.run()
-    undisturbed = {run.name: load_file(run / "checkpoint.safetensors") for run in warm.runs()}
+    undisturbed = warm.results()
     shutil.rmtree(warm.experiment)
     warm.run("--plugin", "kill.py")
-    assert (warm.study.runs / "killed").exists()
-    for run in warm.runs():
-        weights = load_file(run / "checkpoint.safetensors")
-        assert all(bool((weights[name] == value).all()) for name, value in undisturbed[run.name].items())
-    assert "bit-for-bit equal" in warm.study.h2h("reproduce", warm.runs()[0].name).stdout
+    assert (warm.runs / "killed").exists()
+    assert warm.results() == undisturbed
+    assert "bit-for-bit equal" in warm.h2h("reproduce", warm.directories()[0].name).stdout
 
 
 def test_the_worker_refuses_a_changed_copy_of_the_weights(warm: Warm) -> None:
@@ -119,7 +105,7 @@ def test_the_worker_refuses_a_changed_copy_of_the_weights(warm: Warm) -> None:
     weights = load_file(stack.initial_weights)
     first = next(iter(weights))
     save_file(weights | {first: weights[first] + 1}, stack.initial_weights)
-    done = warm.study.h2h("reproduce", warm.runs()[0].name, code=2)
+    done = warm.h2h("reproduce", warm.directories()[0].name, code=2)
     assert "has changed: its sha256 is not that of the plan; delete the folder" in done.stderr
 
 
@@ -128,45 +114,36 @@ def test_random_and_loaded_weights_are_an_axis(warm: Warm) -> None:
     warm.write(init_from=None, design=[{"one_at_a_time": {"init_from": [name]}}])
     warm.run()
     cold, loaded = (
-        [run for run in warm.runs() if run.name.startswith(text)] for text in ("init_from-none", "init_from-t")
+        [run for run in warm.directories() if run.name.startswith(text)] for text in ("init_from-none", "init_from-t")
     )
     assert len(cold) == len(loaded) == 2
-    losses = [[warm.metrics(run)["valid/loss"] for run in runs] for runs in (cold, loaded)]
+    losses = [[warm.scores()[run.name]["valid/loss"] for run in runs] for runs in (cold, loaded)]
     assert max(losses[1]) < min(losses[0]) - 0.1
     assert len(stack_folders(warm.experiment)) == 2
-    hashes = {warm.record(run)["run_hash"] for run in warm.runs()}
+    hashes = {record(run)["run_hash"] for run in warm.directories()}
     assert len(hashes) == 4
 
 
 def test_the_run_is_found_by_name_prefix_and_directory_with_equal_hashes(warm: Warm) -> None:
-    warm.study.write(seeds=1)
     found = set()
     for name in (warm.source.name, warm.source.name[:-4], str(warm.source), f"tiny/{warm.source.name}"):
         warm.write(init_from=name)
-        done = warm.study.h2h("plan", str(warm.file), "--format", "json")
+        done = warm.h2h("plan", str(warm.file), "--format", "json")
         found.add(tuple(run["run_hash"] for run in json.loads(done.stdout)["runs"]))
     assert len(found) == 1
     warm.write(init_from=None)
-    cold = json.loads(warm.study.h2h("plan", str(warm.file), "--format", "json").stdout)
+    cold = json.loads(warm.h2h("plan", str(warm.file), "--format", "json").stdout)
     assert {run["run_hash"] for run in cold["runs"]}.isdisjoint(*found)
 
 
-def changed(warm: Warm, **sections: Any) -> None:
-    content = yaml.safe_load(warm.file.read_text())
-    for section, fields in sections.items():
-        content["base"][section] |= fields
-    warm.file.write_text(yaml.safe_dump(content, sort_keys=False))
-
-
 def test_other_vocabularies_sizes_and_plugins_are_refused(warm: Warm) -> None:
-    changed(warm, model={"d_model": 16})
+    warm.write(base={"model": {"d_model": 16}})
     message = warm.refused()
     assert re.search(r"/warm\.yaml:\d+: base\.init_from: variant 'baseline' cannot start from run", message)
     assert "'source_embedding.weight' is float [" in message
     warm.write(design=[{"one_at_a_time": {"positional": ["learned"]}}])
     assert "is missing there and float [" in warm.refused()
-    warm.write()
-    changed(warm, data={"size": 60})
+    warm.write(base={"data": {"size": 60}})
     assert "base.init_from: the source vocabulary is not that of" in warm.refused()
 
 
@@ -182,15 +159,15 @@ def test_a_value_that_names_no_other_run_or_two_names_of_a_run_are_refused(warm:
     names = [warm.source.name, f"tiny/{warm.source.name}"]
     warm.write(init_from=None, design=[{"one_at_a_time": {"init_from": names}}])
     assert f"init_from[1]: '{names[1]}' and '{names[0]}' are the same run" in warm.refused()
-    warm.write()
-    warm.file = shutil.copy(warm.file, warm.study.file)
-    assert f"'{names[1]}' is a run of this experiment" in warm.refused()
+    own = replace(warm, name="tiny")
+    own.write()
+    assert f"'{names[1]}' is a run of this experiment" in own.refused()
     assert "--set init_from.run=x: expected the name" in warm.refused("--set", "init_from.run=x")
 
 
 def test_a_run_without_usable_weights_is_refused(warm: Warm) -> None:
     checkpoint, status = warm.source / "checkpoint.safetensors", warm.source / "status.json"
-    original, recorded = checkpoint.read_bytes(), json.loads(status.read_text())
+    original, recorded = checkpoint.read_bytes(), files.read_json(status)
     tensors = load_file(checkpoint)
     name = "source_embedding.weight"
     for content, message in (
@@ -200,18 +177,18 @@ def test_a_run_without_usable_weights_is_refused(warm: Warm) -> None:
     ):
         checkpoint.write_bytes(content)
         assert "checkpoint.safetensors' is damaged" in warm.refused()
-        files = recorded["files"] | {checkpoint.name: hashlib.sha256(content).hexdigest()}
-        status.write_text(json.dumps(recorded | {"files": files}))
+        hashes = recorded["files"] | {checkpoint.name: hashlib.sha256(content).hexdigest()}
+        files.write_json(status, recorded | {"files": hashes})
         assert message in warm.refused()
-        status.write_text(json.dumps(recorded))
-    status.write_text(json.dumps(recorded | {"state": "FAILED", "files": {}}))
+        files.write_json(status, recorded)
+    files.write_json(status, recorded | {"state": "FAILED", "files": {}})
     assert f"base.init_from: run '{warm.source.name}' is FAILED" in warm.refused()
-    status.write_text(json.dumps(recorded))
-    (warm.study.folder / "elsewhere").write_bytes(original)
+    files.write_json(status, recorded)
+    (warm.folder / "elsewhere").write_bytes(original)
     checkpoint.unlink()
-    checkpoint.symlink_to(warm.study.folder / "elsewhere")
+    checkpoint.symlink_to(warm.folder / "elsewhere")
     assert "checkpoint.safetensors' is a symbolic link" in warm.refused()
-    link = warm.study.experiment / "linked-s9-00000000"
+    link = warm.source.parent / "linked-s9-00000000"
     link.symlink_to(warm.source)
     warm.write(init_from=f"tiny/{link.name}")
     assert "linked-s9-00000000' is a symbolic link" in warm.refused()

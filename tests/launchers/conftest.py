@@ -1,4 +1,4 @@
-"""A tiny study with four stacks, and its results without a cluster."""
+"""A tiny study with two stacks, and its results without a cluster."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from headtohead.storage.histories import read_metrics
+from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.stack import stack_folders
 from made.study import TINY, Completed, Study
 
 # Long enough after the first evaluation that a test can kill a worker that still trains.
-TRAIN = TINY["base"]["train"] | {"steps": 1000, "evaluate_every": 60, "checkpoint_seconds": 0.1}
-ONE_STACK = TINY | {"base": TINY["base"] | {"train": TRAIN}}
-FOUR_STACKS = ONE_STACK | {"design": [{"one_at_a_time": {"model.d_ff": [20, 24, 28]}}]}
+TRAIN = TINY["base"]["train"] | {"steps": 600, "evaluate_every": 40, "checkpoint_seconds": 0.1}
+TWO_STACKS = TINY | {"base": TINY["base"] | {"train": TRAIN}, "design": [{"one_at_a_time": {"model.d_ff": [20]}}]}
 
 
 @dataclass(frozen=True)
 class ClusterStudy(Study):
     """A study of which a cluster trains every stack."""
 
-    content: Any = field(default_factory=lambda: FOUR_STACKS)
+    content: Any = field(default_factory=lambda: TWO_STACKS)
 
     def holders_of_stacks(self) -> dict[str, int]:
         """Return by stack the process that holds the leases of its runs."""
@@ -46,7 +45,7 @@ class ClusterStudy(Study):
         """Return the runs that were trained again from their start: the first evaluation occurs twice."""
         found = []
         for path in self.experiment.glob("*/metrics.jsonl"):
-            lines = [line for line in read_metrics(path) if line is not None]
+            lines = [line for line in RunDirectory(path.parent).history() if line is not None]
             steps = [line.step for line in lines if not any(name.startswith("test/") for name in line.values)]
             if steps.count(min(steps)) > 1:
                 found.append(path.parent.name)

@@ -49,7 +49,7 @@ def numbers(study: ClusterStudy) -> dict[str, str]:
 def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: ClusterStudy, here: ClusterStudy) -> None:
     # Cancelled jobs of other tests may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
-    with study.started(*LOCAL, "--workers", "4") as parent:
+    with study.started(*LOCAL, "--workers", "2") as parent:
         wait_for(lambda: bool(study.begun() & study.holders_of_stacks().keys()), parent=parent)
         stack = min(study.begun() & study.holders_of_stacks().keys())
         # submitit exchanges pickles, which are never loaded from a study.
@@ -79,8 +79,8 @@ def test_no_job_outlives_an_interrupted_command(
     if launcher != LOCAL:
         request.getfixturevalue("slurm")
     study.write(base={"train": {"steps": 1_000_000}})
-    with study.started(*launcher, "--workers", "4") as parent:
-        wait_for(lambda: len(study.holders_of_stacks()) == 4, parent=parent)
+    with study.started(*launcher, "--workers", "2") as parent:
+        wait_for(lambda: len(study.holders_of_stacks()) == 2, parent=parent)
         workers = list(study.holders_of_stacks().values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=150)
@@ -91,14 +91,14 @@ def test_no_job_outlives_an_interrupted_command(
 def test_slurm_gives_the_same_results_and_keeps_jobs_of_a_killed_command(
     study: ClusterStudy, here: ClusterStudy
 ) -> None:
-    with study.started("--launcher", "slurm", "--workers", "4") as parent:
+    with study.started("--launcher", "slurm", "--workers", "2") as parent:
         wait_for(lambda: bool(study.holders_of_stacks()), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
     before = numbers(study)
-    assert len(before) == 4
+    assert len(before) == 2
     assert set(before.values()) & queued()
-    with study.started("--launcher", "slurm", "--workers", "4") as parent:
+    with study.started("--launcher", "slurm", "--workers", "2") as parent:
         output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert study.attempts() == [], "a job was submitted twice"
@@ -107,7 +107,7 @@ def test_slurm_gives_the_same_results_and_keeps_jobs_of_a_killed_command(
 
 @needs_slurm
 def test_a_cancelled_job_is_submitted_again(study: ClusterStudy, here: ClusterStudy) -> None:
-    with study.started("--launcher", "slurm", "--workers", "4") as parent:
+    with study.started("--launcher", "slurm", "--workers", "2") as parent:
         wait_for(lambda: bool(study.begun() & study.holders_of_stacks().keys()), parent=parent)
         stack = min(study.begun() & study.holders_of_stacks().keys())
         subprocess.run(["scancel", "--signal=KILL", numbers(study)[stack]], check=True)

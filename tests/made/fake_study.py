@@ -209,7 +209,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     slugs = {variant["slug"]: variant["axes"] for variant in variants}
     baseline = variants[0]["slug"]
     found: list[Json] = [
-        {"kind": "variant", "name": f"{variant['title']} − baseline", "variant": variant["slug"], "baseline": baseline}
+        {"kind": "variant", "name": f"{variant['title']} − baseline", "variant": variant["slug"], "against": baseline}
         for variant in variants[1:]
     ]
     if study.between:

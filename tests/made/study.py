@@ -78,10 +78,11 @@ class Study:
     cache: Path
     here: Callable[..., Completed]
     content: Mapping[str, Any] = field(default_factory=lambda: TINY)
+    name: str = "tiny"
 
     @property
     def file(self) -> Path:
-        return self.folder / "tiny.yaml"
+        return self.folder / f"{self.name}.yaml"
 
     @property
     def runs(self) -> Path:
@@ -89,13 +90,13 @@ class Study:
 
     @property
     def experiment(self) -> Path:
-        return self.runs / "tiny"
+        return self.runs / self.name
 
     def write(self, *, plugin: str | None = None, **changes: Any) -> None:
         """Write the experiment file with changed sections, and optionally a plugin file that it names."""
-        base = {name: dict(part) for name, part in self.content["base"].items()}
+        base = dict(self.content["base"])
         for name, part in changes.pop("base", {}).items():
-            base[name] = base.get(name, {}) | part
+            base[name] = base.get(name, {}) | part if isinstance(part, dict) else part
         if plugin is not None:
             (self.folder / "mine.py").write_text(plugin)
             changes["plugins"] = ["mine.py"]
@@ -182,10 +183,10 @@ class Study:
 
     def page(self) -> str:
         """Return the report as Markdown."""
-        return (self.folder / "reports" / "tiny" / "report.md").read_text()
+        return (self.folder / "reports" / self.name / "report.md").read_text()
 
     def answer(self) -> dict[str, Any]:
-        content: dict[str, Any] = files.read_json(self.folder / "reports" / "tiny" / "answer.json")
+        content: dict[str, Any] = files.read_json(self.folder / "reports" / self.name / "answer.json")
         return content
 
     def step(self) -> int:

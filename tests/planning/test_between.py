@@ -192,7 +192,7 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
     found = design(FOUR)
     assert len(found.variants) == 2 * len(NAMES) + 2
     total, *single = found.contrasts()
-    assert (total.kind, total.variant, total.baseline) == ("variant", "to", "from")
+    assert (total.kind, total.variant, total.against) == ("variant", "to", "from")
     assert [(contrast.kind, contrast.change) for contrast in single] == [
         (kind, name) for kind in ("added", "taken") for name in NAMES
     ]

@@ -305,7 +305,7 @@ design:
 def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_on_the_same_data(design):
     contrasts = design(TWO_DATASETS).contrasts()
     pairs = {contrast.kind: [*contrast.pairs] for contrast in contrasts if contrast.kind != "variant"}
-    plain = [(contrast.variant, contrast.baseline) for contrast in contrasts if contrast.kind == "variant"]
+    plain = [(contrast.variant, contrast.against) for contrast in contrasts if contrast.kind == "variant"]
     same_data = [
         (f"rotary-{data}", f"sinusoidal-{data}") for data in ("toy-grammar-size-400", "reverse-longest-6", "copy")
     ]

@@ -1,6 +1,5 @@
 import json
 import shutil
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,61 +8,40 @@ import pytest
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
 from headtohead.storage.progress import find_experiment, read_progress
+from headtohead.storage.stack import StackFolder, StackMember, StackRecord
+from headtohead.testing.tiny import tiny_config
 
 
 @pytest.fixture
 def study(tmp_path, bare_experiment):
-    """An experiment of one variant with the given runs by seed: status and metric lines.
+    """An experiment of one variant whose run has a status, and whose stack has a progress."""
 
-    Runs with state RUNNING are leased by this process unless they are ``gone``.
-    """
-
-    def study(runs, name="study", gone=False):
-        folder = tmp_path / "runs" / name
-        folder.mkdir(parents=True)
-        planned = []
-        for seed, (status, lines) in runs.items():
-            directory = f"v-s{seed}-00000000"
-            planned.append(("v", seed, directory))
-            (folder / directory).mkdir()
-            if status is not None:
-                (folder / directory / "status.json").write_text(json.dumps(status))
-                if status["state"] == "RUNNING" and not gone:
-                    leases.enter_context(Lease(folder / directory))
-            (folder / directory / "metrics.jsonl").write_text("".join(lines))
-        (folder / "experiment.json").write_text(bare_experiment(name, "q", {"v": None}, planned))
+    def study(status=None, **progress):
+        folder, directory = tmp_path / "runs" / "study", "v-s1-00000000"
+        (folder / directory).mkdir(parents=True)
+        if status is not None:
+            (folder / directory / "status.json").write_text(json.dumps(status))
+            leases.enter_context(Lease(folder / directory))
+        if progress:
+            stack = StackFolder(folder / ".stacks" / "1")
+            member = StackMember(variant="v", run_hash="0", seed=1, directory=directory)
+            stack.write(StackRecord(configs={"v": tiny_config().model_dump(mode="json")}, members=(member,)))
+            stack.write_progress(**progress)
+        (folder / "experiment.json").write_text(bare_experiment("study", "q", {"v": None}, [("v", 1, directory)]))
         return folder
 
     with ExitStack() as leases:
         yield study
 
 
-def line(step, moment):
-    return json.dumps({"step": step, "time": moment, "values": {}}) + "\n"
-
-
-def test_the_remaining_time_follows_from_the_last_lines(study):
-    status = {"state": "RUNNING", "step": 5, "steps": 100}
-    (run,) = read_progress(study({1: (status, [line(10, 50.0), line(20, 70.0)])})).runs
-    assert (run.step, run.steps) == (20, 100)
-    assert run.seconds_left == pytest.approx(160.0)
-
-
-def test_with_fewer_than_two_lines_the_remaining_time_follows_from_the_start(study):
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 100))
-    status = {"state": "RUNNING", "step": 50, "steps": 100, "started": started}
-    (run,) = read_progress(study({1: (status, [])})).runs
-    assert run.seconds_left == pytest.approx(100.0, abs=5.0)
-
-
-def test_a_run_that_does_not_train_has_no_remaining_time(study):
-    status = {"state": "DONE", "step": 100, "steps": 100}
-    (run,) = read_progress(study({1: (status, [line(1, 1.0), line(100, 9.0)])})).runs
-    assert (run.state, run.seconds_left) == ("DONE", None)
+@pytest.mark.parametrize(("state", "step", "left"), [("RUNNING", 20, 160.0), ("DONE", 5, None), ("OOM", 20, None)])
+def test_the_remaining_time_of_a_training_run_follows_from_the_progress_of_its_stack(study, state, step, left):
+    (run,) = read_progress(study({"state": state, "step": 5}, step=20, steps=100, seconds=40.0)).runs
+    assert (run.state, run.step, run.seconds_left) == (state, step, left)
 
 
 def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
-    folder, root = study({1: (None, [])}), tmp_path / "runs"
+    folder, root = study(), tmp_path / "runs"
     for named in (Path("experiments/study.yaml"), Path("study"), folder):
         assert find_experiment(named, root) == folder
     copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)  # also beside another of the same name

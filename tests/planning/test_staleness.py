@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from headtohead import files
 from headtohead.plugins.registry import load_registry
 from headtohead.plugins.sources import module_file, source_file, source_name
 from headtohead.storage.experiment import ExperimentDirectory
@@ -23,17 +24,16 @@ seeds: 2
 
 
 @pytest.fixture
-def study(tmp_path: Path, bare_experiment: Callable[..., str]) -> Callable[..., ExperimentDirectory]:
+def study(tmp_path: Path, made: ModuleType) -> Callable[..., ExperimentDirectory]:
     """Write an experiment with a finished run that used the given plugins; return it."""
 
     def write(*plugins: dict[str, Any]) -> ExperimentDirectory:
-        folder = tmp_path / "runs" / "study"
-        run = folder / "v-s1-00000000"
-        run.mkdir(parents=True)
-        record = json.loads(bare_experiment("study", "q", {"v": None}, [("v", 1, run.name)]))
-        (folder / "experiment.json").write_text(json.dumps(record | {"file": "study.yaml", "text": FILE}))
-        (run / "status.json").write_text(json.dumps({"state": "DONE"}))
-        (run / "run.json").write_text(json.dumps({"plugins": plugins}))
+        folder = made.write_study(tmp_path / "runs", made.Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
+        for path, changes in (
+            (folder / "experiment.json", {"file": "study.yaml", "text": FILE}),
+            (next(folder.glob("*/run.json")), {"plugins": plugins}),
+        ):
+            files.write_json(path, files.read_json(path) | changes)
         return ExperimentDirectory.read(folder)
 
     return write

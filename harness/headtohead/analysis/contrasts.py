@@ -242,7 +242,7 @@ class Side(NamedTuple):
         """Return which seeds have no score, or None."""
         missing = [seed for seed in frames.seeds if seed not in scores]
         if missing and self.metric.startswith("heads/"):
-            return f"no head ablation; run h2h ablate-heads {frames.name}, then h2h report"
+            return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
         without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
         return unranked(frames, self.slug, self.metric) or (without if missing else None)
 

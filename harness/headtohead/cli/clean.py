@@ -27,7 +27,7 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     """
     from headtohead.data import cache_root
     from headtohead.execution.cleaning import find_leftovers, remove
-    from headtohead.storage.disk_usage import show_size
+    from headtohead.storage.run_files import show_size
 
     leftovers = find_leftovers(runs, cache or cache_root(), only or KINDS)
     if not leftovers:

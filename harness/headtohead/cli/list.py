@@ -20,9 +20,9 @@ def command(runs: Path, form: str) -> None:
     from datetime import UTC, datetime
 
     from headtohead.errors import HeadToHeadError
-    from headtohead.storage.disk_usage import disk_usage, show_size
     from headtohead.storage.experiment import EXPERIMENT
     from headtohead.storage.progress import read_progress
+    from headtohead.storage.run_files import disk_usage, show_size
 
     found, damaged = [], []
     for folder in sorted(path.parent for path in runs.glob(f"*/{EXPERIMENT}")):
@@ -32,7 +32,7 @@ def command(runs: Path, form: str) -> None:
             damaged.append(str(error))
             continue
         states = Counter(run.state for run in progress.runs).most_common()
-        found.append((folder.name, progress.question, states, disk_usage(folder)))
+        found.append((folder.name, progress.record.question, states, disk_usage(folder)))
     found.sort(key=lambda experiment: experiment[-1].changed, reverse=True)
     if form == "json":
         echo_json(

@@ -16,10 +16,10 @@ from headtohead.cli.output import echo, echo_json, echo_text
 @format_option("json: the run's records.", "json")
 def command(run: str, runs: Path, form: str) -> None:
     """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it."""
-    from headtohead.storage.disk_usage import disk_usage, show_size
     from headtohead.storage.leases import observe
     from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run
+    from headtohead.storage.run_files import disk_usage, show_size
 
     path = find_run(run, runs)
     status, state = observe(path)

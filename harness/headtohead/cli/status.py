@@ -28,7 +28,7 @@ def command(experiment: Path, runs: Path, form: str) -> None:
     progress = read_progress(folder, experiment_file(experiment))
     if form == "json":
         records = [run.__dict__ for run in progress.runs]
-        echo_json({"name": progress.name, "stale": progress.stale, "runs": records})
+        echo_json({"name": progress.record.name, "stale": progress.stale, "runs": records})
     else:
         _print_text(progress, folder)
 
@@ -36,7 +36,7 @@ def command(experiment: Path, runs: Path, form: str) -> None:
 def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     counts = Counter(run.state for run in progress.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    echo(f"{progress.name}: {progress.question}")
+    echo(f"{progress.record.name}: {progress.record.question}")
     echo(f"{len(progress.runs)} runs: {shown}")
     if progress.stale:
         echo(f"STALE: {'; '.join(progress.stale)}")
@@ -47,8 +47,9 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     rows = [[slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)] for slug, runs in variants.items()]
     echo()
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
-    for slug, other in progress.equal.items():
-        echo(f"{slug} = {other} by construction")
+    for variant in progress.record.variants:
+        if variant.equal_to:
+            echo(f"{variant.slug} = {variant.equal_to} by construction")
     _print_unfinished(progress, folder)
 
 
@@ -66,7 +67,7 @@ def _cell(run: RunProgress) -> str:
 def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.execution.progress import failure_lines, next_step
 
-    stopped = progress.with_state(*states.ABNORMAL)
+    stopped = [run for run in progress.runs if run.state in states.ABNORMAL]
     if stopped:
         echo("", "without a complete result:")
     for run in stopped:

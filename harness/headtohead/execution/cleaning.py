@@ -14,14 +14,13 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
 from headtohead.schema.run_config import INIT_FROM
 from headtohead.storage import states
-from headtohead.storage.disk_usage import disk_usage
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, observe, refuse_busy
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
-from headtohead.storage.run_files import delete_run_files, run_files
+from headtohead.storage.run_files import delete_run_files, disk_usage, run_files
 
 Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}

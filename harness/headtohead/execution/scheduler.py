@@ -14,8 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
@@ -117,10 +117,7 @@ def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Pat
 
 def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
     """Count the current states of a plan's runs, or of some of them."""
-    counts: Counter[str] = Counter()
-    for run in plan.runs if runs is None else runs:
-        counts[observe(run.path(plan.directory))[1]] += 1
-    return counts
+    return Counter(observe(run.path(plan.directory))[1] for run in (plan.runs if runs is None else runs))
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
@@ -199,7 +196,7 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
     return folder
 
 
-def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str, Any] | None:
+def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSentence | None:
     """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
 
     Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
@@ -207,21 +204,18 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> dict[str,
     data, decode = plan.data_of(run), plan.variant_of(run).config.evaluate.decode
     try:
         source = data.tokenise(probe.source, "source")
-        if probe.target is not None:
-            target_ids = data.tokenise(probe.target, "target")
-            return probe.to_json() | {"target_from": "file"} if source and target_ids else None
+        if not source or (probe.target is not None and not data.tokenise(probe.target, "target")):
+            return None
     except UndefinedError:
         return None
-    if not source:
-        return None
-    for name in ("test", "valid", "train"):
-        split = data.splits[name]
+    if probe.target is not None:
+        return probe.model_copy(update={"target_from": "file"})
+    for split in (data.splits[name] for name in ("test", "valid", "train")):
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(source) and list(ids) == source:
-                return probe.to_json() | {"target": target, "target_from": "reference"}
-    if decode not in {*STEPWISE, "non-autoregressive"}:
-        return None
-    return probe.to_json() | {"target_from": "translation"}
+                return probe.model_copy(update={"target": target, "target_from": "reference"})
+    can_translate = decode in {*STEPWISE, "non-autoregressive"}
+    return probe.model_copy(update={"target_from": "translation"}) if can_translate else None
 
 
 class _Execution:
@@ -304,10 +298,8 @@ class _Execution:
             if len(record.configs) == 1:
                 self._end_runs(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
-                groups = [
-                    [member for member in record.members if member.variant == variant] for variant in record.configs
-                ]
-                self._split(folder, record, map(record.part, groups))
+                variants = groupby(sorted(record.members, key=lambda run: run.variant), lambda run: run.variant)
+                self._split(folder, record, [record.part(members) for _, members in variants])
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
             folder.change(deaths=record.deaths + 1)
@@ -331,8 +323,7 @@ class _Execution:
             else:
                 self.watcher.ended(folder, exits.OOM)
                 middle = len(record.members) // 2
-                halves = record.members[:middle], record.members[middle:]
-                self._split(folder, record, map(record.part, halves))
+                self._split(folder, record, map(record.part, (record.members[:middle], record.members[middle:])))
 
     def _split(self, folder: StackFolder, record: StackRecord, parts: Iterable[StackRecord]) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.

@@ -26,10 +26,9 @@ from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
-from headtohead.storage.run import CHECKPOINT, METRICS, TRANSLATIONS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
@@ -272,12 +271,7 @@ class Worker:
         results = score_test_split(self.training, self.data, self.decoding_limit)
         maps = [
             probe_maps(
-                self.training.model,
-                self.data,
-                probe["source"],
-                probe["target"],
-                self.decoding_limit,
-                probe.get("target_from", "reference"),
+                self.training.model, self.data, probe.source, probe.target, self.decoding_limit, probe.target_from or ""
             )
             for probe in self.record.probes
         ]
@@ -312,7 +306,7 @@ class Worker:
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the last metrics of the saved weights, without test metrics."""
         metrics: dict[str, float | None] = {}
-        for line in read_metrics(self.runs[index].path / METRICS):
+        for line in self.runs[index].history():
             if line is not None and best_step in {None, line.step}:
                 metrics |= {name: value for name, value in line.values.items() if not name.startswith("test/")}
         return metrics

@@ -59,12 +59,12 @@ class Design:
         titles = {variant.slug: variant.title for variant in self.variants}
         if self.changes:
             name = f"{titles[END]} − {titles[START]}"
-            return [VariantContrast(name=name, variant=END, baseline=START), *self.changes]
+            return [VariantContrast(name=name, variant=END, against=START), *self.changes]
         plain = [
             VariantContrast(
                 name=f"{titles[slug]} − {'baseline' if other == self.baseline else titles[other]}",
                 variant=slug,
-                baseline=other,
+                against=other,
             )
             for slug in titles
             if (other := self._baseline_of(slug)) != slug

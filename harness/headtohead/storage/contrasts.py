@@ -15,18 +15,23 @@ Pairs = tuple[tuple[str, str], ...]
 """Pairs of slugs; a difference is left minus right."""
 
 
-class VariantContrast(Record):
-    """A contrast of a variant with the baseline."""
+class _TwoVariants(Record):
+    """A contrast of two variants."""
 
-    kind: Literal["variant"] = "variant"
     name: str
     variant: str
-    baseline: str
+    against: str
 
     @property
     def pairs(self) -> Pairs:
-        """The pair of variant and baseline."""
-        return ((self.variant, self.baseline),)
+        """The pair of variants."""
+        return ((self.variant, self.against),)
+
+
+class VariantContrast(_TwoVariants):
+    """A contrast of a variant with the baseline."""
+
+    kind: Literal["variant"] = "variant"
 
 
 class FactorContrast(Record):
@@ -65,16 +70,13 @@ class InteractionContrast(Record):
     pairs: Pairs
 
 
-class DeclaredContrast(Record):
+class DeclaredContrast(_TwoVariants):
     """A contrast of two variants that the experiment file declares.
 
     The fields with ``against_`` are those of the side ``against``; None if they equal those of the side ``variant``.
     """
 
     kind: Literal["declared"] = "declared"
-    name: str
-    variant: str
-    against: str
     metric: (MetricName | HeadMetricName) | None = None
     against_metric: (MetricName | HeadMetricName) | None = None
     lengths: tuple[Count, Count] | None = None
@@ -82,32 +84,19 @@ class DeclaredContrast(Record):
     expect: Expectation | None = None
 
     @property
-    def pairs(self) -> Pairs:
-        """The pair of variants."""
-        return ((self.variant, self.against),)
-
-    @property
     def same_score(self) -> bool:
         """Whether both sides use the same metric and lengths."""
         return self.against_metric is None and self.against_lengths is None
 
 
-class ChangeContrast(Record):
+class ChangeContrast(_TwoVariants):
     """A single change between two configurations, added to the first or taken from the second.
 
     ``variant`` has the change and ``against`` does not; they are equal in everything else.
     """
 
     kind: Literal["added", "taken"]
-    name: str
     change: str
-    variant: str
-    against: str
-
-    @property
-    def pairs(self) -> Pairs:
-        """The pair of variants."""
-        return ((self.variant, self.against),)
 
 
 ContrastRecord = Annotated[

@@ -1,4 +1,4 @@
-"""The folder of an experiment: ``experiment.json`` and its run directories."""
+"""The folder of an experiment: ``experiment.json``, ``reference_points.json`` and its run directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
 from headtohead.errors import HeadToHeadError
-from headtohead.files import LARGE_BYTES
+from headtohead.files import LARGE_BYTES, write_json
 from headtohead.schema.roles import Role
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import inside
@@ -32,10 +32,10 @@ from headtohead.storage.record import (
     Versions,
     read_record,
 )
-from headtohead.storage.results import MetricName, TargetName
+from headtohead.storage.results import MetricName, Scores, TargetName
 
 EXPERIMENT = "experiment.json"
-
+REFERENCE_POINTS = "reference_points.json"
 
 MAX_TOKENS = 100_000
 """Maximum value of ``decoding_limit``."""
@@ -212,10 +212,11 @@ class LooksRecord(Record):
 
 
 class ProbeSentence(Record):
-    """A sentence for which attention maps are recorded."""
+    """A sentence for which attention maps are recorded; a stack has its target and where the target comes from."""
 
     source: str
     target: str | None
+    target_from: str | None = None
 
 
 class PlannedRunRecord(Record):
@@ -340,3 +341,37 @@ class ExperimentDirectory:
     def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
         """Return the directory of a run, which for a reused result is in another experiment."""
         return run.path(self.path, tree=tree)
+
+
+class ReferenceScores(Record):
+    """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""
+
+    data_hash: str
+    test_limit: Count | None
+    sentences: Count
+    nearest_neighbour: Scores
+    vocabulary_bound: Scores
+    source_copy: Scores
+    majority: Scores | None = None
+
+
+class ReferencePointsRecord(Record):
+    """The reference points of an experiment, an entry per data set."""
+
+    format: Literal[1] = 1
+    data: tuple[ReferenceScores, ...]
+
+
+def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:
+    """Return the reference points of an experiment by data set; empty if they were not computed.
+
+    Raises:
+        HeadToHeadError: If the file is damaged.
+    """
+    record = read_record(ReferencePointsRecord, inside(experiment_dir, REFERENCE_POINTS))
+    return record.data if record else ()
+
+
+def write_reference_points(experiment_dir: Path, data: tuple[ReferenceScores, ...]) -> None:
+    """Write the reference points of an experiment."""
+    write_json(inside(experiment_dir, REFERENCE_POINTS), ReferencePointsRecord(data=data).to_json())

@@ -15,13 +15,17 @@ import pandas as pd
 from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
-from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord, VariantRecord
-from headtohead.storage.histories import MetricLine
+from headtohead.storage.experiment import (
+    ExperimentDirectory,
+    ExperimentRecord,
+    ReferenceScores,
+    VariantRecord,
+    read_reference_points,
+)
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
 from headtohead.storage.record import read_record
-from headtohead.storage.reference_points import ReferenceScores, read_reference_points
-from headtohead.storage.results import ResultsRecord
+from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 
@@ -52,11 +56,6 @@ class Frames:
     records: Mapping[str, RunRecord] = field(repr=False)
     results: Mapping[str, ResultsRecord] = field(repr=False)
     folders: Mapping[str, Path] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return self.record.name
 
     @property
     def axes(self) -> list[str]:
@@ -105,12 +104,8 @@ class Frames:
 
     def same_data(self, slugs: Iterable[str]) -> bool:
         """Return whether variants have the same data in each seed."""
-        by_seed: dict[int, set[str]] = {}
-        for slug in slugs:
-            rows = self.rows(slug)[["seed", "data_hash"]].dropna()
-            for seed, data_hash in rows.itertuples(index=False, name=None):
-                by_seed.setdefault(seed, set()).add(data_hash)
-        return all(len(hashes) == 1 for hashes in by_seed.values())
+        rows = pd.concat([self.rows(slug) for slug in slugs])
+        return bool((rows.groupby("seed")["data_hash"].nunique() <= 1).all())
 
     def path(self, run: str) -> Path:
         """Return the directory of a run, which for a reused result is in another experiment."""
@@ -118,21 +113,13 @@ class Frames:
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""
-        if metric not in self._cache:
-            table = self._cache[metric] = {}
-            if metric in self.runs:
-                rows = self.runs[["variant", "seed", metric]].dropna()
-                for variant, seed, value in rows.itertuples(index=False, name=None):
-                    table.setdefault(variant, {})[int(seed)] = float(value)
-        return self._cache[metric].get(self.trained(slug), {})
+        rows = self.rows(slug)
+        values = zip(rows["seed"].tolist(), rows[metric].tolist() if metric in rows else (), strict=False)
+        return {int(seed): float(value) for seed, value in values if value is not None and value == value}
 
     def summary(self, slug: str, metric: str) -> Summary:
         """Return mean and confidence interval of a variant's final metric over seeds."""
         return summarise(list(self.scores(slug, metric).values()), span=span(metric))
-
-    @cached_property
-    def _cache(self) -> dict[str, dict[str, dict[int, float]]]:
-        return {}
 
     @cached_property
     def _by_variant(self) -> dict[str, pd.DataFrame]:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from headtohead import files
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, PlannedRunRecord
-from headtohead.storage.histories import parse_metrics
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ExperimentRecord, PlannedRunRecord
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
-from headtohead.storage.run import METRICS, StatusRecord
+from headtohead.storage.run import METRICS
 from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.stack import StackProgress, stack_folders
 from headtohead.storage.staleness import stale_changes
-
-_TAIL = 16_384
-"""Number of bytes at the end of metrics.jsonl from which the pace is computed."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The state and progress of a run; ``seconds_left`` is None if the pace is unknown."""
+    """The state and progress of a run; ``seconds_left`` is None if it does not train."""
 
     variant: str
     seed: int
@@ -44,20 +36,11 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are the same by construction.
+    """The progress of all runs of an experiment, and what has changed since they were trained."""
 
-    ``stale`` lists what has changed since the runs were trained.
-    """
-
-    name: str
-    question: str
+    record: ExperimentRecord
     runs: tuple[RunProgress, ...]
-    equal: Mapping[str, str]
     stale: tuple[str, ...]
-
-    def with_state(self, *states_of_interest: str) -> list[RunProgress]:
-        """Return the runs in any of these states."""
-        return [run for run in self.runs if run.state in states_of_interest]
 
 
 def find_experiment(target: Path, runs_root: Path) -> Path:
@@ -96,21 +79,21 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
             changed.
     """
     experiment = ExperimentDirectory.read(folder)
-    runs = tuple(_run(experiment.run_path(planned), planned) for planned in experiment.record.runs)
-    equal = {variant.slug: variant.equal_to for variant in experiment.record.variants if variant.equal_to}
-    stale = stale_changes(experiment, file)
-    return ExperimentProgress(experiment.name, experiment.record.question, runs, equal, stale)
+    stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]
+    trained = {run.directory: found for stack, found in stacks if found for run in stack.record.members}
+    runs = (_run(experiment.run_path(run), run, trained.get(run.directory)) for run in experiment.record.runs)
+    return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
 
-def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
+def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None) -> RunProgress:
     status, state = observe(directory)
     if METRICS in status.files:
         RunDirectory(directory, known=status).verified(METRICS)
-    trained = state == states.RUNNING or state in states.ABNORMAL
-    step, pace = _pace(directory / METRICS) if trained else (0, None)
-    step = max(step, status.step)
-    pace = pace or _pace_from_start(status, step)
-    left = pace * (status.steps - step) if pace and status.steps and state == states.RUNNING else None
+    step, left = status.step, None
+    if stack is not None and (state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}):
+        step = max(step, stack["step"])
+        if state == states.RUNNING and stack["step"]:
+            left = stack["seconds"] / stack["step"] * (stack["steps"] - stack["step"])
     return RunProgress(
         variant=planned.variant,
         seed=planned.seed,
@@ -123,29 +106,6 @@ def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
         attempt=status.attempt,
         reused_from=planned.reused_from,
     )
-
-
-def _pace(metrics: Path) -> tuple[int, float | None]:
-    """Return the last logged step and the recent seconds per step."""
-    try:
-        tail = files.read_tail(metrics, _TAIL)
-    except FileNotFoundError:
-        return 0, None
-    # The tail may start in the middle of a line.
-    points = {line.step: line.time for line in parse_metrics(tail) if line is not None}
-    if not points:
-        return 0, None
-    first, last = min(points), max(points)
-    seconds = points[last] - points[first]
-    return last, seconds / (last - first) if last > first and seconds > 0 else None
-
-
-def _pace_from_start(status: StatusRecord, step: int) -> float | None:
-    """Return the seconds per step since the start of the run, including pauses before a resume."""
-    if not status.started or step < 1:
-        return None
-    seconds = time.time() - datetime.fromisoformat(status.started).timestamp()
-    return seconds / step if math.isfinite(seconds) and seconds > 0 else None
 
 
 def duration(seconds: float) -> str:

@@ -1,9 +1,10 @@
-"""The results of a run: ``results.json``, ``heads.json`` and ``vocabulary.json``."""
+"""The results of a run: ``results.json``, ``heads.json``, ``vocabulary.json`` and the lines of ``metrics.jsonl``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Self
 
 from pydantic import AfterValidator, Field, SkipValidation, StrictBool, model_validator
@@ -36,6 +37,16 @@ def valid_metrics(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
             expected = "a number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
             raise ValueError(f"{name} is {str(value)[:40]!r}, expected {expected}")
     return metrics
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """A line of ``metrics.jsonl``: an evaluation of a run; ``time`` in seconds since 1970, before the year 10000."""
+
+    step: Count
+    time: Annotated[NonNegative, Field(lt=253_402_300_800.0)]
+    values: Annotated[Mapping[str, SkipValidation[float | None]], AfterValidator(valid_metrics)]
+    epoch: NonNegative = 0.0
 
 
 def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:

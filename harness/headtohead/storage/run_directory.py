@@ -9,13 +9,14 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from pydantic import TypeAdapter, ValidationError
 
 from headtohead import files
 from headtohead.config.loading import SWEEP_LABEL, experiment_name
@@ -23,11 +24,10 @@ from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
-from headtohead.storage.histories import MetricLine, parse_metrics, read_metrics
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import parse_record, read_record
-from headtohead.storage.results import HeadsRecord, ResultsRecord
+from headtohead.storage.results import HeadsRecord, MetricLine, ResultsRecord
 from headtohead.storage.run import (
     EARLIER_ATTEMPT,
     HEADS,
@@ -44,6 +44,7 @@ from headtohead.storage.run import (
 )
 
 R = TypeVar("R")
+_LINE = TypeAdapter(MetricLine)
 
 
 def now() -> str:
@@ -110,16 +111,25 @@ class RunDirectory:
         return {**(results.metrics if results else {}), **(heads["metrics"] if heads else {})}
 
     def history(self) -> Iterator[MetricLine | None]:
-        """Yield the lines of metrics.jsonl, and None for a damaged line, such as the incomplete line of a crash.
+        """Yield the lines of metrics.jsonl, and None for a damaged line; a missing file has no lines.
 
-        The history of a finished run is compared with its sha256.
+        A crash leaves an incomplete line. A line with a wrong type or a value outside the range of its metric is
+        damaged too. The history of a finished run is compared with its sha256.
 
         Raises:
             HeadToHeadError: If the history of a finished run has changed, or the file cannot be read.
         """
-        if self.has(METRICS):
-            return parse_metrics(self._verified_content(METRICS, files.LARGE_BYTES))
-        return read_metrics(self.path / METRICS)
+        content = b""
+        with suppress(FileNotFoundError):
+            if self.has(METRICS):
+                content = self._verified_content(METRICS, files.LARGE_BYTES)
+            else:
+                content = files.read_bytes(self.path / METRICS, files.LARGE_BYTES)
+        for line in filter(bytes.strip, content.split(b"\n")):
+            try:
+                yield _LINE.validate_json(line)
+            except ValidationError:
+                yield None
 
     def has(self, name: str) -> bool:
         """Return whether the run has a result file of this name."""

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
+from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import Config, Count, NonNegative, Number, Record, Seed, read_record
@@ -33,14 +34,6 @@ INITIAL_WEIGHTS = "initial.safetensors"
 
 
 MAX_THREADS = 4096
-
-
-class StackProbe(TypedDict):
-    """A sentence for which attention maps are recorded."""
-
-    source: str
-    target: str | None
-    target_from: NotRequired[str]
 
 
 class StackProgress(TypedDict):
@@ -71,7 +64,7 @@ class StackRecord(Record):
 
     configs: Mapping[str, Config]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
-    probes: tuple[StackProbe, ...] = ()
+    probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$")] = "cpu"
     num_microbatches: Annotated[int, Field(strict=True, ge=1, lt=2**31)] = 1
@@ -143,10 +136,6 @@ class StackFolder:
         return (self.path / RECORD).exists()
 
     @property
-    def _lock(self) -> FileLock:
-        return FileLock(self.path / "stack.lock")
-
-    @property
     def record(self) -> StackRecord:
         """The content of stack.json.
 
@@ -165,15 +154,12 @@ class StackFolder:
 
     def change(self, **fields: Any) -> None:
         """Change fields of the record; safe for concurrent use by parent and worker."""
-        with self._lock:
+        with FileLock(self.path / "stack.lock"):
             self.write(self.record.model_copy(update=fields))
 
     def note(self, text: str) -> None:
-        """Add a note, unless an earlier attempt has added the same text."""
-        with self._lock:
-            record = self.record
-            if text not in record.notes:
-                self.write(record.model_copy(update={"notes": (*record.notes, text)}))
+        """Add a note of the worker, unless an earlier attempt has added the same text."""
+        self.change(notes=tuple(dict.fromkeys([*self.record.notes, text])))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-
-from pydantic import BaseModel
 
 from headtohead import files
 from headtohead.config.source_location import shown
@@ -15,8 +14,9 @@ from headtohead.plugins.sources import source_file
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import observe
-from headtohead.storage.record import leaves, read_record
-from headtohead.storage.run import RUN, PluginRecord
+from headtohead.storage.record import leaves
+from headtohead.storage.run import PluginRecord
+from headtohead.storage.run_directory import RunDirectory
 
 PROSE = ("question", "description")
 """Fields of an experiment file that no result depends on."""
@@ -36,11 +36,12 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
     """
     project = experiment.path.resolve().parent.parent
     plugins = {
-        f"{plugin.family} '{plugin.name}' has changed": None
+        f"{plugin.family} '{plugin.name}' has changed"
         for plugin in _plugins(experiment)
         if _is_changed(plugin, project)
     }
-    return (*_changed_fields(experiment.record.text, file or project / (experiment.record.file or "")), *plugins)
+    fields = _changed_fields(experiment.record.text, file or project / (experiment.record.file or ""))
+    return (*fields, *sorted(plugins))
 
 
 def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
@@ -63,28 +64,15 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
         yield f"{len(changed) - MOST_FIELDS} more fields have changed"
 
 
-class _Plugins(BaseModel):
-    """The plugins in ``run.json``."""
-
-    plugins: tuple[PluginRecord, ...]
-
-
-def _plugins(experiment: ExperimentDirectory) -> Iterator[PluginRecord]:
-    """Yield the plugins of the first finished run of each variant, each once."""
-    variants: set[str] = set()
-    found: set[PluginRecord] = set()
+def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
+    """Return the plugins of the first finished run of each variant."""
+    found: dict[str, tuple[PluginRecord, ...]] = {}
     for run in experiment.record.runs:
         path = experiment.run_path(run)
-        try:
-            if run.variant in variants or observe(path)[1] not in states.RESULTS:
-                continue
-            record = read_record(_Plugins, path / RUN)
-        except HeadToHeadError:  # a damaged run, which the reader of its results names
-            continue
-        if record is not None:
-            variants.add(run.variant)
-            yield from (plugin for plugin in record.plugins if plugin not in found)
-            found.update(record.plugins)
+        with suppress(HeadToHeadError):  # a damaged run, which the reader of its results names
+            if run.variant not in found and observe(path)[1] in states.RESULTS:
+                found[run.variant] = RunDirectory(path).record.plugins
+    return {plugin for plugins in found.values() for plugin in plugins}
 
 
 def _is_changed(plugin: PluginRecord, project: Path) -> bool:

@@ -11,8 +11,12 @@ from headtohead.data.metrics import task_metrics
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.metric import Metric
 from headtohead.schema.run_config import DataConfig, RunConfig
-from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.reference_points import ReferenceScores, read_reference_points, write_reference_points
+from headtohead.storage.experiment import (
+    ExperimentDirectory,
+    ReferenceScores,
+    read_reference_points,
+    write_reference_points,
+)
 from headtohead.training.evaluate import Translations, distinct_sources
 
 Load = Callable[[DataConfig], PreparedData]

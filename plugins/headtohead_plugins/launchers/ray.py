@@ -3,8 +3,7 @@
 All nodes must share the runs folder. Plugin files are part of the task. Ray does not retry tasks: after the loss of a
 node, as after the death of a process, the scheduler resumes the stack from its resume point.
 
-Paper: Moritz et al., Ray: A Distributed Framework for Emerging AI Applications, OSDI 2018,
-arXiv:1712.05889.
+Paper: Moritz et al., Ray: A Distributed Framework for Emerging AI Applications, OSDI 2018, arXiv:1712.05889.
 """
 
 from __future__ import annotations
@@ -66,7 +65,8 @@ class RayLauncher(ClusterLauncher):
         Raises:
             HeadToHeadError: If no node has ``threads`` cores, or no node has a core.
         """
-        cores, gpus = self._cores(), self.gpus() if device == "cuda" else 0
+        gpus = self.gpus() if device == "cuda" else 0
+        cores = [int(node.get("CPU", 0)) for node in self._nodes()]
         most = max(cores)
         if (threads or 1) > most:
             todo = f"use --threads {most} or fewer" if most else "add a node with ray start --address HOST:PORT"
@@ -93,13 +93,10 @@ class RayLauncher(ClusterLauncher):
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self._connect().nodes() if node["Alive"]]
 
-    def _cores(self) -> list[int]:
-        return [int(node.get("CPU", 0)) for node in self._nodes()]
-
     def _resources(self, job: Job, workers: int) -> dict[str, float]:
         """Return the Ray resources of a stack: CPU cores, or a GPU or a fraction of a GPU."""
         if job.device != "cuda":
-            return {"num_cpus": min(job.threads, max(self._cores()))}
+            return {"num_cpus": min(job.threads, max(int(node.get("CPU", 0)) for node in self._nodes()))}
         return {"num_cpus": 1, "num_gpus": min(1.0, int(1e4 * self.gpus() / workers) / 1e4)}
 
     def _connect(self) -> Any:

@@ -178,7 +178,7 @@ def test_a_study_between_two_looks_has_no_verdict() -> None:
 
 def test_a_judgement_prints_its_table() -> None:
     first, header, row = str(judge(wide(base=BASE, new=BETTER), baseline="base")).splitlines()
-    assert first == "accuracy, higher is better; paired by seed; baseline base: 0.8083"
+    assert first.startswith("accuracy, higher is better; paired by seed; baseline base: 0.8083 (")
     assert header.split()[:2] == ["variant", "seeds"]
     assert row.split()[-1] == "better"
 

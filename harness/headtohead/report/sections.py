@@ -60,7 +60,6 @@ def attention_section(report: Report) -> Section | None:
         if largest is not None and largest == largest
         else "",
         f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
-        f"Negative weights of {gallery.signed} have the other colour, full at −1." * bool(gallery.signed),
     ]
     source = gallery.variants[0].maps[0].probe["source"]
     return Section(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,15 @@ def setup_line(analysis: Analysis) -> str:
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
     origins = [f"run {init['run']}" if (init := found.config.get("init_from")) else "the seed" for found in variants]
+    totals = [found.counts.total for found in variants]
+    parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
+    steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
     parts = [
         languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
         f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {values['model.encoder_layers']} + "
         f"{values['model.decoder_layers']} layers, feed-forward {_text_of([found.d_ff for found in variants])}, "
-        f"{_parameters(analysis)} parameters",
-        f"{_steps(analysis)} steps of {tokens}",
+        f"{parameters} parameters",
+        f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
         *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
         counted(len(analysis.frames.seeds), "seed"),
@@ -180,18 +183,17 @@ def _values(analysis: Analysis) -> dict[str, str]:
     """Return the distinct values of each field of the configuration over all variants, the baseline's first."""
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
+
+    def add(config: Mapping[str, Any], prefix: str) -> None:
+        for name, value in config.items():
+            if isinstance(value, Mapping):
+                add(value, f"{prefix}{name}.")
+            else:
+                fields.setdefault(f"{prefix}{name}", []).append(value)
+
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
-        for path, value in _flat(variant.config):
-            fields.setdefault(path, []).append(value)
+        add(variant.config, "")
     return {path: _text_of(values) for path, values in fields.items()}
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _text_of(values: list[Any], most: int = MOST_VALUES) -> str:
@@ -210,17 +212,6 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value.startswith("/"):
         return Path(value).name  # the data hash identifies the content, wherever the file is
     return f"{value:g}" if isinstance(value, float) else label(value)
-
-
-def _steps(analysis: Analysis) -> str:
-    """Return the number of steps of each run; without finished runs, those of the plan."""
-    planned = [variant.steps for variant in analysis.frames.by_slug.values()]
-    return _text_of(list(analysis.frames.trained_steps) or planned)
-
-
-def _parameters(analysis: Analysis) -> str:
-    totals = [variant.counts.total for variant in analysis.frames.by_slug.values()]
-    return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 
 def _length(tuning: TuningRecord) -> str:

@@ -83,22 +83,13 @@ def test_lower_is_better_by_name_or_by_request() -> None:
     assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {"better": "worse"}
 
 
-@pytest.mark.parametrize("name", ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"])
-def test_lower_is_better(name: str) -> None:
-    assert not direction(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
-)
-def test_higher_is_better(name: str) -> None:
-    assert direction(name)
-
-
-@pytest.mark.parametrize("name", ["x", "entropy", "loss_accuracy", "glossary"])
-def test_other_names_need_a_direction(name: str) -> None:
-    with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
-        direction(name)
+def test_a_direction_follows_from_a_name_or_is_needed() -> None:
+    lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"]
+    higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
+    assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
+    for name in ("x", "entropy", "loss_accuracy", "glossary"):
+        with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
+            direction(name)
 
 
 def test_long_wide_and_histories_give_the_same_judgement() -> None:
@@ -204,14 +195,7 @@ def test_looks_are_at_equal_intervals_and_not_before_three_seeds() -> None:
         Looks((6, 4))
 
 
-def test_a_single_look_leaves_p_and_level_unchanged() -> None:
-    look = Looks((8,))
-    assert look.adjusted(0.05) == pytest.approx(0.05, abs=0.002)
-    assert look.level(0.05, sides=1) == pytest.approx(0.05, abs=0.002)
-
-
-@case_table("sides", [1, 2], default=3)
-@case_table("alpha", [0.05, 0.0125, 0.1], default=3)
+@case_table(("alpha", "sides"), [(0.05, 1), (0.0125, 2), (0.1, 2)], default=2)
 def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:
     looks = Looks((4, 8, 12))
     level = looks.level(alpha, sides)

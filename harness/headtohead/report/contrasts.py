@@ -118,8 +118,8 @@ def factor_section(report: Report) -> Section | None:
         f"{counted(family.tested, 'contrast')}.",
         frame=contrast_table(ordered, names, more),
         figure="interactions",
-        caption="Means with 95 % intervals over the settings of the other axes that all points of a panel share. "
-        "Parallel lines mean that the effect of an axis does not depend on the other axis.",
+        caption="Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the "
+        "effect of an axis does not depend on the other axis.",
         parts=_interactions(analysis.families.interactions.contrasts),
     )
 

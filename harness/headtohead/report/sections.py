@@ -16,7 +16,7 @@ from headtohead.report.contrasts import (
 )
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
-from headtohead.report.figures.rows import MOST_ROWS, forest_rows
+from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
     reproduction_section,
@@ -94,7 +94,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
         figure="lengths",
     ),
     training_section,
-    lambda report: Section("Score and cost", report.shown(MOST_ROWS).strip(), figure="cost"),
     attention_section,
     translation_section,
     pitfall_section,

@@ -21,7 +21,6 @@ from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.content import Report
-from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure
@@ -38,7 +37,6 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "interactions": interaction_figure,
     "lengths": buckets_figure,
     "curves": curves_figure,
-    "cost": cost_figure,
     "heads": heads_figure,
 }
 

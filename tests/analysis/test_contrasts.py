@@ -131,13 +131,6 @@ def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
     assert [rotary.judgement.holm_p, found["none − baseline"].judgement.holm_p] == paired_tests.holm(p_values)
 
 
-def test_a_lower_loss_is_better(quickstart):
-    found = by_name(Analysis(load_frames(quickstart), "valid/loss").families.factors)
-    assert found["positional: none − sinusoidal"].paired.mean > 0
-    assert found["positional: none − sinusoidal"].verdict == "worse"
-    assert found["positional: rotary − sinusoidal"].verdict == "better"
-
-
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
     frames = load_frames(messy)
     name = "rotary · independent-heads · padding-causal − baseline"

@@ -23,7 +23,6 @@ from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.ownership import claim
 from headtohead.report.content import Report
-from headtohead.report.data import SAMPLES, translation_section
 from headtohead.report.remarks import remarks
 from headtohead.report.render import environment, fragment, markdown_table
 from headtohead.report.section import Section
@@ -169,13 +168,6 @@ def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, re
     text = report.html.read_text(encoding="utf-8")
     panels = re.search(r'<div class="plot natural">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
     assert panels.count("<image ") == 6
-
-
-def test_samples_show_each_variant_once_per_sentence(quickstart):
-    rows = translation_section(Report(Analysis(load_frames(quickstart)))).rows
-    assert sum(bool(source) for source, *_ in rows) == SAMPLES
-    assert {exact for _, exact, *_ in rows} == {"✓", "✗"}
-    assert len({tuple(row) for row in rows}) == len(rows)
 
 
 def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_variant(report, quickstart):

@@ -59,6 +59,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
                     label=name,
                 )
             axes.set_xticks(range(len(values)), values, rotation=90 if len(values) > 8 else 0)
+            axes.set_xlim(-0.4, len(values) - 0.6)
             axes.set_xlabel(across)
             axes.yaxis.set_major_locator(MaxNLocator(6))
             legend = axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, title=lines, alignment="left")

@@ -210,7 +210,7 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, registry, stale=stale)
+    refuse_replacing(planned, stale=stale)
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
     to_train = [
@@ -304,7 +304,7 @@ class _Session:
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
-    shippers: dict[str, list[shipper.ShipperProcess]] = field(default_factory=dict)
+    shippers: list[tuple[str, shipper.ShipperProcess]] = field(default_factory=list)
 
     def train(self, plan: Plan) -> Outcome:
         return execute(plan, self.machine, cache_root(), self.command)
@@ -313,14 +313,15 @@ class _Session:
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the loggers while they train."""
         started = [shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers]
-        self.shippers[plan.name] = [process for process in started if process is not None]
+        processes = [process for process in started if process is not None]
+        self.shippers = [(plan.name, process) for process in processes] + self.shippers
         try:
             yield
         except KeyboardInterrupt:
             self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
             raise Interrupted from None
         finally:
-            for process in self.shippers[plan.name]:
+            for process in processes:
                 process.close()
 
     def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
@@ -343,7 +344,7 @@ class _Session:
         """
         shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
-        for shipped_name, process in [(key, each) for key in reversed(self.shippers) for each in self.shippers[key]]:
+        for shipped_name, process in self.shippers:
             sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
             if process.logger != MLFLOW:
                 sync += f" --logger {process.logger}"
@@ -443,19 +444,34 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = Non
     Raises:
         HeadToHeadError: If the run is not DONE or damaged, or the folder is not empty or cannot be written.
     """
+    target = Path(folder)
+    check_target(target, force=force)
+    loaded = load(find_run(run, runs_folder(given=runs)))
+    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
+    return write_exported(target, loaded.record, weights, loaded.words, _card(loaded))
+
+
+def card(run: Path | str, *, runs: Path | str | None = None) -> str:
+    """Return the model card of a finished run in Markdown, as `export` writes it.
+
+    Args:
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        runs: Folder of run directories.
+
+    Raises:
+        HeadToHeadError: If the run is not DONE or damaged.
+    """
+    return _card(load(find_run(run, runs_folder(given=runs))))
+
+
+def _card(loaded: LoadedRun) -> str:
     from headtohead.report.model_card import model_card
     from headtohead.storage.frames import load_frames
 
-    target = Path(folder)
-    check_target(target, force=force)
-    path = find_run(run, runs_folder(given=runs))
-    loaded, results = load(path), RunDirectory(path).results
+    results, study = RunDirectory(loaded.path).results, loaded.path.parent
     assert results is not None
-    study = path.parent / EXPERIMENT
-    frames = load_frames(path.parent) if study.is_file() else None
-    card = model_card(loaded.record, results, frames, translates=loaded.can_translate)
-    weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
-    return write_exported(target, loaded.record, weights, loaded.words, card)
+    frames = load_frames(study) if (study / EXPERIMENT).is_file() else None
+    return model_card(loaded.record, results, frames, translates=loaded.can_translate)
 
 
 def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTable:

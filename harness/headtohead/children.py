@@ -37,13 +37,11 @@ def run_program(
 @contextmanager
 def without_working_directory() -> Iterator[None]:
     """Remove the working directory from the search path of Python processes that a library starts in the block."""
-    before = {name: os.environ.get(name) for name in SAFE_PATH}
+    before = dict(os.environ)
     os.environ.update(SAFE_PATH)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in SAFE_PATH.keys() - before:
+            del os.environ[name]
+        os.environ.update({name: before[name] for name in SAFE_PATH.keys() & before})

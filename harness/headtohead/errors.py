@@ -102,19 +102,16 @@ def _closest(name: str, known: Iterable[str]) -> str:
 def similar_file(path: Path, *endings: str) -> str:
     """Return ``"; did you mean 'x.yaml'?"`` for a missing file, else an empty text.
 
-    The suggestion has the same name with another ending or in another folder, or a similar path. It is in the nearest
-    folder that exists, or in a folder of it.
+    The suggestion has a similar name and is in the nearest folder that exists, or in a folder of it.
 
     Args:
         path: The missing file.
         endings: Endings of the files to suggest, such as ``.yaml``; default: the ending of the missing file.
     """
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
-    files = (file for pattern in ("*", "*/*") for file in folder.glob(pattern))
-    known = sorted(file for file in itertools.islice(files, MAX_FILES) if file.suffix in (endings or (path.suffix,)))
-    by_stem = {str(file.with_suffix("")): file for file in known}
-    same = [file for file in known if file.stem.lower() == path.stem.lower()]
-    close = same[0] if same else by_stem.get(_closest(str(path.with_suffix("")), by_stem))
+    files = itertools.islice((file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES)
+    by_stem = {file.stem: file for file in sorted(files, reverse=True) if file.suffix in (endings or (path.suffix,))}
+    close = by_stem.get(_closest(path.stem, by_stem))
     return f"; did you mean '{close}'?" if close else ""
 
 

@@ -30,9 +30,12 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n"))
 
 
-def single_line(text: object) -> str:
-    """Return text as one line without hidden characters; line breaks become spaces."""
-    return visible(_joined(str(text).replace("\r\n", "\n"), "\n"))
+def single_line(text: object, breaks: str = "\n") -> str:
+    """Return text as one line without hidden characters; line breaks with the white space around them become spaces."""
+    plain = str(text).replace("\r\n", "\n")
+    if any(character in plain for character in breaks):
+        plain = " ".join(filter(None, (line.strip() for line in re.split(f"[{breaks}]", plain))))
+    return visible(plain)
 
 
 def visible_values(value: Any) -> Any:
@@ -59,8 +62,7 @@ class VisibleFormatter(logging.Formatter):
 
 def markdown_escape(text: object) -> str:
     """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
-    plain = visible(_joined(str(text), "\r\n"))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = single_line(text, "\r\n").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
 
 
@@ -141,10 +143,3 @@ def content_policy(*scripts: str) -> str:
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _joined(text: str, breaks: str) -> str:
-    """Return text with every sequence of line breaks, and the white space around it, as a single space."""
-    if not any(character in text for character in breaks):
-        return text
-    return " ".join(filter(None, (line.strip() for line in re.split(f"[{breaks}]", text))))

@@ -64,32 +64,25 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         write: Receives a path that no other process uses, and writes the new content to it.
         sync: Whether the content must survive a power failure.
     """
-    with disk_errors(), _temporary(path) as (temporary, handle):
-        write(temporary)
-        if sync:
-            os.fsync(handle)
-        os.replace(temporary, path)
-
-
-@contextmanager
-def _temporary(path: Path) -> Iterator[tuple[Path, int]]:
-    """Create and lock a temporary file beside ``path``; the lock ends with the process, so leftovers are recognised."""
-    while True:
-        # The name is unpredictable, so that no symbolic link can exist there in advance.
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
-        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        try:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if not temporary.exists():  # removed as a leftover before it was locked
-                continue
-            yield temporary, handle
-            return
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(handle)
+    with disk_errors():
+        while True:
+            # The name is unpredictable, so that no symbolic link can exist there in advance.
+            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            try:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(handle, fcntl.LOCK_EX)  # ends with the process, so leftovers are recognised
+                if temporary.exists():  # not removed as a leftover before it was locked
+                    write(temporary)
+                    if sync:
+                        os.fsync(handle)
+                    os.replace(temporary, path)
+                    return
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:

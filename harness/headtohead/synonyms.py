@@ -140,16 +140,7 @@ _REASONS = {
     "glu mlp_type reglu silu swiglu swish use_swiglu",
     "the model is always an encoder-decoder": "architecture architectures causal_lm decoder_only encoder_only gpt "
     "is_decoder is_encoder_decoder language_model model_type",
-    "type positional: rotary": "rope rotary rotary_emb rotary_pos_emb use_rope use_rotary",
-    "type positional: {name: rotary, theta: N}": "rope_base rope_theta rotary_base",
-    "type positional: alibi": "alibi alibi_pos_bias use_alibi",
-    "type positional: t5-relative": "rel_pos_bias relative_attention relative_attention_num_buckets",
-    "type attention: grouped-query": "gqa use_gqa",
-    "type attention: multi-query": "mqa use_mqa",
-    "type attention: qk-norm": "attn_qk_norm qk_layernorm qk_norm use_qk_norm",
-    "type attention: talking-heads": "attn_talking_heads talking_heads",
-    "type masking: causal": "causal is_causal",
-    "the number of processes is an option of h2h run: --workers N": "num_workers workers",
+    "type positional: {name: rotary, theta: N}": "rope rope_base rope_theta rotary rotary_base use_rope",
     "headtohead chooses the attention kernel; h2h plan prints it in the column path": "attn_flash "
     "attn_implementation flash flash_attention flash_attn use_flash_attention use_sdpa",
     "heads have the width model.d_model / model.heads; h2h plugins lists attention styles with others": "d_head "
@@ -163,11 +154,7 @@ _REASONS = {
     "wandb wandb_project",
     "folders are options of h2h run: --runs FOLDER and --reports FOLDER": "checkpoint_dir default_root_dir log_dir "
     "logging_dir out_dir output_dir save_dir",
-    "the name of an experiment is that of its file": "experiment_name name run_name",
-    "files of sentence pairs need dataset: pairs with file: PATH": "data_file data_files path train_file",
     "the same command resumes": "continue resume resume_from resume_from_checkpoint",
-    "h2h plan FILE prints the plan without training": "dry_run",
-    "an experiment is a YAML file: h2h run FILE trains it; h2h new-plugin creates a plugin": "create init new",
 }
 """Hints, with names of other tools for something that has no single name here, or does not exist."""
 

@@ -9,6 +9,7 @@ import scipy.stats
 
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
+from headtohead.schema.run_config import QuirksConfig
 from headtohead.statistics import paired_tests
 from headtohead.storage.frames import load_frames
 
@@ -181,7 +182,7 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(made,
     assert contrast.paired is None
     assert contrast.reason == "losses are not comparable: label smoothing values differ"
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
-        variant.config["quirks"] = {"shift_targets": shifted}
+        vars(variant.config)["quirks"] = QuirksConfig(shift_targets=shifted)
     (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts
     assert contrast.reason == "losses are not comparable: labels differ"
 
@@ -255,7 +256,7 @@ def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
     baseline = frames.by_slug[frames.baseline]
     size = frames.record.data["counts"]["test"]
     for limit, bound in ((size, made.CEILING), (size - 1, None)):
-        baseline.config["evaluate"]["test_limit"] = limit
+        vars(baseline.config.evaluate)["test_limit"] = limit
         assert Analysis(frames).upper_bound == bound
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from catalogue.costs import CHECKED_AT, count, describe_costs, verify
-from headtohead.config.builder import complete_model, resolve
+from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current, load_registry
-from headtohead.schema.run_config import ModelInput
+from headtohead.schema.run_config import ModelConfig
 
 BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
 ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]
@@ -42,7 +42,7 @@ def test_the_parameter_count_of_an_encoding_equals_its_weights(name: str) -> Non
     options = encoding.Options()
     for sizes in CHECKED_AT:
         counts = count(encoding, options, sizes, "decoder")
-        geometry = style.geometry(style.Options(), complete_model(ModelInput(d_model=sizes["d"], heads=sizes["h"])))
+        geometry = style.geometry(style.Options(), ModelConfig(d_model=sizes["d"], heads=sizes["h"]))
         context = BuildContext("decoder", sizes["L"], sizes["d"], geometry, [torch.Generator()])
         assert counts is not None
         assert encoding.parameter_count(options, context) == counts.parameters

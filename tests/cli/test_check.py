@@ -6,6 +6,8 @@ import pytest
 
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
+from headtohead.testing.checks import configurations
+from headtohead.testing.invariants import TRAINING
 
 NAMES = [invariant.name for invariant in INVARIANTS]
 
@@ -66,39 +68,17 @@ RAISING = '''
 
 
 @pytest.fixture
-def few(monkeypatch):
-    """Restrict the registry to a few entries of each family."""
-    return restricted(
-        monkeypatch,
-        positional=("none", "alibi", "fire", "sinusoidal"),
-        attention=("split-heads", "linear"),
-        masking=("padding", "padding-causal"),
-    )
-
-
-@pytest.fixture
 def fewest(monkeypatch):
-    """Restrict the registry to the entries that every check needs."""
-    return restricted(
-        monkeypatch,
-        positional=("none", "sinusoidal"),
-        attention=("split-heads",),
-        masking=("padding", "padding-causal"),
-    )
-
-
-def restricted(monkeypatch, **families):
-    """Restrict the registry to some entries, and return a function that adds another entry."""
+    """Restrict the registry to the entries that every check needs, and rotary."""
     registry = plugin_registry.load_registry()
-    every = dict(registry.entries)
-    for family, names in families.items():
-        registry.entries[family] = {name: every[family][name] for name in names}
+    kept = {
+        "positional": ("none", "sinusoidal", "rotary"),
+        "attention": ("split-heads",),
+        "masking": ("padding", "padding-causal"),
+    }
+    for family, names in kept.items():
+        registry.entries[family] = {name: registry.entries[family][name] for name in names}
     monkeypatch.setattr(plugin_registry, "_current", registry)
-
-    def add(family, name):
-        registry.entries[family][name] = every[family][name]
-
-    return add
 
 
 @pytest.fixture
@@ -124,8 +104,8 @@ def rows(output):
 
 
 @pytest.mark.slow
-def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest):
-    fewest("positional", "rotary")
+@pytest.mark.usefixtures("fewest")
+def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h):
     code, output = h2h("check", "positional/rotary")
     found = rows(output)
     assert code == 0
@@ -139,7 +119,7 @@ def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("fewest")
 def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
     records = json.loads(output)
@@ -147,7 +127,7 @@ def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
     assert [record["name"] for record in records] == ["masking/peeking", "recipe/peeped"]
     causality = next(invariant for invariant in records[0]["invariants"] if invariant["invariant"] == "causality")
     assert causality["outcome"] == "violated"
-    assert causality["example"].startswith("1 source token, 2 target tokens, 1 sentence, ")
+    assert causality["example"].startswith("source tokens 1, target tokens 2, sentences 1, ")
 
 
 DATASET = """
@@ -206,22 +186,22 @@ def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invaria
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few")
-def test_all_checks_the_pairwise_array_and_lists_incompatible_pairs(h2h):
+@pytest.mark.usefixtures("fewest")
+def test_all_checks_every_row_of_the_pairwise_array(h2h, monkeypatch):
+    monkeypatch.setattr(configurations, "ROLE_CHOICES", configurations.ROLE_CHOICES[:1])
+    monkeypatch.setattr(configurations, "MASK_VALUES", ("-inf",))
+    rows = configurations.pairwise(plugin_registry.current())
     code, output = h2h("check", "--all", "--format", "json")
-    found = json.loads(output)
-    pairs = {(pair["attention"], pair["positional"]): pair for pair in found["pairs"]}
+    first, *others = json.loads(output)
     assert code == 0
-    assert found["sound"] is True
-    assert pairs["linear", "alibi"]["outcomes"] == {}
-    assert "acts on the matrix of scores" in pairs["linear", "alibi"]["incompatible"]
-    assert set(pairs["split-heads", "alibi"]["outcomes"]) == {"holds"}
-    combinations = sum(sum(pair["outcomes"].values()) for pair in pairs.values())
-    assert combinations == found["combinations"]
-    assert set(found["invariants"]) == set(NAMES)
+    assert [record["name"] for record in (first, *others)] == [" · ".join(row.values()) for row in rows]
+    assert all(record["sound"] for record in (first, *others))
+    assert [found["invariant"] for found in first["invariants"]] == NAMES
+    for record in others:  # one style, whose stacks were trained for the first row
+        assert {found["invariant"] for found in record["invariants"]} == set(NAMES) - TRAINING
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("fewest")
 def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "incomplete")
     assert code == 1

@@ -3,8 +3,6 @@ from importlib import metadata
 
 import pytest
 
-from headtohead.cli import doctor
-
 
 @pytest.fixture
 def diagnose(h2h):
@@ -52,22 +50,16 @@ def test_a_server_that_is_down_fails(diagnose, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("requirement", "pinned", "code", "name", "level", "text"),
+    ("requirement", "code", "name", "level", "text"),
     [
-        ("click>=99", "", 1, "click", "fail", ">=99 is needed"),
-        ("no-such-package-here>=1", "", 1, "no-such-package-here", "fail", "run pip install 'no-such-package-here>=1'"),
-        ("click", "click==0.1", 0, "click", "warn", "is installed, 0.1 was tested"),
-        ("typing_extensions>=1", "Typing.Extensions==0.1", 0, "typing_extensions", "warn", "0.1 was tested"),
-        ("torch>=2", "", 0, "packages", "ok", "torch"),
-        ("x>=1; extra == 'x'", "", 0, "packages", "ok", ""),
+        ("click>=99", 1, "click", "fail", ">=99 is needed"),
+        ("no-such-package-here>=1", 1, "no-such-package-here", "fail", "run pip install 'no-such-package-here>=1'"),
+        ("torch>=2", 0, "packages", "ok", "torch"),
+        ("x>=1; extra == 'x'", 0, "packages", "ok", ""),
     ],
 )
-def test_packages_are_compared_with_required_and_tested_versions(
-    diagnose, monkeypatch, tmp_path, requirement, pinned, code, name, level, text
-):
+def test_packages_are_compared_with_required_versions(diagnose, monkeypatch, requirement, code, name, level, text):
     monkeypatch.setattr(metadata, "requires", lambda _: [requirement])
-    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "a" / "b" / "c" / "doctor.py"))
-    (tmp_path / "constraints.txt").write_text(f"{pinned}\n")
     ended, found = diagnose()
     assert (ended, found[name][0]) == (code, level)
     assert text in found[name][1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 H2H = Path(sys.executable).parent / "h2h"
-ATTEMPTS = 4
+ATTEMPTS = 2
 
 
 def loaded_by(*arguments: str) -> set[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from headtohead.analysis.judge import judge
 from headtohead.errors import HeadToHeadError
+from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 BASE, NEW = (0.80, 0.82, 0.81, 0.79, 0.83, 0.80), (0.84, 0.85, 0.86, 0.83, 0.86, 0.85)
@@ -72,7 +73,7 @@ GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GOOD)
+@case_table("name", GOOD, default=8)
 def test_an_unusual_table_has_the_verdict_of_the_plain_table(name: str, tmp_path: Path, h2h_here: Command) -> None:
     ending, content, arguments = GOOD[name]
     (tmp_path / f"scores.{ending}").write_bytes(content)
@@ -140,7 +141,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@case_table("name", REFUSED, default=16)
 def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2h_here: Command) -> None:
     ending, content, message = REFUSED[name]
     (tmp_path / f"scores.{ending}").write_bytes(content)

@@ -3,10 +3,9 @@
 import pytest
 
 from headtohead.testing import INVARIANTS, Subject, check
-from headtohead.testing.contracts import VariantContract
 from headtohead.testing.invariant import known_violations
 from headtohead.testing.tiny import tiny_config
-from made import case_table
+from made import case_table, unexpected
 
 TOGETHER = {
     "post-norm, all tied, torch's start, notebook 5's feed-forward": {
@@ -70,10 +69,9 @@ IN_ONE_ROLE = {
 
 
 @pytest.mark.slow
-class TestChoices(VariantContract):
-    @pytest.fixture(params=[*TOGETHER.values(), *IN_ONE_ROLE.values()], ids=[*TOGETHER, *IN_ONE_ROLE])
-    def config(self, request):
-        return tiny_config(**request.param)
+@pytest.mark.parametrize("choices", [*TOGETHER.values(), *IN_ONE_ROLE.values()], ids=[*TOGETHER, *IN_ONE_ROLE])
+def test_no_choice_has_an_unexpected_violation(choices):
+    assert unexpected(check(tiny_config(**choices))) == {}
 
 
 KNOWN_VIOLATIONS = {

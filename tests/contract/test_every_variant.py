@@ -12,7 +12,7 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.checks.pairwise import choices, compatibility, factors, pairwise
+from headtohead.testing.checks.configurations import choices, compatibility, factors, pairwise
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from made import case_table

@@ -1,32 +1,14 @@
 """The zoo of faults: the listed invariants detect every fault, and entries without a fault raise no alarm."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
+from contract.zoo import page as ZOO
+from contract.zoo.sound import SOUND
 from made import case_table
 
-HERE = Path(__file__).parent
-
-
-def load_page():
-    if "zoo_page" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("zoo_page", HERE / "zoo" / "page.py")
-        sys.modules["zoo_page"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["zoo_page"])
-    return sys.modules["zoo_page"]
-
-
-ZOO = load_page()
 FAULTS = ZOO.faults()
 PAGE = ZOO.PAGE.read_text(encoding="utf-8")
-SOUND = sorted(
-    (family, f"sound-{entry.__name__.lower()}")
-    for family, entries in ZOO._module("sound").SOUND.items()
-    for entry in entries
-)
+NAMES = sorted((family, f"sound-{entry.__name__.lower()}") for family, entries in SOUND.items() for entry in entries)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +41,7 @@ def test_the_listed_invariants_detect_a_fault(fault):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "name"), SOUND)
+@pytest.mark.parametrize(("family", "name"), NAMES)
 def test_an_unusual_entry_without_a_fault_raises_no_alarm(registry, family, name):
     violations = ZOO.alarms(registry, [registry.find(family, name)])
     assert {names: str(verdict) for names, verdict in violations.items()} == {}

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from click.testing import CliRunner
 from safetensors.torch import load_file
 from torch import Tensor
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead.cli import main
 from headtohead.execution.loaded import LoadedRun
 from made.study import Study
 
@@ -108,7 +110,10 @@ def test_the_weights_are_a_plain_safetensors_file(run: Path, model: Path) -> Non
 
 
 def test_the_model_card_has_data_scores_limits_and_use(run: Path, model: Path) -> None:
-    _, front, body = (model / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    card = (model / "README.md").read_text(encoding="utf-8")
+    shown = CliRunner().invoke(main, ["card", str(run)])
+    assert (shown.exit_code, shown.output) == (0, card)
+    _, front, body = card.split("---\n", 2)
     metadata = yaml.safe_load(front)
     results = [json.loads(path.read_text())["metrics"] for path in sorted(run.parent.glob("*/results.json"))]
     assert metadata["license_name"] == "that of the data: MIT"

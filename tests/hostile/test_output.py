@@ -268,7 +268,7 @@ class Outputs:
     def mlflow_server(self) -> str:
         """Return the error output of a command whose MLflow server replies with control characters."""
         with server(json.dumps({"error_code": "INVALID_PARAMETER_VALUE", "message": hostile("MLFLOW")})) as address:
-            ended = self.call("report", "study", "--from-mlflow", address, code=2)
+            ended = self.call("judge", address, "--experiment", "study", "--baseline", "a", code=2)
         assert len(ended.stderr.splitlines()) == 1
         return str(ended.stderr)
 

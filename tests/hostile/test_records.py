@@ -213,7 +213,7 @@ CASES = [
     damaged("experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"),
     damaged("experiment", "infinite-axis", field("variants", 0, "axes", "positional", value=1e999), "axes"),
     damaged("experiment", "outside", field("runs", 0, "directory", value="../../etc"), "not a path inside"),
-    damaged("experiment", "config", field("variants", 0, "config", value={}), "config: field 'data'"),
+    damaged("experiment", "config", field("variants", 0, "config", value={}), "config.data: Field required"),
     damaged("run", "d_model", field("config", "model", "d_model", value=10**9), "run.json"),
     damaged("run", "infinite", field("flops_per_token", value=float("inf")), "flops_per_token"),
     damaged("run", "true", field("seed", value=True), "seed: Input should be a valid integer"),
@@ -256,9 +256,7 @@ CASES = [
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
         "run.json' does not fit into the memory",
     ),
-    damaged(
-        "stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "d_ff: expected a valid integer"
-    ),
+    damaged("stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "d_ff: Input should be a"),
     damaged("stack", "outside", field("members", 0, "directory", value="/etc"), "not a path inside"),
     damaged("lease", "fifo", new_fifo, NO_FILE),
 ]

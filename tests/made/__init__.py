@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from headtohead.errors import HeadToHeadError
+
+if TYPE_CHECKING:
+    from headtohead.testing import Verdict
 
 
 def case_table(
@@ -16,3 +21,16 @@ def case_table(
     cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
     slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
+
+
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return the error of a call, which is a single line."""
+    with pytest.raises(HeadToHeadError) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
+    """Return the violations that no setting is known to cause."""
+    return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from headtohead.model.attention_context import AttentionContext
-from headtohead.testing.kernels import KERNELS, force_kernel
-from headtohead.testing.subject import Subject
+from headtohead.testing.subject import KERNELS, Subject, force_kernel
 from headtohead.testing.tiny import tiny_config
 
 

@@ -7,8 +7,7 @@ from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG
 from headtohead.model.members import PerMember
 from headtohead.model.splitmix import mix_, mixed, signed
 from headtohead.model.transformer import Transformer
-from headtohead.testing.kernels import KERNELS, force_kernel
-from headtohead.testing.subject import Subject, explicit_forward, forward
+from headtohead.testing.subject import KERNELS, Subject, explicit_forward, force_kernel, forward
 from headtohead.testing.tiny import tiny_config
 
 CPU = torch.device("cpu")

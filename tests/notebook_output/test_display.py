@@ -18,6 +18,7 @@ from headtohead.api import Result
 from headtohead.report.notebook import MOST_CELLS, run_html
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.run import RunRecord
+from headtohead.testing.tiny import tiny_config
 from headtohead.training.maps import SentenceMaps
 from made.page import Page
 
@@ -106,12 +107,8 @@ def test_a_loaded_run_shows_choices_and_scores(study: Any) -> None:
 
 
 def test_a_run_without_scores_lists_its_pitfalls() -> None:
-    names = {role: {"name": "none"} for role in ("encoder", "decoder", "cross")}
-    model = dict.fromkeys(("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"), 1)
-    config = {"data": {"dataset": "x"}, "model": model}
-    config |= {"positional": names, "attention": names, "masking": names}
     pitfall = Pitfall(name="a", field="f", consequence="b < c")
-    record = RunRecord.model_construct(title="<mine>", seed=1, config=config, pitfalls=(pitfall,))
+    record = RunRecord.model_construct(title="<mine>", seed=1, config=tiny_config(), pitfalls=(pitfall,))
     html = run_html(record, {})
     assert html.startswith("<p><b>&lt;mine&gt;, seed 1</b></p>")
     assert "no scores: the run was not evaluated" in html

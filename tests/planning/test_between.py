@@ -5,11 +5,11 @@ import textwrap
 import pytest
 
 from headtohead.config.identity import run_hash
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import load_registry
+from made import refused
 
 BASE = """
 question: q
@@ -245,72 +245,65 @@ def test_incompatibilities_with_the_data_are_found(plan):
 # errors
 
 
-def failure(design, text, *overrides, **options):
-    with pytest.raises(HeadToHeadError) as caught:
-        design(text, *overrides, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
         (
             "design: [{between: {from: recipe/left, to: recipe/rigt}}]",
-            "x.yaml:7: design[0].between.to.recipe:",
+            ":7: design[0].between.to.recipe:",
             "did you mean 'right'",
         ),
         (
             "design: [{between: {from: left, to: recipe/right}}]",
-            "x.yaml:7: design[0].between.from:",
+            ":7: design[0].between.from:",
             "did you mean 'recipe/left'",
         ),
         (
             "design: [{between: {from: recipe/left, to: recipe/left}}]",
-            "x.yaml:7: design[0].between:",
+            ":7: design[0].between:",
             "both configurations are the same",
         ),
         (
             "design: [{between: {from: recipe/left, to: recipe/right, groups: {a: [train], b: [train.lr]}}}]",
-            "x.yaml:7: design[0].between.groups.b[0]:",
+            ":7: design[0].between.groups.b[0]:",
             "'train.lr' already belongs to 'a'",
         ),
         (
             "design: [{between: {from: recipe/left, to: recipe/right, groups: {model.norm: [train.lr]}}}]",
-            "x.yaml:7: design[0].between.groups:",
+            ":7: design[0].between.groups:",
             "two changes have the name",
         ),
         (
             "design: [{between: {from: recipe/left, to: recipe/right}}, {product: {positional: [none]}}]",
-            "x.yaml:7: design:",
+            ":7: design:",
             "between must be the only",
         ),
         (
             "baseline: {positional: none}\ndesign: [{between: {from: recipe/left, to: recipe/right}}]",
-            "x.yaml:7: baseline:",
+            ":7: baseline:",
             "the baseline is its first",
         ),
         (
             "design: [{between: {from: {model: {tie_embeddings: all}}, to: recipe/right}}]",
-            "x.yaml:7: design[0].between.from.model.tie_embeddings:",
+            ":7: design[0].between.from.model.tie_embeddings:",
             "tie_embeddings 'all' requires one vocabulary",
         ),
         (
             "design: [{between: {from: recipe/left, to: {attention: split-heads, model.heads: 3}}}]\n"
             "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
-            "x.yaml:8: exclude[0]:",
+            ":8: exclude[0]:",
             "this excludes the configuration 'to'",
         ),
         (
             "design: [{between: {from: recipe/left, to: {evaluate.decode: none}}}]",
-            "x.yaml:2: metrics.primary:",
+            ":2: metrics.primary:",
             "'test/exact_match' requires translations, but variant",
         ),
     ],
 )
 def test_every_error_is_a_line_with_its_location(design, text, location, word):
-    message = failure(design, text)
-    assert message.startswith(location)
+    message = refused(design, text)
+    assert message.startswith(f"x.yaml{location}")
     assert word in message
 
 

@@ -5,7 +5,7 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.model import counting
-from headtohead.planning.costs import CostCounter, DataSizes, Finished, Work, estimate, seconds_of, training_flops
+from headtohead.planning.costs import DataSizes, Finished, Work, count_model, estimate, seconds_of, training_flops
 from headtohead.planning.power import Power, typical_sd
 from headtohead.statistics.differences import pair_differences
 from headtohead.storage.run import ExecutionRecord
@@ -74,28 +74,6 @@ def test_the_standard_deviation_is_that_of_differences_within_seeds():
     assert typical_sd([differences["c"]]) is None
 
 
-def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatch):
-    configs = [
-        resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": width}}, registry)
-        for width in (3, 17, 5, 40)
-    ]
-    direct = [counting.count(config, 10, 12, 5.0, 6.0) for config in configs]
-    built = []
-    count = counting.count
-    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
-    counter = CostCounter()
-    for config, wanted in zip(configs, direct, strict=True):
-        found = counter.count(config, SIZES)
-        assert (found.total, found.non_embedding, found.attention, found.path) == (
-            wanted.total,
-            wanted.non_embedding,
-            wanted.attention,
-            wanted.path,
-        )
-        assert found.flops_per_token == pytest.approx(wanted.flops_per_token, rel=1e-12)
-    assert len(built) == 2
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -111,10 +89,10 @@ def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatc
 )
 def test_a_counter_that_knows_another_variant_counts_the_built_model(registry, change):
     base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4}}
-    counter = CostCounter()
+    counts = {}
     linear = base | {"attention": "linear", "positional": "none"}
     for known in (base, linear, linear | {"model.dropout_attention": 0.0}):
-        counter.count(resolve(known, registry), SIZES)
+        count_model(resolve(known, registry), SIZES, counts)
     config = resolve(base | change, registry)
     sizes = SIZES.source_words, SIZES.target_words, SIZES.source_length, SIZES.target_length
-    assert counter.count(config, SIZES) == counting.count(config, *sizes)
+    assert count_model(config, SIZES, counts) == counting.count(config, *sizes)

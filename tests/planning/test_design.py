@@ -9,6 +9,7 @@ from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import dump
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
+from made import refused
 
 GRID = """
 baseline: {positional: sinusoidal, attention: split-heads}
@@ -17,20 +18,13 @@ design:
 """
 
 
-def failure(design, text, *overrides):
-    with pytest.raises(HeadToHeadError) as caught:
-        design(text, *overrides)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_a_primary_metric_of_translations_requires_decoding(design):
     """Without translations of the baseline no contrast has a value, so training would answer nothing."""
     text = "design: [{one_at_a_time: {positional: [rotary], evaluate.decode: [none]}}]\n"
     without = "evaluate.decode=none"
     design(text + "metrics: {primary: test/token_accuracy}", without)
     message = "metrics.primary: 'test/bleu' requires translations, but variant 'sinusoidal-decode-none' has"
-    assert message in failure(design, text + "metrics: {primary: test/bleu}", without)
+    assert message in refused(design, text + "metrics: {primary: test/bleu}", without)
     assert (
         "no test/bleu for sinusoidal-decode-none, which has evaluate.decode: none"
         in design(text + "metrics: {primary: test/bleu}").notes
@@ -97,19 +91,6 @@ def test_two_notations_of_a_variant_are_one_variant(design):
           - zip: {masking.encoder: [none], masking.decoder: [causal], masking.cross: [none]}
     """)
     assert len(found.variants) == 2
-
-
-def test_the_axis_of_data_has_a_variant_per_tokenizer_file(design):
-    found = design("""
-        design:
-          - product:
-              data:
-                - toy-grammar
-                - {dataset: toy-grammar, vocabulary: {file: first.json}}
-                - {dataset: toy-grammar, vocabulary: {file: second.json}}
-    """)
-    files = [variant.config.data.vocabulary.file for variant in found.variants]
-    assert [file and Path(file).name for file in files] == [None, "first.json", "second.json"]
 
 
 def test_values_override_base_and_baseline(design):
@@ -193,104 +174,85 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
-        ("design: [{product: {maskin: [causal]}}]", "x.yaml:7: design[0].product.maskin:", "did you mean 'masking'"),
+        ("design: [{product: {maskin: [causal]}}]", ":7: design[0].product.maskin:", "did you mean 'masking'"),
         (
             "design:\n  - product:\n      masking:\n        - causal\n        - casual\n",
-            "x.yaml:11: design[0].product.masking[1]:",
+            ":11: design[0].product.masking[1]:",
             "did you mean 'causal'",
         ),
-        (
-            "design: [{product: {d_model: [8, 16]}}]",
-            "x.yaml:7: design[0].product.d_model:",
-            "did you mean 'model.d_model'",
-        ),
+        ("design: [{product: {d_model: [8, 16]}}]", ":7: design[0].product.d_model:", "did you mean 'model.d_model'"),
         (
             "design: [{product: {model.d_model: [8, x]}}]",
-            "x.yaml:7: design[0].product.model.d_model[1]:",
+            ":7: design[0].product.model.d_model[1]:",
             "expected a valid integer, got",
         ),
-        ("design: [{product: {model: [{}]}}]", "x.yaml:7: design[0].product.model:", "'model' is a section, not"),
+        ("design: [{product: {model: [{}]}}]", ":7: design[0].product.model:", "'model' is a section, not"),
         (
             "design: [{product: {train.num_microbatches: [1, 2]}}]",
-            "x.yaml:7: design[0].product.train.num_microbatches:",
+            ":7: design[0].product.train.num_microbatches:",
             "'train.num_microbatches' does not change any",
         ),
-        ("design: [{product: {positional: []}}]", "x.yaml:7: design[0].product.positional:", "a list of values"),
+        ("design: [{product: {positional: []}}]", ":7: design[0].product.positional:", "a list of values"),
         (
             "design: [{one_at_a_time: {positional: [rotary, none, rotary]}}]",
-            "x.yaml:7: design[0].one_at_a_time.positional[2]:",
+            ":7: design[0].one_at_a_time.positional[2]:",
             "axis 'positional' lists this value",
         ),
         (
             "design: [{product: {model.encoder_layers: [1], model.decoder_layers: [2], model.layers: [1, 2]}}]",
-            "x.yaml:7: design[0].product.model.layers[0]:",
-            "'layers' changes nothing, because its",
+            ":7: design[0].product:",
+            "model.layers and model.encoder_layers + model.decoder_layers are both given; keep one",
         ),
         (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
-            "x.yaml:7: design[0].zip:",
+            ":7: design[0].zip:",
             "zip requires lists of equal",
         ),
-        ("design: [{product: {zip: [1, 2]}}]", "x.yaml:7: design[0].product.zip:", "expected a mapping of axes"),
+        ("design: [{product: {zip: [1, 2]}}]", ":7: design[0].product.zip:", "expected a mapping of axes"),
         (
             "exclude: [{when: {match: paramters, positional: none}, reason: why}]",
-            "x.yaml:7: exclude[0].when.match:",
+            ":7: exclude[0].when.match:",
             "did you mean 'parameters'",
         ),
         (
             "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
-            "x.yaml:7: design[0]:",
+            ":7: design[0]:",
             "a block requires one of",
         ),
         (
             "exclude: [{when: {positional: sinusoidal}, reason: why}]",
-            "x.yaml:7: exclude[0]:",
+            ":7: exclude[0]:",
             "this excludes the baseline, which",
         ),
-        ("exclude: [{when: {}, reason: why}]", "x.yaml:7: exclude[0].when:", "no axis values are given"),
+        ("exclude: [{when: {}, reason: why}]", ":7: exclude[0].when:", "no axis values are given"),
         (
             "exclude: [{when: {recipe: scratch-en-fr}, reason: why}]",
-            "x.yaml:7: exclude[0].when.recipe:",
+            ":7: exclude[0].when.recipe:",
             "a recipe cannot be named",
         ),
-        (
-            "design: [{product: {data: [{limit: 3}]}}]",
-            "x.yaml:7: design[0].product.data[0]:",
-            "a mapping with 'dataset'",
-        ),
+        ("design: [{product: {data: [{limit: 3}]}}]", ":7: design[0].product.data[0]:", "a mapping with 'dataset'"),
         (
             "design: [{product: {data: [copy, {dataset: copy, longst: 5}]}}]",
-            "x.yaml:7: design[0].product.data[1].longst:",
+            ":7: design[0].product.data[1].longst:",
             "did you mean 'longest'",
-        ),
-        ("contrasts: [{variant: {positional: rotary}}]", "x.yaml:7: contrasts[0].variant:", "no variant of the design"),
-        (
-            GRID + "contrasts: [{variant: {positional: sinusoidal}}]",
-            "x.yaml:11: contrasts[0]:",
-            "variant and against are the",
         ),
         (
             "design: [{product: {positional: [rotary], data: [copy, reverse]}}]\n"
             "contrasts: [{variant: {positional: rotary, data: copy}, against: {positional: rotary, data: reverse}}]",
-            "x.yaml:8: contrasts[0]:",
+            ":8: contrasts[0]:",
             "scores on different data are",
         ),
-        (
-            GRID + "contrasts: [{variant: {positional: none}},\n  {variant: {}, against: {positional: none}}]",
-            "x.yaml:12: contrasts[1]:",
-            "the same two variants as",
-        ),
-        ("contrasts: [{variants: {}}]", "x.yaml:7: contrasts[0].variants:", "did you mean 'variant'"),
+        ("contrasts: [{variants: {}}]", ":7: contrasts[0].variants:", "did you mean 'variant'"),
         (
             "design: [{between: {from: recipe/slides-en-fr, to: recipe/tatoeba-en-es}}]\ncontrasts: [{variant: {}}]",
-            "x.yaml:8: contrasts:",
+            ":8: contrasts:",
             "contrasts name variants by axis",
         ),
     ],
 )
 def test_every_error_of_a_design_is_a_line_with_its_location(design, text, location, word):
-    message = failure(design, text)
-    assert message.startswith(location)
+    message = refused(design, text)
+    assert message.startswith(f"x.yaml{location}")
     assert word in message
 
 
@@ -331,23 +293,6 @@ def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(d
 def test_a_block_without_the_axis_data_has_the_label_of_the_baseline(design):
     found = design(TWO_DATASETS + "  - one_at_a_time: {model.layers: [2]}\n")
     assert found.variant("sinusoidal-toy-grammar-size-400-layers-2").axes["data"] == "toy-grammar(size=400)"
-
-
-def test_contrasts_of_the_file_are_a_kind_of_their_own(design):
-    found = design(
-        GRID
-        + """
-contrasts:
-  - variant: {positional: none, attention: single-head}
-    against: {positional: sinusoidal, attention: single-head}
-  - {variant: {positional: none}, name: no positions}
-"""
-    )
-    declared = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
-    assert [(contrast.name, contrast.pairs) for contrast in declared] == [
-        ("none · single-head − sinusoidal · single-head", (("none-single-head", "sinusoidal-single-head"),)),
-        ("no positions", (("none-split-heads", "sinusoidal-split-heads"),)),
-    ]
 
 
 GROUPS = """
@@ -484,7 +429,7 @@ def blocks(draw):
     return {kind: values}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(blocks(), max_size=3))
 def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
     base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2}}
@@ -541,7 +486,7 @@ def naive_block(block):
 def test_axes_that_replace_each_other_are_an_error(design, kind, pair):
     axes = ", ".join(f"train.{name}: [8, 9]" for name in pair)
     message = f"train.{pair[0]} and train.{pair[1]} are both given; keep one of them"
-    assert failure(design, f"design: [{{{kind}: {{{axes}}}}}]").endswith(f"design[0].{kind}: {message}")
+    assert refused(design, f"design: [{{{kind}: {{{axes}}}}}]").endswith(f"design[0].{kind}: {message}")
 
 
 def test_a_multiple_of_the_width_excludes_by_each_variants_width(design):

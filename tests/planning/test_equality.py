@@ -64,7 +64,7 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
     ]
     identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
-    return {slug: item.to for slug, item in found.items()}
+    return {slug: to for slug, (to, _) in found.items()}
 
 
 CAUSAL = {"masking.decoder": "causal"}

@@ -1,20 +1,13 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headtohead.config.loading import load_file, load_text
 from headtohead.config.yaml_text import dump
 from headtohead.errors import HeadToHeadError
-
-
-def failure(load, text, *overrides, seeds=None):
-    with pytest.raises(HeadToHeadError) as caught:
-        load(text, *overrides, seeds=seeds)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+from made import refused
 
 
 @pytest.mark.parametrize(
@@ -39,7 +32,7 @@ def failure(load, text, *overrides, seeds=None):
     ],
 )
 def test_every_error_of_a_file_is_one_line_with_its_location(load, text, location, word):
-    message = failure(load, f"question: q\n{text}\n")
+    message = refused(load, f"question: q\n{text}\n")
     assert message.startswith(location)
     assert word in message
 
@@ -48,7 +41,7 @@ def test_every_error_of_a_file_is_one_line_with_its_location(load, text, locatio
     ("text", "word"), [("# a comment\n", "is empty"), ("- a\n", "fields"), ("base: {}\n", "missing")]
 )
 def test_a_file_without_a_question_is_refused(load, text, word):
-    assert word in failure(load, text)
+    assert word in refused(load, text)
 
 
 def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
@@ -102,12 +95,12 @@ def test_the_option_replaces_the_seeds_of_the_file(load, given_seeds, seeds):
 
 @pytest.mark.parametrize("wrong", ["x", "1,x", "1.5", "true", "{}"])
 def test_wrong_seeds_on_the_command_line_are_refused(load, wrong):
-    message = failure(load, "question: q", seeds=wrong)
+    message = refused(load, "question: q", seeds=wrong)
     assert message == f"--seeds {wrong}: expected a number of seeds, or a list such as 1,2,5"
 
 
 def test_an_override_without_a_value_is_refused(load):
-    message = failure(load, "question: q", "model.d_model")
+    message = refused(load, "question: q", "model.d_model")
     assert message == "--set model.d_model: expected path=value, such as model.d_model=64"
 
 
@@ -122,6 +115,7 @@ def test_strings_that_look_like_numbers_remain_strings_from_python():
     assert load_text(dump(content), Path("study.yaml")).file.base == content["base"]
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=40))
 def test_any_invalid_text_raises_the_documented_exception(text):
     message = ""

@@ -29,7 +29,7 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
         "flops": (split.record.counts.flops_per_token, independent.record.counts.flops_per_token),
     }[match]
     assert measured[0] == pytest.approx(measured[1], rel=0.01)
-    assert split.record.d_ff_asked == 16 < split.record.d_ff == split.record.config["model"]["d_ff"]
+    assert split.record.d_ff_asked == 16 < split.record.d_ff == split.record.config.model.d_ff
     assert independent.config.model.d_ff == 16
 
 

@@ -13,6 +13,7 @@ from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
+from made import refused
 
 BASE = "question: q\nbase: {data: {size: 400}, model: {layers: 1}, train: {epochs: 1}}\n"
 WIDTHS, RATES = [4 * number for number in range(1, 1000)], [number / 1e5 for number in range(1, 1000)]
@@ -23,25 +24,17 @@ def load(text, **options):
     return load_text(BASE + text, Path("x.yaml"), **options)
 
 
-def refusal(text, **options):
-    with pytest.raises(HeadToHeadError) as error:
-        load(text, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 def test_a_million_variants_are_refused_in_one_line():
-    assert refusal(MILLION) == (
+    assert refused(load, MILLION) == (
         "x.yaml: 998,001 variants × 6 seeds are 5,988,006 runs, more than the limit of 100,000; "
         "vary fewer values, or raise the limit: --max-runs 5988006"
     )
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here, command):
+def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here):
     text = BASE + "design: [{product: {model.d_model: [4, 8]}}]\nseeds: 3\n"
     (tmp_path / "x.yaml").write_text(text)
-    done = h2h_here(tmp_path, command, "x.yaml", "--max-runs", "5")
+    done = h2h_here(tmp_path, "run", "x.yaml", "--max-runs", "5")
     assert (done.returncode, done.stderr) == (
         2,
         "h2h: x.yaml: 2 variants × 3 seeds are 6 runs, more than the limit of 5; vary fewer "
@@ -53,8 +46,8 @@ def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here, command):
 @pytest.mark.timed
 def test_too_many_seeds_are_refused_without_expanding_them():
     started = time.process_time()
-    assert refusal("seeds: 1000000").startswith("x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs")
-    assert refusal("", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
+    assert refused(load, "seeds: 1000000").startswith("x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs")
+    assert refused(load, "", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
     assert len(load("seeds: 100000").seeds) == MAX_RUNS
     assert len(seed_list(list(range(1, 100_001)), SourceLocation(Source("x.yaml")))) == MAX_RUNS
     assert time.process_time() - started < 2
@@ -71,7 +64,7 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
         text = f"design: [{', '.join(f'{{{blocks[name]}}}' for name in chosen)}]\nseeds: 5\n"
         runs = 5 * sum(counts[name] for name in chosen)
         assert load(text, max_runs=runs).max_runs == runs
-        assert f"are {runs} runs, more than the limit of {runs - 1};" in refusal(text, max_runs=runs - 1)
+        assert f"are {runs} runs, more than the limit of {runs - 1};" in refused(load, text, max_runs=runs - 1)
 
 
 def test_the_variants_between_two_configurations_count():

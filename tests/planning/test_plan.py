@@ -206,12 +206,6 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
 
 
-def test_data_longer_than_a_learned_table_is_refused(plan):
-    found = plan("design: [{one_at_a_time: {positional: [{name: learned, max_length: 5}]}}]")
-    (refused,) = found.design.excluded
-    assert "is longer than the 5 positions of learned" in refused.reason
-
-
 def test_a_declared_maximum_length_is_enforced(load, cache, tmp_path):
     from headtohead.planning.compatibility import find_incompatibility
 
@@ -303,10 +297,7 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
-    assert [dict(probe) for probe in found.probes] == [
-        {"source": "the cat sleeps", "target": None},
-        {"source": "a dog", "target": "un chien"},
-    ]
+    assert [(probe.source, probe.target) for probe in found.probes] == [("the cat sleeps", None), ("a dog", "un chien")]
     default = plan(seeds=1)
     assert {probe.source for probe in default.probes} <= set(default.data.splits["test"].source_text)
 

@@ -12,12 +12,13 @@ from headtohead.config.builder import resolve
 from headtohead.config.loading import load_text
 from headtohead.config.validation_errors import configuration_fields
 from headtohead.data.metrics import TRANSLATION
-from headtohead.errors import HeadToHeadError, similar, similar_file
+from headtohead.errors import similar, similar_file
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile, Metrics
 from headtohead.schema.metric import measured
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.synonyms import _OTHER_NAMES
+from made import refused
 
 LAYER_NORM = "; the norm is always LayerNorm; model.norm is its position, pre or post"
 GATED = "; SiLU and gated feed-forward networks do not exist here; model.activation is relu or gelu"
@@ -25,9 +26,7 @@ DEVICE = "; the device is an option of h2h run: --device cuda or --device cpu"
 
 
 def failure(registry, field: str, value: object = 1) -> str:
-    with pytest.raises(HeadToHeadError) as raised:
-        resolve({"train": {"epochs": 1}, field: value}, registry)
-    return str(raised.value)
+    return refused(resolve, {"train": {"epochs": 1}, field: value}, registry)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +86,7 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
     ],
 )
 def test_fields_outside_base_lead_to_their_place(text, message):
-    with pytest.raises(HeadToHeadError) as raised:
-        load_text(f"question: q\n{text}\n", Path("x.yaml"))
-    assert str(raised.value) == f"x.yaml:2: {message}"
+    assert refused(load_text, f"question: q\n{text}\n", Path("x.yaml")) == f"x.yaml:2: {message}"
 
 
 @pytest.mark.parametrize(

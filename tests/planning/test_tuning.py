@@ -1,9 +1,11 @@
 """A sweep before the experiment: its settings, its errors, and its choice."""
 
+import re
+
 import pytest
 
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.overview import overview
+from made import refused
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -46,9 +48,7 @@ def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
 @pytest.mark.parametrize(
     ("tune", "expected"),
     [
-        ("model.mask_value: [-1e9, -inf]", ["-1e9", "-inf"]),
         ("model.mask_value: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
-        ("model.mask_value: [-1e9]", ["-1e9"]),
         ("train.clip_norm: [2, null, 1.0]", [2.0, None, 1.0]),
         ("train.lr: [1.0e-3, 0.01]", [0.001, 0.01]),
     ],
@@ -150,9 +150,5 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
     ],
 )
 def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, location, word):
-    with pytest.raises(HeadToHeadError) as error:
-        plan(text, seeds=1)
-    assert location in str(error.value)
-    assert word in str(error.value)
-    assert str(error.value).startswith("x.yaml:")
-    assert "\n" not in str(error.value)
+    message = refused(plan, text, seeds=1)
+    assert re.match(rf"x\.yaml:\d+: {re.escape(location)}.*{re.escape(word)}", message)

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 from safetensors.numpy import load_file
 
-import headtohead.tracking
 from headtohead.analysis.study import Analysis
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
@@ -337,22 +336,6 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
     (tmp_path / "reports").write_text("a file")
     with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; choose another folder with"):
         write_report(quickstart, tmp_path / "reports")
-
-
-def test_a_report_of_an_mlflow_store_names_it_without_the_password(made, tmp_path, monkeypatch, without_figures):
-    shipped, store = small(made, tmp_path), "postgresql://me:secret@box/db"
-
-    def materialise(uri: str, name: str, into: Path) -> Path:
-        assert (uri, name) == (store, "quickstart")
-        (into / name).symlink_to(shipped)
-        return into / name
-
-    monkeypatch.setattr(headtohead.tracking, "materialise", materialise)
-    result = CliRunner().invoke(main, ["report", "quickstart", "--reports", str(tmp_path), "--from-mlflow", store])
-    assert result.exit_code == 0, result.output
-    text = (tmp_path / "quickstart" / "index.html").read_text(encoding="utf-8")
-    assert "MLflow, postgresql://box/db" in text
-    assert "secret" not in text
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, cell_colours
-from headtohead.tracking.artifacts import contact_sheet, labelled_sheet, write_image
+from headtohead.tracking.artifacts import contact_sheet, write_image
 from headtohead.tracking.store import open_store
 
 UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -74,17 +74,3 @@ def test_signed_maps_are_orange_white_and_blue_and_masked_cells_grey() -> None:
 
 def _pixel(colour: object) -> list[int]:
     return [round(255 * channel) for channel in to_rgb(colour)]
-
-
-def test_a_labelled_sheet_has_the_maps_tokens_and_numbers_of_heads() -> None:
-    short = labelled_sheet(maps(), ["a"] * 4, ["b"] * 5, title="cross", signed=False)
-    long = labelled_sheet(maps(), ["house"] * 4, ["mountain"] * 5, title="cross", signed=False)
-    assert long.width > short.width
-    assert long.height > short.height
-    dark = np.asarray(long.convert("L")) < 60
-    left, above = long.width - short.width + 10, 34
-    rows = [dark[above + 14 * row : above + 14 * (row + 1), :left].any() for row in range(4)]
-    columns = [dark[-20:, left + 14 * column + 10 :][:, :14].any() for column in range(4)]
-    assert all(rows)
-    assert all(columns)
-    assert dark[14:above, left:].any()

@@ -28,7 +28,7 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
     for name in ("one", "two"):
-        make_experiment(name=name, seeds=2, axes=AXES, unwritten=1)
+        make_experiment(name=name, seeds=(1, 2), axes=AXES, states={("rotary", 2): "PLANNED"})
     result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -44,7 +44,7 @@ def test_sync_of_an_experiment_accepts_its_file_its_name_or_its_folder(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
     for name in ("one", "two"):
-        make_experiment(name=name, seeds=1, axes=AXES)
+        make_experiment(name=name, axes=AXES)
     for target, counts in {
         "experiments/two.yaml": "1 shipped, 0 unchanged",
         "two": "0 shipped, 1 unchanged",
@@ -58,7 +58,7 @@ def test_sync_of_an_experiment_accepts_its_file_its_name_or_its_folder(
 def test_sync_names_a_run_that_it_cannot_ship_and_fails(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
-    folder = make_experiment(seeds=1, axes=AXES)
+    folder = make_experiment(axes=AXES)
     (status,) = folder.glob("*/status.json")
     status.write_text("{")
     result = _call("sync", "--runs", str(tmp_path / "runs"))
@@ -70,7 +70,7 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("one", "two"):
-        make_experiment(name=name, seeds=1, axes=AXES)
+        make_experiment(name=name, axes=AXES)
     monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
     with loggers.locked(tmp_path / "runs/one", shipping.MLFLOW):
         result = _call("sync", "--runs", str(tmp_path / "runs"))
@@ -89,7 +89,7 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
 def test_sync_reports_bad_input_in_one_line(
     make_experiment: MakeExperiment, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    make_experiment(seeds=1, axes=AXES)
+    make_experiment(axes=AXES)
     result = _call("sync", *arguments, "--runs", str(tmp_path / "runs"))
     assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
     assert re.match(f"h2h: .*{message}", result.output)
@@ -98,7 +98,7 @@ def test_sync_reports_bad_input_in_one_line(
 def test_without_mlflow_sync_names_the_package_to_install(
     make_experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_experiment(seeds=1, axes=AXES)
+    make_experiment(axes=AXES)
     monkeypatch.setattr(store.importlib.util, "find_spec", lambda name: None)
     result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.output == "h2h: mlflow is not installed; runs stay in their folder; install it and run h2h sync\n"
@@ -108,7 +108,7 @@ def test_without_mlflow_sync_names_the_package_to_install(
 def test_ui_prints_the_link_of_every_study(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_experiment(seeds=1, axes=AXES)
+    make_experiment(axes=AXES)
     _call("sync", "--runs", str(tmp_path / "runs"))
     monkeypatch.setattr(serving, "server", _served)
     result = _call("ui", "--runs", str(tmp_path / "runs"), "--port", "5123", "--no-browser")
@@ -138,10 +138,9 @@ def _call(*arguments: str) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
 def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
+    tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:
-    make_experiment(seeds=1, axes=AXES)
-    _call("sync", "--runs", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

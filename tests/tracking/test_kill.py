@@ -27,8 +27,8 @@ import mlflow.store.tracking.sqlalchemy_store
 from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship
 
-CALLS = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_inputs",
-         "set_terminated", "create_logged_model", "finalize_logged_model", "log_outputs")
+CALLS = ("create_experiment", "create_run", "log_batch", "log_artifact", "log_artifacts", "set_tag",
+         "set_experiment_tag", "set_terminated")
 runs, template, stores = map(Path, sys.argv[1:])
 
 def arm(fatal):
@@ -69,7 +69,7 @@ for fatal in range(1, 100):
 def test_a_shipper_killed_before_any_call_and_restarted_creates_each_run_once(
     make_experiment: MakeExperiment, tmp_path: Path, store_template: Path
 ) -> None:
-    folder = make_experiment(seeds=1, axes={"positional": ["rotary"]})
+    folder = make_experiment(axes={"positional": ["rotary"]})
     stores = tmp_path / "stores"
     done = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EVERY_CALL, folder, store_template, stores],
@@ -89,10 +89,8 @@ def _assert_one_of_each(uri: str) -> None:
     experiment = client.get_experiment_by_name("quickstart")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
-    assert len(run.outputs.model_outputs) == len(run.inputs.dataset_inputs) == 1
-    assert len(client.search_logged_models([experiment.experiment_id])) == 1
     history = client.get_metric_history(run.info.run_id, "train/loss")
-    assert len(history) == len({metric.step for metric in history}) == 60
+    assert len(history) == len({metric.step for metric in history}) == 18
     index = client.get_experiment_by_name("headtohead studies")
     (study,) = client.search_runs([index.experiment_id])
     assert study.info.status == "FINISHED"

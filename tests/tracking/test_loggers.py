@@ -24,8 +24,6 @@ from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import checksums
-from headtohead.tracking import shipping
-from headtohead.tracking.loggers import locked
 from headtohead.tracking.shipping import Shipper, ship
 
 MakeExperiment = Callable[..., Path]
@@ -103,7 +101,7 @@ def assert_logged(folder: Path) -> None:
 
 
 def test_tensorboard_events_equal_the_recorded_metrics(make_experiment: MakeExperiment) -> None:
-    folder = make_experiment(axes=AXES)
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
     sent = ship(folder, logger="tensorboard")
     assert (sent.shipped, sent.failures) == (2, [])
     assert_logged(folder)
@@ -114,7 +112,7 @@ def test_tensorboard_events_equal_the_recorded_metrics(make_experiment: MakeExpe
 
 def test_a_run_is_followed_while_it_trains(make_experiment: MakeExperiment) -> None:
     """The newest step waits, because further metrics of it may follow; the state DONE completes it."""
-    folder = make_experiment(axes=AXES, seeds=1)
+    folder = make_experiment(axes=AXES)
     (run,) = (path.parent for path in folder.glob("*/run.json"))
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     status = json.loads((run / "status.json").read_text())
@@ -138,7 +136,7 @@ def test_a_logger_that_follows_an_early_stopped_run_receives_the_test_metrics_at
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
     """The last line of its metrics has the test metrics, at the step of the best checkpoint."""
-    folder = make_experiment(axes=AXES, seeds=1)
+    folder = make_experiment(axes=AXES)
     (run,) = (path.parent for path in folder.glob("*/run.json"))
     status = json.loads((run / "status.json").read_text())
     results = json.loads((run / "results.json").read_text())["metrics"]
@@ -212,7 +210,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_wandb_run_begins_again_in_the_same_process(
     make_experiment: MakeExperiment, offline: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, kind = make_experiment(axes=AXES, seeds=1), registry.current().logger("wandb")
+    folder, kind = make_experiment(axes=AXES), registry.current().logger("wandb")
 
     def fail(self: object, *arguments: object) -> None:
         raise OSError("lost the connection")
@@ -226,7 +224,7 @@ def test_a_failed_wandb_run_begins_again_in_the_same_process(
 
 @pytest.mark.slow
 def test_offline_wandb_runs_have_the_recorded_metrics(make_experiment: MakeExperiment, offline: None) -> None:
-    folder = make_experiment(axes=AXES, seeds=1)
+    folder = make_experiment(axes=AXES)
     sent = ship(folder, logger="wandb")
     assert (sent.shipped, sent.failures) == (1, [])
     assert_in_wandb(folder)
@@ -256,7 +254,7 @@ def recorded_steps(folder: Path) -> list[list[int]]:
 def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     make_experiment: MakeExperiment, lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = make_experiment(axes=AXES)
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
     monkeypatch.setenv("LINES_DOWN", "1")
     down = ship(folder, logger="lines")
     assert down.shipped == 0
@@ -272,28 +270,6 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     assert steps_in(folder) == steps
     ends = [file.read_text().split()[0] for file in folder.parent.parent.glob("*.txt.end")]
     assert ends == ["DONE", "DONE"]
-
-
-def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment, lines: Path) -> None:
-    folder = make_experiment(axes=AXES)
-    first, second = sorted(path.parent for path in folder.glob("*/run.json"))
-    (first / "run.json").write_text("{")
-    sent = ship(folder, logger="lines")
-    assert sent.shipped == 1
-    assert len(sent.failures) == 1
-    assert first.name in sent.failures[0]
-    assert (folder.parent.parent / f"{second.name}.txt.end").exists()
-
-
-def test_two_processes_never_log_the_same_experiment(
-    make_experiment: MakeExperiment, lines: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
-    folder = make_experiment(axes=AXES, seeds=1)
-    with locked(folder, "lines"):
-        report = ship(folder, logger="lines")
-    assert report.shipped == 0
-    assert report.failures == ["another process logs 'quickstart' to lines; wait until it ends"]
 
 
 SLOW = """
@@ -317,12 +293,12 @@ Shipper(Path(sys.argv[1]), sys.argv[3]).ship()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [1, 7, 40])
+@pytest.mark.parametrize("call", [1, 20])
 @pytest.mark.parametrize("logger", ["tensorboard", "wandb"])
 def test_a_killed_shipper_repeats_no_step(
     logger: str, call: int, make_experiment: MakeExperiment, offline: None
 ) -> None:
-    folder = make_experiment(axes=AXES)
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
     # Without the service of W&B in this process.
     environment = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
     command = [sys.executable, "-c", SLOW, str(folder), str(call), logger]
@@ -336,7 +312,7 @@ def test_a_killed_shipper_repeats_no_step(
 def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
-    folder = make_experiment(axes=AXES)
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
     command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines", str(folder / "reports")]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
@@ -352,7 +328,7 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
 
 
 def test_sync_logs_to_loggers(make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path) -> None:
-    folder = make_experiment(axes=AXES)
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
     done = h2h_here(tmp_path, "sync", "--logger", "tensorboard")
     assert (done.returncode, done.stdout) == (0, "quickstart: 2 shipped, 0 unchanged (tensorboard)\n")
     assert_logged(folder)
@@ -366,7 +342,7 @@ def test_sync_logs_to_loggers(make_experiment: MakeExperiment, h2h_here: Callabl
 def test_sync_reports_a_failed_logger(
     make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
 ) -> None:
-    make_experiment(axes=AXES, seeds=1)
+    make_experiment(axes=AXES)
     (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
     done = h2h_here(tmp_path, "sync", "--logger", "lines", "--plugin", "mine.py", LINES_DOWN="1")
     assert done.returncode == 1
@@ -378,7 +354,7 @@ def test_sync_reports_a_failed_logger(
 def test_unknown_loggers_are_named(
     command: tuple[str, ...], make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
 ) -> None:
-    make_experiment(axes=AXES, seeds=1)
+    make_experiment(axes=AXES)
     (tmp_path / "file.yaml").write_text("question: Does it log?\nbaseline: {}\nseeds: 1\n")
     done = h2h_here(tmp_path, *command, "--logger", "tensorbord")
     assert done.returncode == 2
@@ -403,7 +379,7 @@ def test_the_logger_of_the_documentation_works(
     source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line.strip()]) <= 25
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
-    folder = make_experiment(axes=AXES, seeds=1)
+    folder = make_experiment(axes=AXES)
     done = h2h_here(tmp_path, "sync", "--logger", "json-lines", "--plugin", "json_lines.py")
     assert (done.returncode, done.stdout) == (0, "quickstart: 1 shipped, 0 unchanged (json-lines)\n"), done.stderr
     (file,) = (tmp_path / "lines" / "quickstart").glob("*.jsonl")
@@ -413,7 +389,7 @@ def test_the_logger_of_the_documentation_works(
 
 
 def test_a_damaged_list_of_complete_runs_sends_all_again(make_experiment: MakeExperiment) -> None:
-    folder = make_experiment(axes=AXES, seeds=1)
+    folder = make_experiment(axes=AXES)
     ship(folder, logger="tensorboard")
     (folder / ".loggers" / "tensorboard.json").write_text("{")
     assert ship(folder, logger="tensorboard").shipped == 1

@@ -7,14 +7,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import inside
-from headtohead.tracking.reading import materialise
-from headtohead.tracking.shipping import ship
 from made import case_table
 
 MakeExperiment = Callable[..., Path]
@@ -25,7 +24,7 @@ SECRET = "the content of a file outside the study"
 
 @pytest.fixture
 def folder(make_experiment: MakeExperiment) -> Path:
-    return make_experiment(seeds=1, axes=AXES)
+    return make_experiment(axes=AXES)
 
 
 @pytest.fixture
@@ -59,19 +58,19 @@ def change_runs(folder: Path, **changes: Any) -> None:
 
 
 @case_table("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"], default=8)
-@case_table("command", ["report", "status", "sync"], default=8)
+@case_table("command", ["report", "status", "sync"], default=1)
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     folder: Path,
     outside: Path,
     tmp_path: Path,
     store_uri: str,
     h2h_here: Command,
-    change_json: Callable[..., None],
+    made: ModuleType,
     command: str,
     name: object,
 ) -> None:
     name = str(outside) if name == "{outside}" else name
-    change_json(folder / "experiment.json", name=name)
+    made.edit(folder, name=name)
     before = content(outside), content(tmp_path / "runs")
     (tmp_path / "project" / "reports").mkdir(parents=True)
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))
@@ -84,7 +83,7 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
-@case_table("command", ["report", "status", "sync", "ablate-heads"], default=4)
+@case_table("command", ["report", "status", "sync", "ablate-heads"], default=1)
 @case_table(
     "changes",
     [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],
@@ -153,20 +152,6 @@ def test_a_report_folder_that_is_a_link_is_refused(
     assert h2h_here(tmp_path, "sync", "quickstart").returncode == 2
     assert content(outside) == before
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
-
-
-@case_table("field", ["directory", "reused_from"], default=1)
-def test_paths_in_a_store_cannot_leave_the_restored_folder(
-    folder: Path, tmp_path: Path, store_uri: str, field: str
-) -> None:
-    ship(folder, store_uri)
-    (plan,) = (tmp_path / "mlruns-artifacts").rglob("experiment.json")
-    record = json.loads(plan.read_text())
-    record["runs"][0][field] = "../../../built-outside"
-    plan.write_text(json.dumps(record))
-    with pytest.raises(HeadToHeadError, match="is not a path inside"):
-        materialise(store_uri, "quickstart", tmp_path / "a" / "b" / "c")
-    assert not list(tmp_path.rglob("built-outside"))
 
 
 @pytest.mark.parametrize("name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."])

@@ -15,7 +15,6 @@ import pytest
 
 from headtohead.config.project import default_uri
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking import store as stores
 from headtohead.tracking.store import open_store
 
 FOUR_AT_ONCE = """
@@ -143,12 +142,6 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert store.experiment("gone")
-
-
-def test_without_mlflow_the_error_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(HeadToHeadError, match="install it and run h2h sync"):
-        open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
 
 
 def test_the_environment_variable_chooses_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

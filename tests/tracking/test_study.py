@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
 import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from mlflow import MlflowClient
 
-from headtohead.report.writing import write_report
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG
 
@@ -22,19 +21,16 @@ AXES = {"positional": ["rotary", "none"]}
 
 
 @pytest.fixture(scope="module")
-def study(
-    experiment_writer: MakeExperiment, tmp_path_factory: pytest.TempPathFactory, store_template: Path
-) -> MlflowClient:
+def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> MlflowClient:
     """A study that was shipped, for tests that change nothing."""
     root = tmp_path_factory.mktemp("study")
     store_uri = f"sqlite:///{shutil.copyfile(store_template, root / 'mlflow.db')}"
-    folder = experiment_writer(root / "runs", seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
+    folder = made.write_study(root / "runs", made.Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}))
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "answer.json").write_text(json.dumps({"answer": "Rotary is better."}))
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
-    (report / "results.csv").write_text("variant,verdict\na,baseline\na,baseline\nb,better\nc,better\nd,\n")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
@@ -63,45 +59,21 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     (own,) = study.search_runs([index.experiment_id])
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
     assert own.data.tags["h2h.states"] == "3 DONE, 1 DIVERGED"
-    assert own.data.tags["h2h.verdicts"] == "baseline: a; better: b, c"
+    assert own.data.tags["h2h.answer"] == "Rotary is better."
     note = own.data.tags["mlflow.note.content"]
     assert "**Rotary is better.**" in note
     assert "x.svg" not in note
     assert "A caption." not in note
     assert "A note." in note
-    assert "`no-mask` (the decoder would see the target)" in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
-
-
-@pytest.mark.slow
-def test_the_verdicts_of_a_study_are_those_of_its_report(
-    make_experiment: MakeExperiment, change_json: Callable[..., None], store_uri: str, without_figures: None
-) -> None:
-    folder = make_experiment(seeds=6, axes={"positional": ["sinusoidal", "rotary", "none"]})
-    contrasts = [
-        {"kind": "variant", "name": slug, "variant": slug, "baseline": "sinusoidal"} for slug in ("rotary", "none")
-    ]
-    change_json(folder / "experiment.json", contrasts=contrasts)
-    report = write_report(folder, folder.parent.parent / "reports")
-    variants: dict[str, dict[str, None]] = {}
-    with report.csv.open(newline="") as file:
-        for row in csv.DictReader(file):
-            variants.setdefault(row["verdict"], {})[row["variant"]] = None
-    assert len(variants) > 1
-    ship(folder, store_uri)
-    client = MlflowClient(store_uri)
-    index = client.get_experiment_by_name("headtohead studies")
-    (own,) = client.search_runs([index.experiment_id])
-    expected = "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
-    assert own.data.tags["h2h.verdicts"] == expected
 
 
 @pytest.mark.slow
 def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
-    folder = make_experiment(seeds=2, axes=AXES, unwritten=1)
+    folder = make_experiment(seeds=(1, 2), axes=AXES, states={("none", 2): "PLANNED"})
     report = ship(folder, store_uri)
     assert (report.shipped, report.waiting) == (3, 1)
     client = MlflowClient(store_uri)
@@ -112,7 +84,7 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
 
 @pytest.mark.slow
 def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
-    folder = make_experiment(seeds=1, axes=AXES)
+    folder = make_experiment(axes=AXES)
     ship(folder, store_uri)
     whole = (folder / "experiment.json").read_text()
     narrower = json.loads(whole)
@@ -132,13 +104,3 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         assert state["searchFilter"] == search
         if search:
             assert len(client.search_runs([experiment.experiment_id], search)) == 1
-
-
-@pytest.mark.slow
-def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
-    for name in ("one", "two"):
-        ship(make_experiment(name=name, seeds=1, axes=AXES), store_uri)
-    client = MlflowClient(store_uri)
-    index = client.get_experiment_by_name("headtohead studies")
-    names = {run.info.run_name for run in client.search_runs([index.experiment_id])}
-    assert names == {"one", "two"}

@@ -23,7 +23,7 @@ TAG_VALUE_LIMIT = 20_000
 
 @pytest.fixture
 def plan(make_experiment: Callable[..., Path]) -> ExperimentRecord:
-    return TrackedStudy.read(make_experiment(seeds=1)).record
+    return TrackedStudy.read(make_experiment()).record
 
 
 def _states(plan: ExperimentRecord) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,6 @@ import torch
 from pydantic import ValidationError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from headtohead.config.builder import complete_model
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
@@ -27,7 +26,7 @@ from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Cost, Options
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import registered
-from headtohead.schema.run_config import ModelConfig, ModelInput
+from headtohead.schema.run_config import ModelConfig
 
 Sizes = Mapping[str, int]
 
@@ -214,7 +213,7 @@ def _context(style: type[Attention], options: Options, sizes: Sizes, role: str) 
 
 
 def _model(sizes: Sizes) -> ModelConfig:
-    return complete_model(ModelInput(d_model=sizes["d"], heads=sizes["h"]))
+    return ModelConfig(d_model=sizes["d"], heads=sizes["h"])
 
 
 def _weights(part: torch.nn.Module) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment, tidy_markdown
 from headtohead.testing import INVARIANTS
-from headtohead.testing.checks.pairwise import incompatible_pairs, pairwise
+from headtohead.testing.checks.configurations import compatible_config, pairwise, role_variants
 from headtohead.testing.covering import every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 
@@ -25,10 +27,23 @@ def invariants_page(registry: Registry) -> str:
             per_entry=_listed(PER_ENTRY - TRAINING),
             training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
             known=[(style, names) for style, names in known if names],
-            incompatible=incompatible_pairs(registry),
+            incompatible=[*_incompatible_pairs(registry)],
         )
     )
     return tidy_markdown(text)
+
+
+def _incompatible_pairs(registry: Registry) -> Iterator[tuple[str, str, str]]:
+    """Yield attention, positional and reason of every pair that is incompatible, also in the decoder alone."""
+    for attention in sorted(registry.entries["attention"]):
+        for positional in sorted(registry.entries["positional"]):
+            decoder_only = dict(role_variants("positional", positional, registry)).get("the decoder only", positional)
+            reasons = [
+                compatible_config({"attention": attention, "positional": value}, registry)[1]
+                for value in (positional, decoder_only)
+            ]
+            if all(reasons):
+                yield attention, positional, reasons[0]
 
 
 def _listed(names: frozenset[str]) -> str:

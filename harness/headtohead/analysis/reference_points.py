@@ -47,7 +47,7 @@ class ReferenceComparison(NamedTuple):
 def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
-    limit = frames.by_slug[slug].config["evaluate"]["test_limit"]
+    limit = frames.by_slug[slug].config.evaluate.test_limit
     entries = [entry for entry in frames.reference_points if entry.data_hash in hashes and entry.test_limit == limit]
     if not entries:
         return None

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -127,7 +128,7 @@ class Scores:
 
     def _has_bound(self, slug: str) -> bool:
         """Return whether the upper bound of the baseline's test data is that of a variant's scores."""
-        limit = self.frames.by_slug[slug].config["evaluate"]["test_limit"]
+        limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
 
@@ -156,7 +157,7 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
     """
     variants = frames.by_slug[left], frames.by_slug[right]
-    named = {(variant.axes.get(DATA_AXIS), variant.config.get("data", {}).get("dataset")) for variant in variants}
+    named = {(variant.axes.get(DATA_AXIS), variant.config.data.dataset) for variant in variants}
     runs = [*frames.rows(left).index, *frames.rows(right).index]
     languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
     return len(named) == 1 and len(languages) < 2
@@ -169,15 +170,13 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     """
     if not is_loss(metric):
         return None
-    fields = [("vocabularies", "data", "tokens"), ("vocabularies", "data", "vocabulary")]
-    fields += [("labels", "quirks", "shift_targets"), ("labels", "data", "target_boundaries")]
-    fields += [("label smoothing values", "train", "label_smoothing")] * metric.startswith("train/")
-    ours, theirs = (frames.by_slug[slug].config for slug in (left, right))
-    differing = [
-        *dict.fromkeys(
-            name for name, section, key in fields if ours.get(section, {}).get(key) != theirs.get(section, {}).get(key)
-        )
-    ]
+    fields = {
+        "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
+        "labels": attrgetter("quirks.shift_targets", "data.target_boundaries"),
+        **({"label smoothing values": attrgetter("train.label_smoothing")} if metric.startswith("train/") else {}),
+    }
+    configs = [frames.by_slug[slug].config for slug in (left, right)]
+    differing = [name for name, values in fields.items() if values(configs[0]) != values(configs[1])]
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None

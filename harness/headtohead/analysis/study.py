@@ -161,7 +161,7 @@ class Analysis(Scores):
     def other_test_sentences(self) -> list[str]:
         """The ranked variants with other test sentences than the baseline, for example with another split."""
         frames = self.frames
-        data = frames.by_slug[frames.baseline].config["data"]
+        data = frames.by_slug[frames.baseline].config.data
 
         def differs(slug: str) -> bool:
             for seed in frames.seeds:
@@ -170,7 +170,7 @@ class Analysis(Scores):
                     return [row.source for row in own] != [row.source for row in other]
             return False
 
-        return [slug for slug in self.ranked if frames.by_slug[slug].config["data"] != data and differs(slug)]
+        return [slug for slug in self.ranked if frames.by_slug[slug].config.data != data and differs(slug)]
 
     @cached_property
     def late_looks(self) -> bool:

@@ -36,6 +36,7 @@ COMMANDS = {
     "ablate-heads": "Measure the effect of masking each attention head.",
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
+    "card": "Print the model card of a run.",
     "clean": "Remove archived, superseded and failed runs, trials and caches.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",

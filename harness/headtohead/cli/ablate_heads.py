@@ -64,16 +64,16 @@ def _directories(target: str, runs: Path) -> list[Path]:
 def _print(run_name: str, record: dict[str, Any]) -> None:
     whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
     echo(f"{run_name}: {whole} with all heads")
-    names = list(record["whole"])
-    masked = [("without", "without-one"), ("alone", "only-one")]
-    columns = ["role", "layer", "head", *(f"{name} {word}" for word, _ in masked for name in names)]
+    effects = [(key, name) for key in ("without-one", "only-one") for name in record["whole"]]
+    words = {"without-one": "without", "only-one": "alone"}
     rows = [
         [
             *(str(head[column]) for column in ("role", "layer", "head")),
-            *(f"{head[key][name]:+.4f}" for _, key in masked for name in names),
+            *(f"{head[key][name]:+.4f}" for key, name in effects),
             *(optional_number(head.get(column)) for column in ("entropy", "distance")),
         ]
         for head in record["heads"]
     ]
-    print_table([*columns, "entropy", "distance"], rows, right=range(1, len(columns) + 2))
+    columns = ["role", "layer", "head", *(f"{name} {words[key]}" for key, name in effects), "entropy", "distance"]
+    print_table(columns, rows, right=range(1, len(columns)))
     echo()

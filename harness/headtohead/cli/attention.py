@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import click
@@ -27,22 +28,10 @@ SHADES = " ░▒▓█"
 )
 @click.option("--layer", type=click.IntRange(0), help="Show only this layer, counted from 0.")
 @click.option("--head", type=click.IntRange(0), help="Show only this head, counted from 0.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write maps.safetensors and probes.json into this folder.",
-)
 @runs_option
 @plugin_option
 def command(
-    run: str,
-    text: str,
-    target: str | None,
-    role: str,
-    layer: int | None,
-    head: int | None,
-    out: Path | None,
-    runs: Path,
+    run: str, text: str, target: str | None, role: str, layer: int | None, head: int | None, runs: Path
 ) -> None:
     """Show the attention weights of RUN for TEXT as a table with shading.
 
@@ -51,14 +40,9 @@ def command(
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.storage.attention_maps import map_tokens
-    from headtohead.training.maps import write_maps
 
     load_plugins()
     maps = load(run, runs=runs).attention(text, target)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_maps(out, [maps])
-        echo(f"written: {out / 'maps.safetensors'}")
     weights = maps.weights[role]
     for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
         if chosen is not None and chosen >= count:
@@ -67,17 +51,14 @@ def command(
     note = maps.record.get("map_notes", {}).get(role)
     if note:
         echo(f"{role}: {note}", "")
-    for layer_index, heads in enumerate(weights):
-        for head_index, matrix in enumerate(heads):
-            if layer in {None, layer_index} and head in {None, head_index}:
-                statistics = maps.record["heads"][role][layer_index][head_index]
-                echo(
-                    f"{role}, layer {layer_index}, head {head_index}: entropy "
-                    f"{optional_number(statistics['entropy'])} nats, mean distance "
-                    f"{optional_number(statistics['distance'])} tokens"
-                )
-                echo_text(table(matrix.tolist(), rows, columns))
-                echo()
+    for layer_index, head_index in itertools.product(range(len(weights)), range(weights.shape[1])):
+        if layer in {None, layer_index} and head in {None, head_index}:
+            statistics = maps.record["heads"][role][layer_index][head_index]
+            entropy, distance = (optional_number(statistics[name]) for name in ("entropy", "distance"))
+            title = f"{role}, layer {layer_index}, head {head_index}"
+            echo(f"{title}: entropy {entropy} nats, mean distance {distance} tokens")
+            echo_text(table(weights[layer_index, head_index].tolist(), rows, columns))
+            echo()
 
 
 def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
@@ -87,10 +68,7 @@ def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str
     widths = [max(6, len(column)) for column in columns]
     lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]
     for row, values in zip(rows, matrix, strict=True):
-        cells = (f"  {_shade(value)}{value:{width - 1}.2f}" for value, width in zip(values, widths, strict=True))
+        shades = (SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))] for value in values)
+        cells = (f"  {s}{value:{width - 1}.2f}" for s, value, width in zip(shades, values, widths, strict=True))
         lines.append(f"{row:<{label}}" + "".join(cells))
     return "\n".join(lines) + "\n"
-
-
-def _shade(value: float) -> str:
-    return SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))]

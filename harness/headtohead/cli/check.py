@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from headtohead.cli.options import cache_option, format_option, load_plugins, pl
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
-    from headtohead.plugins.registry import Registry
     from headtohead.testing.checks.examination import Examination
 
 
@@ -40,37 +39,42 @@ def command(
     """
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.testing.checks.entries import entries_of_files, entry_label, find_entries
-    from headtohead.testing.checks.examination import Verdicts, examine
+    from headtohead.testing.checks.entries import find_entries
+    from headtohead.testing.checks.examination import Verdicts, examine, examine_array
 
     registry = load_plugins()
-    if everything:
-        if names or overrides:
-            raise HeadToHeadError("--all checks all combinations; remove names and --set")
-        sys.exit(_survey(registry, form))
-    files = click.get_current_context().meta["plugin_files"]
-    chosen = entries_of_files(files, registry) if files and not names else find_entries(names, registry)
+    if everything and (names or overrides):
+        raise HeadToHeadError("--all checks all combinations; remove names and --set")
+    chosen = [] if everything else find_entries(names, click.get_current_context().meta["plugin_files"], registry)
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
-    examinations: list[Examination] = []
     unchecked: list[str] = []
-    verdicts: Verdicts = {}
-    for entry in chosen:
-        try:
-            examinations.append(examine(entry, registry, cache or cache_root(), overrides, verdicts))
-        except HeadToHeadError as error:
-            if names or len(chosen) == 1:
-                raise
-            unchecked.append(entry_label(entry))
-            echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-        else:
-            if form == "text":
-                echo(*[""][: len(examinations) - 1], examinations[-1].name)
-                _print_examination(examinations[-1])
+
+    def examined() -> Iterator[Examination]:
+        verdicts: Verdicts = {}
+        for entry in chosen:
+            try:
+                yield examine(entry, registry, cache or cache_root(), overrides, verdicts)
+            except HeadToHeadError as error:
+                if names or len(chosen) == 1:
+                    raise
+                unchecked.append(entry.label)
+                echo(f"not checked: {unchecked[-1]}: {error}", err=True)
+
+    examinations: list[Examination] = []
+    printed = 0
+    for examination in examine_array(registry) if everything else examined():
+        examinations.append(examination)
+        if form == "text" and not (everything and examination.is_sound):
+            echo(*[""][:printed], examination.name)
+            _print_examination(examination)
+            printed += 1
+        elif everything and sys.stderr.isatty():
+            click.echo(f"\r{len(examinations)} combinations\r", nl=False, err=True)
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
-    elif len(chosen) > 1:
+    elif len(chosen) != 1:
         echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
         if unchecked:
             echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
@@ -101,25 +105,3 @@ def _print_examination(examination: Examination) -> None:
 
 def _listed(names: Sequence[str]) -> str:
     return f": {', '.join(names)}" if names else ""
-
-
-def _survey(registry: Registry, form: str) -> int:
-    """Check every combination, print the counts by invariant, and return the exit code."""
-    from headtohead.testing.checks.survey import OUTCOMES, survey
-
-    def progress(count: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{count} combinations\r", nl=False, err=True)
-
-    result = survey(registry, progress)
-    violations = result.violations
-    if form == "json":
-        echo_json(result.to_json())
-        return 1 if violations else 0
-    rows = [[name, *(str(counts[outcome]) for outcome in OUTCOMES)] for name, counts in result.invariants.items()]
-    print_table(["invariant", *OUTCOMES], rows, right={1, 2, 3, 4})
-    for variant, (invariant, verdict) in violations:
-        echo("", f"violated: {invariant.name} by {variant}")
-        echo_text(f"  {verdict.counterexample or verdict.reason}")
-    echo("", f"{len(result.rows)} combinations checked, {len(violations)} invariants violated")
-    return 1 if violations else 0

@@ -33,13 +33,9 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     if not leftovers:
         echo("nothing to remove")
         return
-    sizes = [found.size for found in leftovers]
-    rows = [
-        [found.kind, show_size(size), str(found.path), found.reason]
-        for found, size in zip(leftovers, sizes, strict=True)
-    ]
+    rows = [[found.kind, show_size(found.size), str(found.path), found.reason] for found in leftovers]
     print_table(["kind", "size", "path", "reason"], rows, right=(1,))
-    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(sizes))}"
+    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(found.size for found in leftovers))}"
     if not yes and not sys.stdin.isatty():
         echo("", f"{total}; nothing was removed: add --yes")
         return

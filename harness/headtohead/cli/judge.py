@@ -131,16 +131,13 @@ def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFr
     """Return the table of a file, or of an experiment in an MLflow store."""
     from headtohead.errors import HeadToHeadError
 
-    if "://" in source:
-        if experiment is None:
-            raise HeadToHeadError(f"{source} is an MLflow store; name its experiment: --experiment NAME")
+    if ("://" in source) != (experiment is not None):
+        example = "--experiment NAME with sqlite:///mlflow.db"
+        raise HeadToHeadError(f"the URI of an MLflow store and --experiment need each other: {example}; got {source}")
+    if experiment is not None:
         from headtohead.tracking.reading import experiment_table
 
         return experiment_table(source, experiment, metric)
-    if experiment is not None:
-        raise HeadToHeadError(
-            f"--experiment needs the URI of an MLflow store, for example sqlite:///mlflow.db; got {source}"
-        )
     from headtohead.analysis.score_files import read_score_file
 
     return read_score_file(Path(source))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,39 +25,31 @@ def command(runs: Path, form: str) -> None:
     from headtohead.storage.progress import read_progress
     from headtohead.storage.run_files import disk_usage, show_size
 
-    found, damaged = [], []
+    found: list[dict[str, Any]] = []
+    damaged = []
     for folder in sorted(path.parent for path in runs.glob(f"*/{EXPERIMENT}")):
         try:
             progress = read_progress(folder)
         except HeadToHeadError as error:
             damaged.append(str(error))
             continue
-        states = Counter(run.state for run in progress.runs).most_common()
-        found.append((folder.name, progress.record.question, states, disk_usage(folder)))
-    found.sort(key=lambda experiment: experiment[-1].changed, reverse=True)
+        states, usage = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
+        changed = datetime.fromtimestamp(usage.changed, UTC)
+        record = {"name": folder.name, "question": progress.record.question, "runs": dict(states), "bytes": usage.size}
+        found.append(record | {"changed": changed.isoformat(timespec="seconds")})
+    found.sort(key=lambda record: record["changed"], reverse=True)
     if form == "json":
-        echo_json(
-            [
-                {
-                    "name": name,
-                    "question": question,
-                    "runs": dict(states),
-                    "bytes": usage.size,
-                    "changed": datetime.fromtimestamp(usage.changed, UTC).isoformat(timespec="seconds"),
-                }
-                for name, question, states, usage in found
-            ]
-        )
+        echo_json(found)
     elif found:
         rows = [
             [
-                name,
-                ", ".join(f"{count} {state}" for state, count in states),
-                show_size(usage.size),
-                datetime.fromtimestamp(usage.changed).strftime("%Y-%m-%d %H:%M"),
-                question,
+                record["name"],
+                ", ".join(f"{count} {state}" for state, count in record["runs"].items()),
+                show_size(record["bytes"]),
+                datetime.fromisoformat(record["changed"]).astimezone().strftime("%Y-%m-%d %H:%M"),
+                record["question"],
             ]
-            for name, question, states, usage in found
+            for record in found
         ]
         print_table(["experiment", "runs", "size", "last change", "question"], rows, right=(2,))
     elif not damaged:

@@ -70,31 +70,28 @@ def load_plugins() -> Registry:
     return use_files(click.get_current_context().meta["plugin_files"])
 
 
+def _folder_option(name: str, description: str, default: str, **others: Any) -> Decorator:
+    return click.option(name, type=click.Path(path_type=Path), show_default=default, help=description, **others)
+
+
 experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
 run_argument: Decorator = click.argument("run", shell_complete=complete_run)
+max_runs_option: Decorator = click.option(
+    "--max-runs",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of runs.",
+)
 seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
 name_option: Decorator = click.option(
     "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
 )
-runs_option: Decorator = click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    callback=_runs,
-    show_default="runs in the project root",
-    help="Folder of run directories.",
-)
-reports_option: Decorator = click.option(
-    "--reports",
-    type=click.Path(path_type=Path),
-    show_default="reports beside the runs folder",
-    help="Folder of reports.",
-)
-cache_option: Decorator = click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE",
-    help="Folder of downloads and prepared data.",
+runs_option = _folder_option("--runs", "Folder of run directories.", "runs in the project root", callback=_runs)
+reports_option = _folder_option("--reports", "Folder of reports.", "reports beside the runs folder")
+cache_option = _folder_option(
+    "--cache", "Folder of downloads and prepared data.", "~/.cache/headtohead", envvar="H2H_CACHE"
 )
 plugin_option: Decorator = click.option(
     "--plugin",
@@ -122,14 +119,6 @@ def format_option(description: str, *formats: str) -> Decorator:
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument EXPERIMENT and the options that select its runs: --set, --seeds, --name, --max-runs, --runs."""
-    max_runs_option = click.option(
-        "--max-runs",
-        type=click.IntRange(min=1),
-        default=100_000,
-        show_default=True,
-        metavar="N",
-        help="Maximum number of runs.",
-    )
     for option in (runs_option, max_runs_option, name_option, seeds_option, set_option(), experiment_argument):
         command = option(command)
     return command

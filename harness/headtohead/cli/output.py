@@ -12,14 +12,19 @@ import click
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import json_text, single_line
 
+printed: list[str] = []
+"""The lines that the command has printed to standard output."""
+
 
 def echo(*lines: object, err: bool = False) -> None:
     """Print each argument as one line; without arguments, an empty line.
 
     Line breaks and control characters inside a line come from files or servers and are escaped.
     """
-    for line in lines or ("",):
-        click.echo(single_line(line), err=err)
+    for line in map(single_line, lines or ("",)):
+        click.echo(line, err=err)
+        if not err:
+            printed.append(line)
 
 
 def echo_text(text: str) -> None:
@@ -29,7 +34,8 @@ def echo_text(text: str) -> None:
 
 def echo_json(value: Any) -> None:
     """Print JSON whose values are exact."""
-    click.echo(json_text(value, indent=1))
+    printed.append(json_text(value, indent=1))
+    click.echo(printed[-1])
 
 
 @contextmanager

@@ -29,26 +29,26 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
         return
     gc.disable()  # each collection would traverse all objects of torch
     click.get_current_context().call_on_close(gc.enable)
-    with answer.recorded():
-        from headtohead.config.loading import load_file
+    answer.record()
+    from headtohead.config.loading import load_file
 
-        # Errors of the file are raised before torch is loaded.
-        loaded = load_file(experiment, label=options.pop("name"), **options)
-        from headtohead.planning.planner import make_plan
-        from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
+    # Errors of the file are raised before torch is loaded.
+    loaded = load_file(experiment, label=options.pop("name"), **options)
+    from headtohead.planning.planner import make_plan
+    from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
 
-        load_plugins()
-        registry = loaded.load_plugins()
-        plan = make_plan(loaded, registry, runs, fresh=fresh)
-        refused, dropped = replaced_results(plan, registry) or stale_results(plan), dropped_note(plan)
-        if form == "json":
-            _print_json(plan)
-        else:
-            _print_text(plan)
-            if refused:
-                echo("", f"h2h run refuses this: {refused}")
-            elif dropped:
-                echo("", f"note: {dropped}")
+    load_plugins()
+    registry = loaded.load_plugins()
+    plan = make_plan(loaded, registry, runs, fresh=fresh)
+    refused, dropped = replaced_results(plan) or stale_results(plan), dropped_note(plan)
+    if form == "json":
+        _print_json(plan)
+    else:
+        _print_text(plan)
+        if refused:
+            echo("", f"h2h run refuses this: {refused}")
+        elif dropped:
+            echo("", f"note: {dropped}")
     if all(run.is_done for run in plan.runs):
         answer.store()
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +14,7 @@ from headtohead.cli.options import (
     reports_option,
     runs_option,
 )
-from headtohead.cli.output import echo, echo_text, output_file
-
-if TYPE_CHECKING:
-    from headtohead.report.content import Report
+from headtohead.cli.output import echo, echo_text
 
 
 @click.command()
@@ -29,13 +23,9 @@ if TYPE_CHECKING:
 @reports_option
 @plugin_option
 @click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
-@click.option(
-    "--from-mlflow", "store", metavar="URI", help="Read the runs from an MLflow store instead of the runs folder."
-)
 @format_option(
     "latex, csv or markdown: print the table of variants instead of writing the report.", "latex", "csv", "markdown"
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the table here.")
 @click.option(
     "--figures",
     "figure_formats",
@@ -44,64 +34,28 @@ if TYPE_CHECKING:
     help="Format of the figures in the report's folder; SVG is always written. Repeatable.",
 )
 def command(
-    experiment: Path,
-    runs: Path,
-    reports: Path | None,
-    allow_partial: bool,
-    store: str | None,
-    form: str,
-    output: Path | None,
-    figure_formats: tuple[str, ...],
+    experiment: Path, runs: Path, reports: Path | None, allow_partial: bool, form: str, figure_formats: tuple[str, ...]
 ) -> None:
     """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder
     from headtohead.errors import HeadToHeadError
-
-    if form == "text" and output is not None:
-        raise HeadToHeadError("--output requires --format latex, csv or markdown; --reports sets the report's folder")
-    if form != "text" and figure_formats:
-        raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
-    root = reports_folder(runs, reports)
-    if click.get_current_context().meta.get("plugin_files"):
-        load_plugins()  # for the metrics of its datasets
-    with _report(experiment, store, runs, allow_partial) as report:
-        if form == "text":
-            from headtohead.report.writing import write_files
-
-            paths = write_files(report, root, [name for name in figure_formats if name != "svg"])
-            echo(*paths.lines)
-            echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
-            if figure_formats:
-                echo(f"figures:  {paths.folder / 'figures'}")
-            return
-        from headtohead.files import write_text
-        from headtohead.report.score_table import score_table
-
-        table = score_table(report, form)
-    if output is None:
-        echo_text(table)
-        return
-    with output_file("--output", output):
-        write_text(output, table)
-    echo(f"table: {output}")
-
-
-@contextmanager
-def _report(experiment: Path, store: str | None, runs: Path, allow_partial: bool) -> Iterator[Report]:
-    """Read the runs of an experiment, or rebuild them in a temporary folder from an MLflow store."""
-    from headtohead import files
-    from headtohead.config.loading import experiment_name
-    from headtohead.config.project import readable
-    from headtohead.report.writing import read_report
+    from headtohead.report.writing import read_report, write_files
     from headtohead.storage.progress import experiment_file, find_experiment
 
-    file = experiment_file(experiment)
-    if store is None:
-        yield read_report(find_experiment(experiment, runs), allow_partial=allow_partial, file=file)
-        return
-    from headtohead.tracking import materialise
+    if form != "text" and figure_formats:
+        raise HeadToHeadError(f"--figures writes the report; leave out --format {form}")
+    if click.get_current_context().meta.get("plugin_files"):
+        load_plugins()  # for the metrics of its datasets
+    folder, file = find_experiment(experiment, runs), experiment_file(experiment)
+    report = read_report(folder, allow_partial=allow_partial, file=file)
+    if form == "text":
+        further = [name for name in figure_formats if name != "svg"]
+        paths = write_files(report, reports_folder(runs, reports), further)
+        echo(*paths.lines)
+        echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
+        if figure_formats:
+            echo(f"figures:  {paths.folder / 'figures'}")
+    else:
+        from headtohead.report.score_table import score_table
 
-    is_file = experiment.suffix in (".yaml", ".yml")
-    with files.scratch_folder() as scratch:
-        folder = materialise(store, experiment_name(experiment) if is_file else experiment.name, scratch)
-        yield read_report(folder, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
+        echo_text(score_table(report, form))

@@ -107,17 +107,17 @@ def command(
         raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    with answer.recorded():
-        load_plugins()
-        result = api.run(
-            experiment,
-            launcher_options=launcher_options | ({"address": address} if address else {}),
-            tracking=not no_tracking,
-            report=not no_report,
-            command=recorded_command(experiment, options["runs"]),
-            log=echo,
-            **options,
-        )
+    answer.record()
+    load_plugins()
+    result = api.run(
+        experiment,
+        launcher_options=launcher_options | ({"address": address} if address else {}),
+        tracking=not no_tracking,
+        report=not no_report,
+        command=recorded_command(experiment, options["runs"]),
+        log=echo,
+        **options,
+    )
     # Whether a server still has the study is only known by asking it.
     if result.complete and result.shipped and (no_tracking or default_uri(options["runs"]).startswith("sqlite:")):
         answer.store()

@@ -15,8 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import click
 
 from headtohead import files, ownership
 from headtohead.children import CHILD_EVENT
+from headtohead.cli.output import printed
 from headtohead.config.project import cache_root, default_uri
 from headtohead.errors import HeadToHeadError
 
@@ -55,7 +55,6 @@ class StoredAnswer:
         text = json.dumps(key, sort_keys=True, default=str)
         self.folder = cache_root() / "prepared"
         self.name = f"answer-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-        self._text: list[str] = []
         self._started = time.time_ns()
 
     def print(self) -> bool:
@@ -67,18 +66,11 @@ class StoredAnswer:
                 return True
         return False
 
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Note the files that the block opens and the text that it prints."""
+    def record(self) -> None:
+        """Note from now on the files that the command opens and the text that it prints."""
         _note_opened_files()
-        for noted in (_opened, _written, _children):
+        for noted in (_opened, _written, _children, printed):
             noted.clear()
-        stdout = sys.stdout
-        sys.stdout = _Tee(stdout, self._text)
-        try:
-            yield
-        finally:
-            sys.stdout = stdout
 
     def store(self) -> None:
         """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
@@ -96,8 +88,8 @@ class StoredAnswer:
         states |= {
             folder: _state(folder) for folder in {os.path.dirname(path) for path in paths if path.startswith(own)}
         }
-        text = "".join(line for line in "".join(self._text).splitlines(keepends=True) if TRANSIENT not in line)
-        if not text.strip() or _children:
+        text = "".join(f"{line}\n" for line in printed if TRANSIENT not in line)
+        if not text or _children:
             return
         with suppress(OSError, ValueError, HeadToHeadError):  # a cache that cannot be written, a name that is no text
             ownership.claim(self.folder, [self.name])
@@ -138,18 +130,3 @@ def _note_opened_files() -> None:
             _children.add(arguments[0])
 
     sys.addaudithook(hook)
-
-
-class _Tee:
-    """Writes to a stream and keeps the text."""
-
-    def __init__(self, stream: Any, text: list[str]) -> None:
-        self._stream, self._text = stream, text
-
-    def write(self, text: str) -> int:
-        written = self._stream.write(text)
-        self._text.append(text)
-        return int(written)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

@@ -30,7 +30,6 @@ from headtohead.schema.run_config import (
     EntryConfig,
     InitFrom,
     ModelConfig,
-    ModelInput,
     PerRole,
     RunConfig,
 )
@@ -41,8 +40,10 @@ Model = TypeVar("Model", bound=BaseModel)
 FAMILIES = ("positional", "attention", "masking")
 DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
 
-_EXCLUSIVE = {"epochs": "steps", "steps": "epochs", "batch_size": "batch_tokens", "batch_tokens": "batch_size"}
-"""Fields of ``train`` that replace each other."""
+_EXCLUSIVE = (("train", "epochs"), ("train", "steps")), (("train", "batch_size"), ("train", "batch_tokens"))
+"""Fields that replace each other."""
+
+_FIRST = {"dataset", "data.dataset", *(name for path in SHORTHANDS for name in (path[-1], ".".join(path)))}
 
 
 def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configuration") -> RunConfig:
@@ -76,7 +77,7 @@ class ConfigBuilder:
         """Merge a mapping such as ``base``: its recipe first, and dotted keys after whole sections."""
         if "recipe" in values:
             self.merge_recipe(values["recipe"], location.child("recipe"))
-        refuse_both(values, "train.", location)
+        refuse_both(values, location)
         for key in sorted(values, key=assignment_order):
             if key != "recipe":
                 self.assign(tuple(key.split(".")), values[key], location.child(key))
@@ -90,12 +91,7 @@ class ConfigBuilder:
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field, a family, a role or an option, or merge a mapping into a section."""
-        head, rest, fields = path[0], path[1:], SHORTHANDS.get(path, ())
-        if fields and all((head, name) in self.values for name in fields):
-            names = ", ".join(fields)
-            raise location.error(
-                f"'{rest[0]}' changes nothing, because its fields are set ({names}); change those instead"
-            )
+        head, rest = path[0], path[1:]
         if head in FAMILIES:
             self._assign_entry(head, rest, value, location)
         elif head in SECTIONS:
@@ -136,9 +132,7 @@ class ConfigBuilder:
             if path[:length] in self.values:
                 return self.values[path[:length]][1].child(*path[length:])
         inside = (at for other, (_, at) in self.values.items() if len(path) > 1 and other[: len(path)] == path)
-        shorthands = (key for key, names in SHORTHANDS.items() if path[0] == key[0] and path[1:2] and path[1] in names)
-        set_by = (self.values[key][1] for key in shorthands if key in self.values)
-        return next(inside, None) or next(set_by, None) or self.root.child(*path)
+        return next(inside, None) or self.root.child(*path)
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
@@ -192,13 +186,17 @@ class ConfigBuilder:
 
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
+        if path in SHORTHANDS:
+            for name in SHORTHANDS[path]:
+                self._set((path[0], name), value, location)
+            return
         if path[1:] and is_dataset_option(path) and path[1] != "options":
             path = ("data", "options", *path[1:])
         if path == ("data", "options") and not isinstance(value, Mapping):
             raise location.error(f"expected a mapping, got {shown(value)}")
         is_option = path[:2] == ("data", "options") and len(path) > 2
         if isinstance(value, Mapping) and not is_option and (value or len(path) == 1 or self.nested(*path)):
-            refuse_both(value, "" if path == ("train",) else "train.", location)
+            refuse_both(value, location, path)
             for key in sorted(value, key=assignment_order):
                 self._assign_field((*path, *key.split(".")), value[key], location.child(key))
             return
@@ -211,8 +209,9 @@ class ConfigBuilder:
             if value != self.dataset:
                 self._check_option_names()
                 self.values = {path: kept for path, kept in self.values.items() if not is_dataset_option(path)}
-        if path[0] == "train" and len(path) == 2 and path[1] in _EXCLUSIVE and value is not None:
-            self.values.pop(("train", _EXCLUSIVE[path[1]]), None)
+        for pair in _EXCLUSIVE if value is not None else ():
+            for other in pair if path in pair else ():
+                self.values.pop(other, None)
         folder = location.source.folder
         if folder and path[0] == "data" and self._is_file(path):
             value = located(value, folder)
@@ -222,13 +221,6 @@ class ConfigBuilder:
     def dataset(self) -> str:
         """The name of the dataset."""
         return self.value("data", "dataset") or DataConfig().dataset
-
-    def expand_shorthands(self) -> None:
-        """Replace fields such as ``model.layers`` by the fields that they set, unless those have values."""
-        for path, names in SHORTHANDS.items():
-            if path in self.values:
-                value = self.values.pop(path)
-                self.values |= {(path[0], name): self.values.get((path[0], name), value) for name in names}
 
     def build(self) -> RunConfig:
         """Return the complete configuration; equal configurations are equal however they were written.
@@ -243,10 +235,11 @@ class ConfigBuilder:
         self._check_option_names()
         options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
-        d_ff, d_model = (raw["model"].get(name, getattr(ModelInput(), name)) for name in ("d_ff", "d_model"))
-        raw["model"]["d_ff"] = times_width(d_ff, d_model)
+        if "d_ff" in raw["model"]:
+            raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
-        sections["model"] = complete_model(sections["model"])
+        given = sections["model"].model_dump(exclude_unset=True)
+        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm == "pre"} | given)
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)
@@ -294,8 +287,8 @@ class ConfigBuilder:
 
 
 def assignment_order(key: str) -> tuple[int, bool]:
-    """Sort key of assignments: sections before their fields, a dataset before its options."""
-    return key.count("."), key not in ("dataset", "data.dataset")
+    """Sort key of assignments: sections before their fields, a dataset and shorthands before the fields they set."""
+    return key.count("."), key not in _FIRST
 
 
 def is_dataset_option(path: FieldPath) -> bool:
@@ -303,11 +296,14 @@ def is_dataset_option(path: FieldPath) -> bool:
     return path[0] == "data" and (path[1] == "options" or path[1] not in DataConfig.model_fields)
 
 
-def refuse_both(values: Mapping[str, Any], prefix: str, location: SourceLocation) -> None:
-    """Raise an error if a mapping gives two fields of ``train`` that replace each other."""
-    for name, other in _EXCLUSIVE.items():
-        if values.get(prefix + name) is not None and values.get(prefix + other) is not None:
-            raise location.error(f"{prefix}{name} and {prefix}{other} are both given; keep one of them")
+def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: FieldPath = ()) -> None:
+    """Raise an error if a mapping at the path ``above`` gives fields that replace each other."""
+    given = {(*above, *key.split(".")): key for key, value in values.items() if value is not None}
+    replaced = [(path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()]
+    for path, others in (*replaced, *((one, (other,)) for one, other in _EXCLUSIVE)):
+        if path in given and all(other in given for other in others):
+            names = " + ".join(given[other] for other in others)
+            raise location.error(f"{given[path]} and {names} are both given; keep one of them")
 
 
 def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
@@ -324,15 +320,6 @@ def times_width(d_ff: Any, d_model: Any) -> Any:
     if isinstance(d_ff, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff) and isinstance(d_model, int):
         return round(float(d_ff.removesuffix("x")) * d_model)
     return d_ff
-
-
-def complete_model(model: ModelInput) -> ModelConfig:
-    """Complete the section: ``layers``, ``dropout`` and ``norm`` set the defaults of other fields."""
-    defaults: dict[str, Any] = {"final_norm": model.norm == "pre"}
-    for (_, shorthand), names in SHORTHANDS.items():
-        defaults |= dict.fromkeys(names, getattr(model, shorthand))
-    given = {name: getattr(model, name) for name in model.model_fields_set & set(ModelConfig.model_fields)}
-    return ModelConfig(**defaults | given)
 
 
 def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -30,8 +30,8 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     return [registry.find(family, name) for family, name in used]
 
 
-def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -> RunConfig:
-    """Return the configuration of a record with parsed options if this process can build its model.
+def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig:
+    """Return the configuration of a record with the options objects of its entries.
 
     Records contain the names of entries, not their code.
 
@@ -52,7 +52,6 @@ def recorded_config(recorded: Mapping[str, Any], registry: Registry, run: str) -
         except HeadToHeadError as error:
             raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 
-    config = RunConfig.model_validate(recorded)
     dataset = parsed("dataset", config.data.dataset, config.data.options)
     update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
     for family in FAMILIES:

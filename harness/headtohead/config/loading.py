@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headtohead import files
 from headtohead.config.source_location import Source, SourceLocation, shown
 from headtohead.config.validation_errors import checked
-from headtohead.config.yaml_text import parse, refuse_size
+from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError, similar_file
 from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 100_000
 """Maximum number of runs of an experiment including its tuning runs; ``--max-runs`` raises it."""
-
-_PRINTED = 10**15
-"""Larger numbers of runs are not printed; Python refuses to format thousands of digits."""
 
 SWEEP_LABEL = "tuning"
 """Label of the experiment that holds the tuning runs."""
@@ -182,16 +179,17 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
     """
     settings = math.prod(map(len, (file.tune or {}).values()))
     runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
-    if runs > max(max_runs, _PRINTED):
+    if runs <= max_runs:
+        return
+    if runs > 10**15:  # Python refuses to print thousands of digits
         raise HeadToHeadError(f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values")
-    if runs > max_runs:
-        text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
-        if file.tune:
-            text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
-        raise HeadToHeadError(
-            f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer "
-            f"values, or raise the limit: --max-runs {runs}"
-        )
+    text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
+    if file.tune:
+        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
+    raise HeadToHeadError(
+        f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer values, or raise the "
+        f"limit: --max-runs {runs}"
+    )
 
 
 def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:
@@ -238,19 +236,13 @@ def labelled(name: str, label: str | None) -> str:
 
 
 def _read(path: Path) -> str:
+    if path.is_dir():
+        raise HeadToHeadError(f"'{path}' is a folder; name an experiment file")
     try:
-        status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # reading it could wait for ever
-            raise HeadToHeadError(f"cannot read '{path}': not a regular file; save the experiment to a file")
-        refuse_size(status.st_size if stat.S_ISREG(status.st_mode) else 0, str(path))
-        data = path.read_bytes()
+        data = files.read_bytes(path)
     except FileNotFoundError as error:
         hint = similar_file(path, ".yaml", ".yml")
         raise HeadToHeadError(f"experiment file '{path}' does not exist{hint}") from error
-    except IsADirectoryError as error:
-        raise HeadToHeadError(f"'{path}' is a folder; name an experiment file") from error
-    except OSError as error:
-        raise HeadToHeadError(f"cannot read '{path}': {error.strerror or error}") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

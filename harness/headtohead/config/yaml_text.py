@@ -73,7 +73,8 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         HeadToHeadError: For a syntax error, a key given twice, a key that is not text, a tag, a number that is not
             finite, or a text above the limits of this module.
     """
-    refuse_size(len(text), label)
+    if len(text) > MAX_BYTES:
+        raise HeadToHeadError(f"{label}: {len(text):,} bytes, more than the limit of {MAX_BYTES:,}")
     lines: dict[FieldPath, int] = {}
     try:
         depth = 0
@@ -97,12 +98,6 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         before = text[: error.start].encode() if is_encoding else text.encode()[: error.position]  # type: ignore[union-attr]
         line = len(before.split(b"\n"))
         raise HeadToHeadError(f"{label}:{line}: not valid YAML: a character that is not allowed") from error
-
-
-def refuse_size(size: int, label: str) -> None:
-    """Raise if a text of this many bytes is too large to be parsed."""
-    if size > MAX_BYTES:
-        raise HeadToHeadError(f"{label}: {size:,} bytes, more than the limit of {MAX_BYTES:,}")
 
 
 _TOO_MANY = f"more than {MAX_NODES:,} values and keys or {MAX_BYTES:,} characters, aliases expanded"

@@ -12,7 +12,6 @@ from typing import Literal
 from headtohead import ownership
 from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
-from headtohead.schema.run_config import INIT_FROM
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
@@ -119,8 +118,8 @@ def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
     """Yield the runs that an experiment consists of, and those that ``init_from`` names."""
     yield from map(experiment.run_path, experiment.record.runs)
     for variant in experiment.record.variants:
-        if init_from := variant.config.get(INIT_FROM):
-            yield inside(runs_root, init_from["run"])
+        if init_from := variant.config.init_from:
+            yield inside(runs_root, init_from.run)
 
 
 def _require(record: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headtohead.config.entries import recorded_config
+from headtohead.config.entries import parsed_options
 from headtohead.config.project import runs_folder
 from headtohead.data import PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
@@ -265,13 +265,13 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
     if is_exported(Path(run)):
         path = Path(run)
         (record, words), weights = read_exported(path), path / WEIGHTS
-        config = recorded_config(record.config, current(), path.name)
+        config = parsed_options(record.config, current(), path.name)
     else:
         path = find_run(run, runs_folder(given=runs))
         directory = RunDirectory(path)
         directory.require_done()
         record = directory.record
-        config = recorded_config(record.config, current(), path.name)
+        config = parsed_options(record.config, current(), path.name)
         words, weights = _class_of(path, record).read_words(directory, record, config), directory.verified(CHECKPOINT)
     if record.imported is not None:
         sizes = record.imported.words["source"], record.imported.words["target"]

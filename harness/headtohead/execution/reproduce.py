@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import plugins_of, recorded_config
+from headtohead.config.entries import parsed_options, plugins_of
 from headtohead.config.versions import drift
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
@@ -57,7 +57,7 @@ def reproduce(run: Path | str, runs: Path) -> Reproduction:
     if not stacks:
         raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
     for config in stacks[0].record.configs.values():
-        recorded_config(config, current(), path.name)
+        parsed_options(config, current(), path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
     writable = os.access(path.parent, os.W_OK)
     with nullcontext(inside(path.parent, ".reproduced")) if writable else files.scratch_folder() as workspace:
@@ -98,7 +98,7 @@ def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
     name, record = original.path.name, original.record
     if equal_weights and not different:
         return Reproduction(True, f"{name}: weights and scores are bit-for-bit equal")
-    config = recorded_config(record.config, current(), name)
+    config = parsed_options(record.config, current(), name)
     changed = ", ".join(drift(record.versions, record.sources, plugins_of(config, current())))
     return Reproduction(
         False,

@@ -168,7 +168,7 @@ def new_stack(
     """Lay out a stack of planned runs with existing directories."""
     config = plan.variant_of(runs[0]).config
     record = StackRecord(
-        configs={run.variant: plan.variant_of(run).record.config for run in runs},
+        configs={run.variant: plan.variant_of(run).config for run in runs},
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
         probes=tuple(record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))),
         threads=threads,

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import recorded_config
+from headtohead.config.entries import parsed_options
 from headtohead.data import prepare
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
@@ -129,23 +129,22 @@ class Worker:
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
-        self.config = recorded_config(self.record.config, current(), self.runs[0].path.name)
+        members, name = self.record.members, self.runs[0].path.name
+        configs = {slug: parsed_options(config, current(), name) for slug, config in self.record.configs.items()}
+        self.config = configs[members[0].variant]
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         self.data = prepare(self.config.data, Path(self.record.cache))
         self.training = StackTraining(
             self.config,
-            [member.seed for member in self.record.members],
+            [member.seed for member in members],
             self.data,
             self.device,
             resume_points=folder.resume_points,
             on_evaluation=self._on_evaluation,
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
-            configs=[
-                recorded_config(self.record.configs[member.variant], current(), run.path.name)
-                for member, run in zip(self.record.members, self.runs, strict=True)
-            ],
+            configs=[configs[member.variant] for member in members],
             on_fall_back=self._on_fall_back,
             saving=self._writing,
         )

@@ -10,7 +10,7 @@ batches, steps, evaluation) is the same for all members: the shape of a stack.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,15 +24,7 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
-
-MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
-    "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
-    "model": frozenset(
-        {"dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual", "init", "mask_value"}
-    ),
-}
-"""Fields in which members of a stack may differ."""
+from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, PerRole, RunConfig
 
 
 def shape(config: RunConfig, registry: Registry) -> str:

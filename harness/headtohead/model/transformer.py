@@ -48,7 +48,7 @@ class Transformer(nn.Module):
             and without data.
         source_words: Size of the source vocabulary.
         target_words: Size of the target vocabulary.
-        configs: A configuration per member, where they differ in ``members.MEMBER_FIELDS``,
+        configs: A configuration per member, where they differ in ``MEMBER_FIELDS``,
             encodings or maskings.
 
     Raises:

@@ -58,8 +58,8 @@ def changes_between(
     """Return the changes between two configurations that a result depends on, in the order of the schema.
 
     Args:
-        start: The first configuration, with shorthands expanded.
-        end: The second configuration, with shorthands expanded.
+        start: The first configuration.
+        end: The second configuration.
         identity: Returns a text that is equal for configurations with equal results.
         groups: Fields that form one change, by the name of the change.
         location: Location of the groups in the experiment file.

@@ -1,21 +1,22 @@
-"""Costs of a plan: parameters and FLOPs of a variant, and the estimated time of the remaining runs."""
+"""Costs of a plan: parameters, FLOPs and memory of a variant, and the estimated time of the remaining runs."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from headtohead.config.entries import entries_of
+from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
-from headtohead.plugins.launcher import cpu_cores
+from headtohead.planning.variants import Variant
+from headtohead.plugins.launcher import cpu_cores, gpu_memory, machine_memory
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts
@@ -63,28 +64,20 @@ class DataSizes:
         )
 
 
-class CostCounter:
-    """Counts parameters and FLOPs of variants and builds each model shape at most twice.
+def count_model(config: RunConfig, sizes: DataSizes, known: dict[tuple[str, DataSizes], ModelCounts]) -> ModelCounts:
+    """Return parameters and FLOPs of a configuration.
 
-    Training settings and dropout outside of attention do not change a count. Every count is linear in ``d_ff``, so two
-    widths determine all others.
+    Training settings and dropout outside of attention do not change them; ``known`` has the counts of equal models.
     """
-
-    def __init__(self) -> None:
-        self._shapes: dict[tuple[str, DataSizes], dict[int, ModelCounts]] = {}
-
-    def count(self, config: RunConfig, sizes: DataSizes) -> ModelCounts:
-        """Return the counts of a configuration, interpolated in ``d_ff`` where two widths are known."""
-        d_ff = config.model.d_ff
-        known = self._shapes.setdefault((_shape(config), sizes), {})
-        if d_ff not in known:
-            known[d_ff] = _interpolated(known, d_ff) if len(known) > 1 else _counted(config, sizes)
-        return known[d_ff]
+    key = _shape(config), sizes
+    if key not in known:
+        known[key] = _counted(config, sizes)
+    return known[key]
 
 
 def _shape(config: RunConfig) -> str:
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
-    ignored = {"d_ff", "dropout_embedding", "dropout_ffn", "dropout_residual"}
+    ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {"positional", "attention", "masking", "model", "quirks"}
     return config.model_dump_json(include=parts, exclude={"model": ignored})
 
@@ -106,18 +99,6 @@ def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
             f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
             f"{own[0]}'{traceback}"
         ) from error
-
-
-def _interpolated(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
-    (first, low), (second, high) = list(known.items())[:2]
-    part = Fraction(d_ff - first, second - first)
-    return low.model_copy(
-        update={
-            "total": int(low.total + part * (high.total - low.total)),
-            "non_embedding": int(low.non_embedding + part * (high.non_embedding - low.non_embedding)),
-            "flops_per_token": low.flops_per_token + float(part) * (high.flops_per_token - low.flops_per_token),
-        }
-    )
 
 
 def training_flops(flops_per_token: float, epochs: float, sizes: DataSizes) -> float:
@@ -177,3 +158,41 @@ def estimate(remaining: Sequence[Work], finished: Iterable[Finished], cores: int
 def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord) -> float:
     """Return a finished run's share of its stack's wall time."""
     return float(metrics.get("system/wall_seconds") or 0.0) / max(1, len(execution.stack))
+
+
+def least_parameters(config: RunConfig) -> int:
+    """Return the weights of the feed-forward networks, without building a module."""
+    model, quirks = config.model, config.quirks
+    in_decoder = 2 if quirks.decoder_feed_forward == "after-each" else 1
+    networks = model.encoder_layers + in_decoder * model.decoder_layers
+    return 2 * model.d_model * model.d_ff * (1 if "feed-forward" in quirks.shared_modules else networks)
+
+
+def refuse_oversized(
+    loaded: LoadedExperiment, variants: Sequence[Variant], parameters: Callable[[RunConfig], int]
+) -> None:
+    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU.
+
+    A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
+    is out of memory divides its batch.
+
+    Args:
+        loaded: The experiment file.
+        variants: The variants.
+        parameters: Returns the number of weights of a variant, or a lower bound.
+
+    Raises:
+        HeadToHeadError: With the size of the first such variant and the available memory.
+    """
+    import torch
+
+    available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
+    for variant in variants:
+        train, number = variant.config.train, parameters(variant.config)
+        copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
+        needed = number * (8 if train.precision == "float64" else 4) * copies
+        if needed > available:
+            raise loaded.location("base", "model").error(
+                f"variant '{variant.slug}' has at least {number:,} parameters, which need {needed / 2**30:,.1f} GiB in "
+                f"training; {available / 2**30:,.1f} GiB are available; reduce d_model, d_ff, layers or the vocabulary"
+            )

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Any
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
 from headtohead.config.identity import run_identity
@@ -20,7 +20,16 @@ from headtohead.planning.between import END, START, changes_between, expand_betw
 from headtohead.planning.contrasts import Axis, Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities
 from headtohead.planning.metrics import reported_metrics
-from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, Variant, check_axis, label_of_parts
+from headtohead.planning.variants import (
+    DATA_AXIS,
+    MATCH_AXIS,
+    RECIPE_AXIS,
+    Match,
+    Variant,
+    check_axis,
+    check_match,
+    label_of_parts,
+)
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.run_config import RunConfig
@@ -211,7 +220,9 @@ class Axes:
             builder.merge(given, self.loaded.location(section))
         if recipe:
             builder.merge(fields, recipe[1])
-        return _overridden(builder, self.loaded)
+        for override in self.loaded.overrides:
+            builder.assign(override.path, override.value, override.location)
+        return builder
 
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
         """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
@@ -227,7 +238,7 @@ class Axes:
             choices.append(self.choices(zipped, location.child(ZIP)))
             axes.append(tuple(zipped))
         if kind == "product":
-            refuse_both({**plain, **zipped}, "train.", location)
+            refuse_both({**plain, **zipped}, location)
             keys = {
                 tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))
                 for parts in itertools.product(*(enumerate(choice) for choice in choices))
@@ -241,7 +252,7 @@ class Axes:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
         if not isinstance(axes, Mapping) or not axes:
             raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
-        refuse_both(axes, "train.", location)
+        refuse_both(axes, location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))
             if axis not in self.axes:
@@ -269,10 +280,7 @@ class Axes:
         for axis in sorted(values, key=assignment_order):
             value, location = values[axis]
             if axis == MATCH_AXIS:
-                if value not in get_args(Match):
-                    known = ", ".join(get_args(Match))
-                    raise location.error(f"expected one of {known}, got {shown(value)}")
-                match = value
+                match = check_match(value, location)
             elif axis != RECIPE_AXIS:
                 builder.assign(tuple(axis.split(".")), value, location)
         cell = _Cell(builder.build(), match, dict(values))
@@ -322,13 +330,13 @@ def _expand_between(
         builder = ConfigBuilder(registry, at)
         builder.merge(_end_fields(written, at, registry), at)
         builder.merge(loaded.file.base, loaded.location("base"))
-        builders[side] = _overridden(builder, loaded)
+        for override in loaded.overrides:
+            builder.assign(override.path, override.value, override.location)
+        builders[side] = builder
     start, end = builders.values()
     if start.build_consistent().init_from != end.build_consistent().init_from:
         raise location.error("init_from cannot differ between the two configurations; move it to base")
     match, groups = loaded.file.match, location.child("groups")
-    start.expand_shorthands()
-    end.expand_shorthands()
     changes = changes_between(start, end, lambda config: variant_key(config, match), block.groups, groups)
     if not changes:
         raise location.error(
@@ -366,13 +374,6 @@ def _end_fields(written: str | Mapping[str, Any], location: SourceLocation, regi
         hint = nearest(f"recipe/{written}", [f"recipe/{recipe}" for recipe in registry.entries["recipe"]])
         raise location.error(f"expected recipe/NAME or a mapping of fields, got {shown(written)}{hint}")
     return {"recipe": name}
-
-
-def _overridden(builder: ConfigBuilder, loaded: LoadedExperiment) -> ConfigBuilder:
-    """Assign the values of ``--set``."""
-    for override in loaded.overrides:
-        builder.assign(override.path, override.value, override.location)
-    return builder
 
 
 def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:

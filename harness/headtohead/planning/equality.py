@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,22 +31,14 @@ LONGEST = 768
 _LENGTHS_PER_CHUNK = 32
 
 
-@dataclass(frozen=True)
-class Equal:
-    """The slug of the variant that a variant is equal to, and the reason."""
-
-    to: str
-    reason: str
-
-
 def equal_variants(
     variants: Sequence[Variant],
     first: str,
     identities: Mapping[str, Mapping[str, Any]],
     longest: Mapping[str, int],
     registry: Registry,
-) -> dict[str, Equal]:
-    """Return, by slug, the variants that are equal to an earlier variant.
+) -> dict[str, tuple[str, str]]:
+    """Return, by slug, the variants that are equal to an earlier variant: its slug, and the reason.
 
     Args:
         variants: The variants, after matching.
@@ -63,7 +54,7 @@ def equal_variants(
         rest = {name: section for name, section in identity["config"].items() if name != "masking"}
         distinct = groups.setdefault(json.dumps([rest, identity["data_hash"]], sort_keys=True), [])
         reasons = ((other.slug, masks.equality(variant, other)) for other in distinct)
-        found = next((Equal(slug, reason) for slug, reason in reasons if reason), None)
+        found = next(((slug, reason) for slug, reason in reasons if reason), None)
         if found:
             equal[variant.slug] = found
         else:

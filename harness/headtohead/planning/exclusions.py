@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 from headtohead.config.builder import (
     FAMILIES,
@@ -15,14 +15,13 @@ from headtohead.config.builder import (
 )
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Match, Variant
+from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
-MATCHES: tuple[str, ...] = get_args(Match)
 FindIncompatibility = Callable[[RunConfig], str | None]
 """Returns why a configuration without contradictions cannot run, or None."""
 
@@ -60,16 +59,13 @@ class Incompatibilities:
         """Return the variants that run, and the others with their reasons."""
         running, excluded = [], []
         for variant in variants:
-            excluding = self._excluding(variant)
-            source: Literal["exclude", "incompatible"] = "exclude" if excluding else "incompatible"
-            reason = (
-                self.loaded.file.exclude[excluding[0]].reason if excluding else self._incompatibility(variant.config)
-            )
+            rules = [self.loaded.file.exclude[number] for number in self._excluding(variant)]
+            reason = rules[0].reason if rules else self._incompatibility(variant.config)
             if reason is None:
                 running.append(variant)
-            else:
-                slug, title, axes = variant.slug, variant.title, variant.axes
-                excluded.append(ExcludedRecord(slug=slug, title=title, axes=axes, reason=reason, source=source))
+                continue
+            shared = {name: getattr(variant, name) for name in ("slug", "title", "axes")}
+            excluded.append(ExcludedRecord(**shared, reason=reason, source="exclude" if rules else "incompatible"))
         return running, excluded
 
     def notes(self) -> list[str]:
@@ -109,11 +105,8 @@ class Incompatibilities:
     def _condition(self, axis: str, value: Any, config: RunConfig, location: SourceLocation) -> Condition:
         """Return a predicate for an axis value; ``config`` has the values of all axes."""
         if axis == MATCH_AXIS:
-            if value not in MATCHES:
-                raise location.error(
-                    f"expected one of {', '.join(MATCHES)}, got {shown(value)}{nearest(str(value), MATCHES)}"
-                )
-            return lambda variant: bool(variant.match == value)
+            match = check_match(value, location)
+            return lambda variant: bool(variant.match == match)
         if axis == DATA_AXIS:  # a name stands for all data of the dataset, fields for exactly this data
             name, fields = named_parts(value, location, "dataset")
             builder = self.start.copy()

@@ -6,7 +6,7 @@ Both counts are linear in ``d_ff``, so two counts determine the required width.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headtohead.planning.variants import Match, Variant
 from headtohead.schema.run_config import MAX_D_FF, RunConfig
@@ -18,16 +18,8 @@ TOLERANCE = 0.01
 CountFunction = Callable[[RunConfig], ModelCounts]
 
 
-@dataclass(frozen=True)
-class Matched:
-    """Variants after widening, and a note for each variant that could not be matched."""
-
-    variants: tuple[Variant, ...]
-    notes: tuple[str, ...]
-
-
-def match_variants(variants: Sequence[Variant], count: CountFunction) -> Matched:
-    """Widen every variant with ``match`` to within 1 % of the largest variant."""
+def match_variants(variants: Sequence[Variant], count: CountFunction) -> tuple[list[Variant], list[str]]:
+    """Widen every variant with ``match`` to within 1 % of the largest; return notes on those that it is not reached."""
     largest = {
         match: max(measure(count(variant.config), match) for variant in variants)
         for match in {variant.match for variant in variants} - {"none"}
@@ -46,7 +38,7 @@ def match_variants(variants: Sequence[Variant], count: CountFunction) -> Matched
                 f"{reached:,.0f} instead of {target:,.0f} with d_ff {config.model.d_ff}"
             )
         matched.append(replace(variant, config=config))
-    return Matched(tuple(matched), tuple(notes))
+    return matched, notes
 
 
 def measure(counts: ModelCounts, match: Match) -> float:

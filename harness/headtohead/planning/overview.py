@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headtohead.config.labels import listed, shortened, text
-from headtohead.model.precision import describe_bfloat16
 from headtohead.planning.between import END, START
 from headtohead.planning.plan import Plan, PlannedVariant
-from headtohead.planning.schedule import mean_rate, warmup_steps
+from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
@@ -20,12 +19,6 @@ from headtohead.storage.metrics import counted
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
 NUMBERS = range(2, 8)
 """Indices of the numeric columns."""
-
-LONG = 600.0
-"""Estimated training seconds from which a plan measures which precision is faster here."""
-
-LOW_RATE = 0.1
-"""Mean learning rate, as a fraction of ``lr``, below which a plan has a note."""
 
 MOST_NAMES = 12
 """Maximum number of variants that a line or a section names."""
@@ -50,8 +43,9 @@ def overview(plan: Plan) -> Overview:
     equal = [f"{record.slug} = {record.equal_to}: {record.equal_reason}" for record in records if record.equal_to]
     if len(equal) > MOST_NAMES + 1:
         equal = [*equal[:MOST_NAMES], f"and {len(equal) - MOST_NAMES} more"]
+    ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     sections = {
-        "changes": _changes(plan),
+        "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
         "tuned": _tuned(plan),
         "contrasts that the file declares": (contrast.name for contrast in plan.design.declared),
@@ -74,7 +68,7 @@ def overview(plan: Plan) -> Overview:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps, learning rate and time."""
+    """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps and time."""
     data, looks, tuning, runs_root = plan.data.record, plan.looks, plan.tuning, plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     counts, tokens = (" / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary"))
@@ -101,22 +95,13 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
         f"{shown or 'none'}; {_remaining(plan)}"
     )
-    schedules = [(variant.slug, variant.config.train, variant.record.steps) for variant in plan.variants]
-    longer = [warmup for _, train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))]
+    schedules = [(variant.config.train, variant.record.steps) for variant in plan.variants]
+    longer = [warmup for train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))]
     warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
     per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
-    yield f"steps: {_ends(steps for *_, steps in schedules)} per run, {per_epoch} per epoch{warning}"
-    rates = ((mean_rate(train, steps), slug) for slug, train, steps in schedules if steps)
-    mean, slug = min(rates, default=(1.0, ""))
-    if mean < LOW_RATE:
-        yield (
-            f"learning rate: its mean over the steps of {slug} is {mean:.1%} of train.lr; set "
-            "train.warmup_steps to a few percent of the steps, or train.schedule to cosine"
-        )
+    yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
     if plan.remaining or (tuning and not tuning.is_done):
         yield f"time: {plan.estimate.summary}"
-        if plan.estimate.seconds > LONG:
-            yield f"precision: {describe_bfloat16()} on this processor"
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
@@ -130,13 +115,6 @@ def _tuned(plan: Plan) -> Iterator[str]:
         )
         edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
         yield f"{slug}: {tuning.chosen(slug).name} ({means}{edge})"
-
-
-def _changes(plan: Plan) -> Iterator[str]:
-    """Yield the changes between two configurations with their values in both."""
-    if plan.design.changes:
-        before, after = plan.design.variant(START).axes, plan.design.variant(END).axes
-        yield from (f"{name}: {text(before[name])} → {text(after[name])}" for name in plan.design.axes)
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:

@@ -100,6 +100,21 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     )
 
 
+def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
+    """Return whether the model treats the source as a bag of words, so that the data's upper bound applies to it.
+
+    A model can depend on positions through a positional encoding, an attention style with position-dependent scores,
+    or a mask that allows different keys for different queries, in the encoder or in cross-attention.
+    """
+    return not any(
+        "order-invariant" not in registry.positional(config.positional.role(role).name).properties
+        or registry.attention(config.attention.role(role).name).position_dependent
+        or _lacks(config, registry, role, "shows-the-rest")
+        or not _lacks(config, registry, role, "hides-future")
+        for role in ("encoder", "cross")
+    )
+
+
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
     chosen = {role: config.positional.role(role) for role in ("encoder", "decoder")}
     return [role for role, entry in chosen.items() if registry.positional(entry.name).index(entry.options) == "row"]

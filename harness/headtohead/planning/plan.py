@@ -72,15 +72,19 @@ class PlannedRun(PlannedRunRecord):
 
 @dataclass(frozen=True, eq=False)
 class PlannedVariant:
-    """A variant: its configuration with the matched ``d_ff``, and its entry in ``experiment.json``.
+    """A variant: its entry in ``experiment.json``, and what determines its runs.
 
     With ``data.seed: per-run`` the costs are those on the data of the first seed.
     """
 
-    config: RunConfig
     record: VariantRecord
     identity: Mapping[str, Any]
     steps_per_epoch: int
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration with the matched ``d_ff``."""
+        return self.record.config
 
     @property
     def slug(self) -> str:
@@ -380,6 +384,11 @@ def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[
         EntryRecord(family=family, name=name, summary=registry.find(family, name).entry.summary())
         for family, name in names
     )
+
+
+def count_are(number: int, noun: str) -> str:
+    """Return the subject and verb of a sentence: ``1 run is``, ``2 runs are``."""
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
 
 
 def _last(path: str) -> str:

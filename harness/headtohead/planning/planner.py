@@ -27,18 +27,25 @@ from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, Work, estimate, seconds_of
+from headtohead.planning.costs import (
+    DataSizes,
+    Estimate,
+    Finished,
+    Work,
+    count_model,
+    estimate,
+    least_parameters,
+    refuse_oversized,
+    seconds_of,
+)
 from headtohead.planning.design import Design, expand
-from headtohead.planning.equality import Equal, equal_variants
-from headtohead.planning.lengths import decoding_limit, length_notes
+from headtohead.planning.equality import equal_variants
+from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
 from headtohead.planning.matching import match_variants
-from headtohead.planning.memory import least_parameters, refuse_oversized
 from headtohead.planning.metrics import reported_metrics
-from headtohead.planning.order import is_order_invariant
-from headtohead.planning.pitfalls import find_pitfalls, padding_has_no_effect
-from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning
+from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
+from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, count_are
 from headtohead.planning.power import Power, typical_sd
-from headtohead.planning.probes import choose_probes
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
 from headtohead.planning.variants import Variant
@@ -143,15 +150,15 @@ def _plan(
             f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
         )
     refuse_oversized(loaded, design.variants, least_parameters)
-    matched = match_variants(design.variants, prepared.count)
-    design = replace(design, variants=warm.apply(loaded, matched.variants))
+    matched, unmatched = match_variants(design.variants, prepared.count)
+    design = replace(design, variants=warm.apply(loaded, matched))
     refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total)
     identities = {
         variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash) for variant in design.variants
     }
     equal = equal_variants(design.variants, design.baseline, identities, prepared.longest(design.variants), registry)
     variants = tuple(
-        _planned(variant, configured_d_ff[variant.slug], prepared, equal.get(variant.slug))
+        _planned(variant, configured_d_ff[variant.slug], prepared, equal.get(variant.slug, (None, None)))
         for variant in design.variants
     )
     trained = [variant for variant in design.variants if variant.slug not in equal]
@@ -208,7 +215,7 @@ def _plan(
         plan,
         estimate=_estimate(plan, finished, prepared),
         power=_power(plan, finished),
-        notes=_notes(plan, [*matched.notes, *warm.notes]),
+        notes=_notes(plan, [*unmatched, *warm.notes]),
     )
 
 
@@ -223,7 +230,7 @@ class _Data:
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
         self._steps_per_epoch: dict[tuple[object, ...], int] = {}
-        self._counter = CostCounter()
+        self._counts: dict[tuple[str, DataSizes], ModelCounts] = {}
 
     @property
     def by_hash(self) -> dict[str, PreparedData]:
@@ -286,7 +293,7 @@ class _Data:
         return self._steps_per_epoch[key]
 
     def count(self, config: RunConfig) -> ModelCounts:
-        return self._counter.count(config, self.sizes(config))
+        return count_model(config, self.sizes(config), self._counts)
 
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the maximum sequence length of training and decoding in tokens, by side."""
@@ -318,7 +325,9 @@ def _check_draws(loaded: LoadedExperiment, design: Design, prepared: _Data) -> N
             seeds[draw.data_hash] = seed
 
 
-def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | None = None) -> PlannedVariant:
+def _planned(
+    variant: Variant, d_ff_asked: int, prepared: _Data, equal: tuple[str, str] | tuple[None, None] = (None, None)
+) -> PlannedVariant:
     config, registry, data = variant.config, prepared.registry, prepared.of(variant.config)
     steps_per_epoch = prepared.steps_per_epoch(config)
     steps = planned_steps(config.train, steps_per_epoch)
@@ -336,11 +345,11 @@ def _planned(variant: Variant, d_ff_asked: int, prepared: _Data, equal: Equal | 
         order_invariant=is_order_invariant(config, registry),
         padding_hidden=padding_has_no_effect(config, registry),
         pitfalls=find_pitfalls(config, registry, data.record["leak"]),
-        config=config.model_dump(mode="json"),
-        equal_to=equal.to if equal else None,
-        equal_reason=equal.reason if equal else None,
+        config=config,
+        equal_to=equal[0],
+        equal_reason=equal[1],
     )
-    return PlannedVariant(config, record, run_identity(config, data.data_hash), steps_per_epoch)
+    return PlannedVariant(record, run_identity(config, data.data_hash), steps_per_epoch)
 
 
 def _with_state(
@@ -430,11 +439,11 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             )
     reused = [run for run in plan.runs if run.reused_from]
     if reused:
-        notes.append(f"{_runs(reused)} reused from other experiments")
+        notes.append(f"{count_are(len(reused), 'run')} reused from other experiments")
     stale = [run for run in plan.runs if run.stale]
     if stale:
         changes = "; ".join(sorted({change for run in stale for change in run.stale}))
-        notes.append(f"{_runs(stale, 'finished ')} STALE: {changes}; retrain with --stale")
+        notes.append(f"{count_are(len(stale), 'finished run')} STALE: {changes}; retrain with --stale")
     data_sets = {variant.data_hash for variant in plan.variants}
     if len(data_sets) > 1:
         notes.append(f"{len(data_sets)} different data sets; the plan describes the baseline's")
@@ -446,7 +455,3 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     return tuple(notes)
-
-
-def _runs(runs: Sequence[PlannedRun], kind: str = "") -> str:
-    return f"1 {kind}run is" if len(runs) == 1 else f"{len(runs)} {kind}runs are"

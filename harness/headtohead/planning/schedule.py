@@ -44,14 +44,3 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
         progress = (step - warmup) / max(1, steps - warmup)
         return train.lr * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
     return train.lr
-
-
-def mean_rate(train: TrainConfig, steps: int) -> float:
-    """Return the mean learning rate of a training as a fraction of ``lr``, from at most 1,000 of its steps.
-
-    >>> round(mean_rate(TrainConfig(schedule="inverse-sqrt", warmup_steps=0), 2000), 3)
-    0.044
-    """
-    count = min(steps, 1000)
-    chosen = [math.ceil((index + 0.5) * steps / count) for index in range(count)]
-    return sum(learning_rate(train, step, steps) for step in chosen) / (train.lr * count)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
-from headtohead.model.members import MEMBER_FIELDS, shape
+from headtohead.model.members import shape
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -128,8 +128,7 @@ def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
 
 def _sort_key(config: RunConfig) -> tuple[str, ...]:
     """Return a sort key; equal optimizer settings come first, since their members share one optimizer step."""
-    rates = {name: getattr(config.train, name) for name in sorted(MEMBER_FIELDS["train"])}
-    return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
+    return config.train.model_dump_json(), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 
 def fastest_members(config: RunConfig, parameters: int, device: str) -> int:

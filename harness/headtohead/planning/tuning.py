@@ -11,20 +11,19 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.validation_errors import find_field
-from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Axes, Design
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import MAX_SEED, Metrics
-from headtohead.schema.run_config import SHORTHANDS, RunConfig
+from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
@@ -61,28 +60,18 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
             builder.assign(tuple(path.split(".")), value, at)
         config = builder.build()
         values = {path: label_at(config, tuple(path.split(".")), registry) for path in tune}
+        changes: dict[str, dict[str, Any]] = {}
+        for section, name in sorted(set().union(*map(_fields_of, tune))):
+            changes.setdefault(section, {})[name] = getattr(getattr(config, section), name)
         # Values that are written differently but equal are one setting.
-        settings.setdefault(tuple(values.values()), TuningSetting(values, _changes(config, axes.baseline.config, tune)))
+        settings.setdefault(tuple(values.values()), TuningSetting(values, changes))
     return list(settings.values())
 
 
 def _fields_of(path: str) -> set[tuple[str, str]]:
-    """Return the fields that a path sets: the field and, for a shorthand, the fields with its value."""
+    """Return the fields that a path sets: the field, or those of a shorthand."""
     section, _, name = path.partition(".")
-    return {(section, field) for field in (name, *SHORTHANDS.get((section, name), ()))}
-
-
-def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """Return the values that a setting fixes, by section and field: tuned fields and their dependent defaults."""
-    changes: dict[str, dict[str, Any]] = {}
-    given = {name for path in tune for name in SHORTHANDS.get(tuple(path.split(".")), ())}
-    for section, names in MEMBER_FIELDS.items():
-        for name in sorted(names):
-            value = getattr(getattr(config, section), name)
-            changed = value != getattr(getattr(baseline, section), name)
-            if changed or f"{section}.{name}" in tune or name in given:
-                changes.setdefault(section, {})[name] = value
-    return changes
+    return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
 
 
 def tuning_seeds(loaded: LoadedExperiment) -> tuple[int, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headtohead.config.builder import FAMILIES, named_parts
 from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
+from headtohead.errors import nearest
 from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
@@ -55,6 +56,15 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
         raise location.error(f"'{axis}' does not change any result; remove it from the design")
     if not values or not isinstance(values, list):
         raise location.error(f"axis '{axis}' requires a list of values, got {shown(values)}")
+
+
+def check_match(value: Any, location: SourceLocation) -> Match:
+    """Return the value of the axis ``match``; another value is an error."""
+    known: tuple[Match, ...] = get_args(Match)
+    if value not in known:
+        hint = nearest(str(value), known)
+        raise location.error(f"expected one of {', '.join(known)}, got {shown(value)}{hint}")
+    return known[known.index(value)]
 
 
 def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:

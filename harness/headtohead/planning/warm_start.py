@@ -153,12 +153,9 @@ def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
                 "sentence pairs it was trained on"
             )
         if list(there) != here:
-            pairs = zip(there, here, strict=False)
-            first = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(there), len(here)))
-            texts = [f"'{words[first]}'" if first < len(words) else "missing" for words in (there, here)]
             raise HeadToHeadError(
-                f"the {side} vocabulary is not that of run '{run.reference}': token {first} is {texts[0]} there and "
-                f"{texts[1]} here; use the data of that run, or the same data.vocabulary.file in both experiments"
+                f"the {side} vocabulary is not that of run '{run.reference}'; use the data of that run, or the same "
+                "data.vocabulary.file in both experiments"
             )
 
 
@@ -180,10 +177,5 @@ def _location(loaded: LoadedExperiment, run: str) -> SourceLocation:
     for override in loaded.overrides:
         if override.path == (INIT_FROM,) and override.value == run:
             return override.location
-    for number, block in enumerate(loaded.file.design):
-        for kind in ("product", "one_at_a_time", "zip"):
-            values = (getattr(block, kind) or {}).get(INIT_FROM, ())
-            if run in values:
-                return loaded.location("design", number, kind, INIT_FROM, list(values).index(run))
     section = next((name for name in ("baseline", "base") if getattr(loaded.file, name).get(INIT_FROM) == run), None)
     return loaded.location(section, INIT_FROM) if section else loaded.location("design")

@@ -130,6 +130,11 @@ class Registered:
     source_sha256: str
 
     @property
+    def label(self) -> str:
+        """``family/name``, which identifies an entry."""
+        return f"{self.family}/{self.name}"
+
+    @property
     def is_built_in(self) -> bool:
         """Whether headtohead provides the entry."""
         return self.module in BUILT_IN

@@ -23,14 +23,9 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class Report:
-    """The analysis of an experiment with derived texts and selections.
-
-    ``source`` is the origin of the run directories if it is not the runs folder, ``file`` the experiment file if it is
-    known.
-    """
+    """The analysis of an experiment with derived texts and selections; ``file`` is its file if it is known."""
 
     analysis: Analysis
-    source: str | None = None
     file: Path | None = None
 
     @property

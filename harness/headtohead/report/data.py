@@ -60,7 +60,7 @@ def reference_section(report: Report) -> Section | None:
     """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
     analysis, frames = report.analysis, report.analysis.frames
     points = analysis.reference_points.get(frames.baseline)
-    if all(variant.config["evaluate"]["decode"] == "none" for variant in frames.record.variants):
+    if all(variant.config.evaluate.decode == "none" for variant in frames.record.variants):
         return None
     if points is None:
         return Section(

@@ -42,7 +42,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
             row |= {"mean over seeds": show(summary.mean, name), "95 % interval": interval, "seeds": str(summary.n)}
         rows.append(row)
     others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
-    init_from = record.config.get("init_from")
+    init_from = record.config.init_from
     versions = {name: str(value) for name, value in record.versions.items() if name in (OWN, "torch", "git_commit")}
     origin = {
         "experiment": record.experiment,
@@ -50,7 +50,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         "seed": record.seed,
         "steps": f"{record.steps:,}",
         "run hash": record.run_hash,
-        **({"initial weights": f"those of run {init_from['run']}"} if init_from else {}),
+        **({"initial weights": f"those of run {init_from.run}"} if init_from else {}),
         **{name.replace("_", " "): value for name, value in versions.items()},
     }
     template = environment("headtohead.report").get_template("model_card.md.jinja")

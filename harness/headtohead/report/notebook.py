@@ -108,12 +108,12 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
         record: The run's record.
         metrics: Final metrics by name; empty if the run was not evaluated.
     """
-    settings = {"data": str(record.config["data"]["dataset"])}
+    settings = {"data": str(record.config.data.dataset)}
     for family in FAMILIES:
-        names = {role: str(entry["name"]) for role, entry in record.config[family].items()}
+        names = {role: entry.name for role, entry in getattr(record.config, family).by_role().items()}
         by_role = [f"{name} ({role})" for role, name in names.items()]
         settings[family] = ", ".join(by_role if len(set(names.values())) > 1 else set(names.values()))
-    settings |= {name: str(record.config["model"][name]) for name in SIZES}
+    settings |= {name: str(getattr(record.config.model, name)) for name in SIZES}
     tests = {
         name.removeprefix("test/"): show(value, name) for name, value in metrics.items() if name.startswith("test/")
     }

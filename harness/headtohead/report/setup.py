@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.experiment import TuningRecord
 from headtohead.storage.metrics import counted, label, show, show_count
+from headtohead.storage.record import leaves
 
 MOST_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
@@ -46,7 +46,7 @@ def setup_line(analysis: Analysis) -> str:
     languages = ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
-    origins = [f"run {init['run']}" if (init := found.config.get("init_from")) else "the seed" for found in variants]
+    origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
     steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
@@ -183,16 +183,9 @@ def _values(analysis: Analysis) -> dict[str, str]:
     """Return the distinct values of each field of the configuration over all variants, the baseline's first."""
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
-
-    def add(config: Mapping[str, Any], prefix: str) -> None:
-        for name, value in config.items():
-            if isinstance(value, Mapping):
-                add(value, f"{prefix}{name}.")
-            else:
-                fields.setdefault(f"{prefix}{name}", []).append(value)
-
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
-        add(variant.config, "")
+        for path, value in leaves(variant.config.model_dump()):
+            fields.setdefault(path, []).append(value)
     return {path: _text_of(values) for path, values in fields.items()}
 
 

@@ -97,11 +97,9 @@ def write_report(
     return write_files(read_report(experiment_dir, allow_partial=allow_partial, file=file), reports_root)
 
 
-def read_report(
-    experiment_dir: Path, *, allow_partial: bool = False, source: str | None = None, file: Path | None = None
-) -> Report:
-    """Return an experiment's report without writing it; ``source`` is the name of the runs' origin in the report."""
-    return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), source, file)
+def read_report(experiment_dir: Path, *, allow_partial: bool = False, file: Path | None = None) -> Report:
+    """Return an experiment's report without writing it."""
+    return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), file)
 
 
 def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:

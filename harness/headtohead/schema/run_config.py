@@ -22,7 +22,15 @@ from pydantic import (
     model_serializer,
 )
 
-from headtohead.schema.sections import ConfigSection, FilePath, HashIfChanged, NotHashed, ParsedOptions, RecordedOptions
+from headtohead.schema.sections import (
+    ConfigSection,
+    FilePath,
+    HashIfChanged,
+    NotHashed,
+    ParsedOptions,
+    RecordedOptions,
+    VariesInStack,
+)
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -41,6 +49,7 @@ PER_RUN: Literal["per-run"] = "per-run"
 
 Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
+VariesFloat = Annotated[float, VariesInStack()]
 
 
 def _part(value: float) -> float:
@@ -171,39 +180,37 @@ class ModelConfig(ConfigSection):
         "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
         "one table even with separate vocabularies, and the output projection has its own weights",
     )
-    init: Literal["xavier", "torch"] = Field(
+    init: Annotated[Literal["xavier", "torch"], VariesInStack()] = Field(
         "xavier",
         description="xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of "
         "torch.nn, embeddings N(0, 1)",
     )
-    mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value)] = Field(
+    mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()] = Field(
         "-inf", description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"
     )
-    encoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the encoder; default: layers")
-    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder; default: layers")
-    dropout_embedding: float = Field(0.1, ge=0, lt=1, description="dropout after the embedding; default: dropout")
-    dropout_attention: float = Field(0.1, ge=0, lt=1, description="dropout on attention weights; default: dropout")
-    dropout_ffn: float = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network; default: dropout")
-    dropout_residual: float = Field(
-        0.1, ge=0, lt=1, description="dropout on the output of each residual block; default: dropout"
-    )
+    encoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the encoder")
+    decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder")
+    dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout after the embedding")
+    dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
+    dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
+    dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on the output of each residual block")
     final_norm: bool = Field(
         True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
     )
 
 
 class ModelInput(ModelConfig):
-    """The section ``model`` of an experiment file: `SHORTHANDS` are the defaults of fields that are not given."""
+    """The section ``model`` of an experiment file, in which `SHORTHANDS` set several fields."""
 
-    layers: int = Field(2, ge=1, le=MAX_LAYERS, description="default of encoder_layers and decoder_layers")
-    dropout: float = Field(0.1, ge=0, lt=1, description="default of the four dropout rates")
+    layers: int = Field(2, ge=1, le=MAX_LAYERS, description="sets encoder_layers and decoder_layers")
+    dropout: float = Field(0.1, ge=0, lt=1, description="sets the four dropout rates")
 
 
 SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("model", "layers"): ("encoder_layers", "decoder_layers"),
     ("model", "dropout"): ("dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual"),
 }
-"""Fields that only set the defaults of other fields of their section."""
+"""Fields that set other fields of their section, as if those were written; the same mapping may override them."""
 
 
 class EntryConfig(ConfigSection):
@@ -263,18 +270,20 @@ class TrainConfig(ConfigSection):
         None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
     )
     optimizer: Literal["adam", "adamw"] = Field("adamw", description="adamw: decoupled weight decay")
-    lr: float = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
+    lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
-    weight_decay: float = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
-    schedule: Literal["constant", "inverse-sqrt", "cosine"] = Field(
+    weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
+    schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine"], VariesInStack()] = Field(
         "cosine", description="learning rate after warm-up; cosine: to 0 at the last step"
     )
-    warmup_steps: int | None = Field(
+    warmup_steps: Annotated[int | None, VariesInStack()] = Field(
         None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
-    clip_norm: float | None = Field(1.0, gt=0, le=10**9, description="maximum gradient norm of a run")
+    label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
+    clip_norm: Annotated[float | None, VariesInStack()] = Field(
+        1.0, gt=0, le=10**9, description="maximum gradient norm of a run"
+    )
     early_stopping: EarlyStopping | None = Field(None, description="stop when a validation metric stops improving")
     evaluate_every: int | None = Field(
         None, ge=1, le=MAX_STEPS, description="steps between evaluations; default: a tenth of the steps"
@@ -445,3 +454,9 @@ SECTIONS: dict[str, type[ConfigSection]] = {
     "quirks": QuirksConfig,
 }
 """Sections of a configuration that are not plugin families, as an experiment file has them."""
+
+MEMBER_FIELDS: dict[str, list[str]] = {
+    section: [name for name, info in SECTIONS[section].model_fields.items() if VariesInStack() in info.metadata]
+    for section in ("train", "model")
+}
+"""Fields in which members of a stack may differ, by section."""

@@ -15,6 +15,11 @@ class NotHashed:
 
 
 @dataclass(frozen=True)
+class VariesInStack:
+    """Marks a field in which the runs of a stack may differ, and which ``tune`` may set."""
+
+
+@dataclass(frozen=True)
 class HashIfChanged:
     """Excludes a field from the run hash while it has this value.
 
@@ -47,7 +52,7 @@ class Options(ConfigSection):
 
 
 class RecordedOptions(Options):
-    """Options as a record has them. `headtohead.config.entries.recorded_config` parses them by the entry's class."""
+    """Options as a record has them. `headtohead.config.entries.parsed_options` parses them by the entry's class."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -92,7 +92,8 @@ def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> Non
     Raises:
         HeadToHeadError: If they differ; names the first different field.
     """
-    stored = dict(leaves({"config": existing.record.config, "data_hash": existing.record.data["data_hash"]}))
+    record = existing.record
+    stored = dict(leaves({"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}))
     field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
     if field is not None:
         field = field.removeprefix("config.")

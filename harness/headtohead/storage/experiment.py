@@ -16,11 +16,11 @@ from headtohead.config.source_location import shown
 from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES, write_json
 from headtohead.schema.roles import Role
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import inside
 from headtohead.storage.record import (
     AxisValue,
-    Config,
     Count,
     Date,
     Fraction,
@@ -116,7 +116,7 @@ class ResolvedVariant(Record):
     order_invariant: StrictBool
     padding_hidden: StrictBool = False
     pitfalls: tuple[Pitfall, ...]
-    config: Config
+    config: RunConfig
 
     @property
     def resolved(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Frames:
     @property
     def has_draws(self) -> bool:
         """Whether each seed has its own draw of the data (``data.seed: per-run``)."""
-        return bool(self.by_slug[self.baseline].config["data"]["seed"] == PER_RUN)
+        return self.by_slug[self.baseline].config.data.seed == PER_RUN
 
     @property
     def trained_steps(self) -> list[int]:

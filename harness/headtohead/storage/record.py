@@ -13,15 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.config.labels import Scalar
-from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.run_config import RunConfig
 
 R = TypeVar("R")
 
@@ -45,19 +42,6 @@ def _date(text: str) -> str:
 
 Date = Annotated[str, AfterValidator(_date)]
 """A date in ISO 8601 format with a time zone."""
-
-
-def _config(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a configuration with the defaults of the fields that the file lacks."""
-    try:
-        return RunConfig.model_validate(value).model_dump(mode="json")
-    except ValidationError as error:
-        field, message = format_validation_error(error, RunConfig, value)
-        raise ValueError(f"{dotted(field)}: {message}" if field else message) from error
-
-
-Config = Annotated[SkipValidation[Mapping[str, Any]], AfterValidator(_config)]
-"""A complete configuration without its seed, as plain data."""
 
 
 def _axis_value(value: Scalar) -> Scalar:

@@ -15,11 +15,12 @@ from typing_extensions import TypedDict
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Config, Count, NonNegative, Number, Record, Seed, read_record
+from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
@@ -62,7 +63,7 @@ class StackRecord(Record):
     of prepared data. ``notes`` are the worker's notes, such as the reason of a fallback.
     """
 
-    configs: Mapping[str, Config]
+    configs: Mapping[str, RunConfig]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
     probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
@@ -79,11 +80,6 @@ class StackRecord(Record):
         if list(self.configs) != list(dict.fromkeys(member.variant for member in self.members)):
             raise ValueError("configs: expected the variants of the members, in their order")
         return self
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration of the first member."""
-        return next(iter(self.configs.values()))
 
     @property
     def title(self) -> str:
@@ -185,7 +181,7 @@ class StackFolder:
                 member=index,
                 threads=record.threads,
                 device=record.device,
-                dtype=record.config["train"]["precision"],
+                dtype=record.configs[record.members[index].variant].train.precision,
             )
             RunWriter(run.path, lease).write_json(RUN, run.record.model_copy(update={"execution": execution}).to_json())
 

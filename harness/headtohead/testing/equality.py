@@ -11,7 +11,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariants.trained_stacks import trained_weights
 from headtohead.testing.subject import Subject, forward
-from headtohead.testing.verdict import EXACT, Verdict, within
+from headtohead.testing.verdict import Verdict, within
 
 Weights = Mapping[str, Tensor]
 
@@ -31,7 +31,7 @@ def same_function(
     other = Transformer(Subject(second).config, subject.seeds, *subject.vocab_sizes).double().eval()
     other.load_state_dict(convert(subject.model.state_dict()))
     difference = (forward(other, subject.sentences) - subject.reference_logits)[subject.sentences.target_nonpad]
-    return within(float(difference.abs().max()), "difference of logits at non-padding positions", EXACT)
+    return within(float(difference.abs().max()), "difference of logits at non-padding positions")
 
 
 def same_training(first: RunConfig, second: RunConfig) -> Verdict:
@@ -41,4 +41,4 @@ def same_training(first: RunConfig, second: RunConfig) -> Verdict:
     differing = sum(
         int((left[name] != right[name]).sum()) for left, right in zip(*trained, strict=True) for name in left
     )
-    return within(float(differing), "weights that differ after the same steps", 0.0)
+    return within(differing, "weights that differ after the same steps", bound=0.0)

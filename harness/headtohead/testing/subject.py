@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
+from headtohead.model import attention
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
@@ -25,24 +26,17 @@ from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.tiny import changed, tiny_data
 
-SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
-TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
+Lengths = tuple[tuple[tuple[int, int], ...], ...]
+"""Source and target tokens of every sentence without padding, ``[member][batch]``."""
+
+LENGTHS: Lengths = (((6, 5), (3, 2), (4, 4)), ((2, 3), (6, 5), (5, 1)))
 SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE = 12, 9
 MASK_VALUES = ("-inf", "-1e9", "additive")
 """Values of ``model.mask_value``."""
+KERNELS = ("short", "long")
+"""Batched matrix products, used for short sequences on a CPU, and ``scaled_dot_product_attention``."""
 MAX_RELATIVE_MOVE = 0.4
 """Largest relative move of a parameter from its initial value; below 1, so that no sign changes."""
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Number of tokens of every sentence without padding, ``[member][batch]``.
-
-    With more members than entries, the entries repeat.
-    """
-
-    source: tuple[tuple[int, ...], ...] = SOURCE_LENGTHS
-    target: tuple[tuple[int, ...], ...] = TARGET_LENGTHS
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class Subject:
         config: The variant; `tiny_config` returns small variants.
         seeds: The seed of each member.
         data: Data for training stacks; by default a few pairs of invented words.
-        lengths: Lengths of the random sentences.
+        lengths: Lengths of the random sentences. With more members than entries, the entries repeat.
     """
 
     def __init__(
@@ -87,12 +81,12 @@ class Subject:
         config: RunConfig,
         seeds: Sequence[int] = (1, 2),
         data: PreparedData | None = None,
-        lengths: Lengths | None = None,
+        lengths: Lengths = LENGTHS,
     ) -> None:
         fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
         self.config = changed(config, model=dict.fromkeys(fields, 0.0))
         self.seeds = tuple(seeds)
-        self.lengths = lengths or Lengths()
+        self.lengths: Lengths = tuple(islice(cycle(lengths), len(self.seeds)))
         self._data = data
 
     def resized(
@@ -107,9 +101,10 @@ class Subject:
         return roles_of(self.config)
 
     @property
-    def is_shrunk(self) -> bool:
-        """Whether the sentences are shorter than usual, as in the search for a small counterexample."""
-        return self.lengths != Lengths()
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and of the longest target."""
+        sources, targets = zip(*(pair for row in self.lengths for pair in row), strict=True)
+        return max(sources), max(targets)
 
     @cached_property
     def data(self) -> PreparedData:
@@ -153,9 +148,7 @@ class Subject:
         generator = torch.Generator().manual_seed(11)
         first = len(SPECIALS)
         source_size, target_size = self.vocab_sizes
-        members = len(self.seeds)
-        sources = torch.tensor([*islice(cycle(lengths.source), members)])
-        targets = torch.tensor([*islice(cycle(lengths.target), members)])
+        sources, targets = torch.tensor(lengths).unbind(-1)
         shape = (*sources.shape, int(sources.max()))
         ranks = torch.rand(*shape[:-1], source_size - first, generator=generator).argsort(-1)
         target_time = self.only_length or int(targets.max())
@@ -369,11 +362,23 @@ def gradients(model: Transformer, logits: Tensor, weights: Tensor) -> dict[str, 
 def with_mask_value(model: Transformer, mask_value: str) -> Iterator[None]:
     """Use another ``model.mask_value`` in every attention of a model."""
     attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    before = [attention.mask_value for attention in attentions]
+    before = [module.mask_value for module in attentions]
     try:
-        for attention in attentions:
-            attention.mask_value = mask_value
+        for module in attentions:
+            module.mask_value = mask_value
         yield
     finally:
-        for attention, original in zip(attentions, before, strict=True):
-            attention.mask_value = original
+        for module, original in zip(attentions, before, strict=True):
+            module.mask_value = original
+
+
+@contextmanager
+def force_kernel(kernel: str) -> Iterator[None]:
+    """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
+    before = attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS
+    longest = 2**62 if kernel == "short" else -1
+    attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = longest, longest, 0
+    try:
+        yield
+    finally:
+        attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 State = Literal["holds", "violated", "does not apply"]
+Measured = Tensor | float | Sequence[float]
+"""A number, or numbers of which the extreme one counts."""
 
 EXACT = 1e-9
 """Largest float64 difference between two computations that are equal in exact arithmetic."""
@@ -56,57 +58,9 @@ class Verdict:
         return f"{self.state}: {self.reason}{number}{cause}"
 
 
-@dataclass(frozen=True)
-class Extremum:
-    """An extreme number and a sentence that describes where it was measured."""
-
-    number: float
-    description: str
-
-
-def largest(values: Tensor, axes: Sequence[str], text: str) -> Extremum:
-    """Return the largest entry; NaN counts as largest, and an empty tensor has 0.
-
-    Args:
-        values: Of any shape.
-        axes: Name of each axis of ``values``.
-        text: Template of the description: ``{query}`` is the entry's index along the axis "query"; " by <value>" is
-            appended.
-    """
-    return _extremum(values, axes, text, maximum=True)
-
-
-def smallest(values: Tensor, axes: Sequence[str], text: str) -> Extremum:
-    """Return the smallest entry; NaN counts as smallest, and an empty tensor has infinity."""
-    return _extremum(values, axes, text, maximum=False)
-
-
-def largest_logit_change(difference: Tensor, positions: Tensor, change: str) -> Extremum:
-    """Return the largest change of a logit.
-
-    Args:
-        difference: ``[member, batch, time, vocab]``.
-        positions: Which positions count, ``[member, batch, time]``.
-        change: What changed them, for example "adding padding".
-    """
-    changes = difference.abs().where(positions.unsqueeze(-1), 0.0)
-    where = "position {position} of sentence {sentence} of member {member}"
-    return largest(changes, LOGITS, f"{change} changes the logit of token {{token}} at {where}")
-
-
-def largest_number(values: Iterable[float]) -> float:
-    """Return the largest number; NaN counts as largest, unlike in ``max``."""
-    return float(torch.tensor(list(values), dtype=torch.float64).max())
-
-
-def maximum_of(extrema: Sequence[Extremum]) -> Extremum:
-    """Return the extremum with the largest number; NaN counts as largest."""
-    return max(extrema, key=lambda extremum: (extremum.number != extremum.number, extremum.number))
-
-
-def minimum_of(extrema: Sequence[Extremum]) -> Extremum:
-    """Return the extremum with the smallest number; NaN counts as smallest."""
-    return min(extrema, key=lambda extremum: (extremum.number == extremum.number, extremum.number))
+def logit_changes(difference: Tensor, positions: Tensor) -> Tensor:
+    """Return the absolute differences of logits ``[member, batch, time, vocab]``, zero except at some positions."""
+    return difference.abs().where(positions.unsqueeze(-1), 0.0)
 
 
 def violated(reason: str, number: float | None = None) -> Verdict:
@@ -114,37 +68,42 @@ def violated(reason: str, number: float | None = None) -> Verdict:
     return Verdict("violated", number, reason, counterexample=reason)
 
 
-def within(measured: float | Extremum, quantity: str, bound: float = EXACT) -> Verdict:
-    """Return "holds" if a number is at most ``bound``, else "violated"; NaN is a violation.
+def within(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = EXACT) -> Verdict:
+    """Return "holds" if the largest number is at most ``bound``, else "violated"; NaN is a violation.
 
     Args:
-        measured: The number; an `Extremum` has its own counterexample.
+        measured: Without numbers, the largest is 0.
         quantity: Name of the measured value, for example "change of logits by added padding".
+        axes: Names of the axes of ``measured``, for the counterexample.
         bound: Largest permitted value.
     """
-    number = measured.number if isinstance(measured, Extremum) else measured
-    return _bounded(measured, quantity, number <= bound, f"at most {bound:.0e}")
+    values = _tensor(measured)
+    index = int(values.argmax()) if values.numel() else None
+    number = 0.0 if index is None else float(values.flatten()[index])
+    return _bounded(number <= bound, number, quantity, f"at most {bound:.0e}", values, index, axes)
 
 
-def beyond(measured: float | Extremum, quantity: str, bound: float = VISIBLE) -> Verdict:
-    """Return "holds" if a number is at least ``bound``, else "violated"; NaN is a violation.
+def beyond(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = VISIBLE) -> Verdict:
+    """Return "holds" if the smallest number is at least ``bound``, else "violated"; NaN is a violation.
 
-    For quantities that must change. The arguments are those of `within`.
+    For quantities that must change. The arguments are those of `within`; without numbers, the smallest is infinite.
     """
-    number = measured.number if isinstance(measured, Extremum) else measured
-    return _bounded(measured, quantity, number >= bound, f"at least {bound:.0e}")
+    values = _tensor(measured)
+    index = int(values.argmin()) if values.numel() else None
+    number = torch.inf if index is None else float(values.flatten()[index])
+    return _bounded(number >= bound, number, quantity, f"at least {bound:.0e}", values, index, axes)
 
 
-def outside(reason: str, measured: float | Extremum, predicted: str, bound: float = VISIBLE) -> Verdict:
+def outside(reason: str, measured: Measured, predicted: str, bound: float = VISIBLE) -> Verdict:
     """Return "does not apply" if the predicted failure is measured, else "violated".
 
     Args:
         reason: Why the variant is outside the invariant's domain.
-        measured: Size of the predicted failure.
+        measured: Size of the predicted failure; the largest number counts.
         predicted: The failure in words, for example "later tokens change earlier logits".
         bound: Smallest size that counts as a failure.
     """
-    number = measured.number if isinstance(measured, Extremum) else measured
+    number = float(_tensor(measured).max())
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
     return violated(f"{reason}; expected, but not measured: {predicted}", number)
@@ -161,21 +120,16 @@ def worst(*verdicts: Verdict) -> Verdict:
     return min(verdicts, key=lambda verdict: order.index(verdict.state))
 
 
-def _bounded(measured: float | Extremum, quantity: str, holds: bool, expected: str) -> Verdict:
-    if not isinstance(measured, Extremum):
-        measured = Extremum(measured, f"{quantity} is {measured:.3g}")
-    if holds:
-        return Verdict("holds", measured.number, quantity)
-    reason = f"expected {expected}: {quantity}"
-    return Verdict("violated", measured.number, reason, counterexample=measured.description)
+def _tensor(measured: Measured) -> Tensor:
+    return torch.as_tensor(measured, dtype=torch.float64).detach()
 
 
-def _extremum(values: Tensor, axes: Sequence[str], text: str, maximum: bool) -> Extremum:
-    if values.numel() == 0:
-        return Extremum(0.0 if maximum else torch.inf, "")
-    flat = values.detach().flatten()
-    nan = flat.isnan()
-    index = int(nan.long().argmax()) if bool(nan.any()) else int(flat.argmax() if maximum else flat.argmin())
-    at = dict(zip(axes, (int(place) for place in torch.unravel_index(torch.tensor(index), values.shape)), strict=True))
-    number = float(flat[index])
-    return Extremum(number, f"{text.format(**at)} by {number:.3g}")
+def _bounded(
+    holds: bool, number: float, quantity: str, expected: str, values: Tensor, index: int | None, axes: Sequence[str]
+) -> Verdict:
+    if holds or index is None:
+        return Verdict("holds", number, quantity)
+    at = torch.unravel_index(torch.tensor(index), values.shape) if axes else ()
+    place = ", ".join(f"{axis} {int(where)}" for axis, where in zip(axes, at, strict=True))
+    example = f"{quantity} is {number:.3g}{' at ' if place else ''}{place}"
+    return Verdict("violated", number, f"expected {expected}: {quantity}", counterexample=example)

@@ -3,9 +3,5 @@
 The run directories are the source of truth; what a tracker has can be rebuilt from them at any time.
 """
 
-from __future__ import annotations
-
-from headtohead.tracking.reading import materialise
-from headtohead.tracking.shipping import ShipReport, ship
-
-__all__ = ["ShipReport", "materialise", "ship"]
+from headtohead.tracking.shipping import ShipReport as ShipReport
+from headtohead.tracking.shipping import ship as ship

@@ -1,25 +1,21 @@
 """The artifacts of a run in a folder, so that a single call uploads them.
 
-``run/`` holds the unchanged files of the run directory, for its reconstruction. ``figures/`` and ``translations.json``
-are displayed in MLflow. ``images/`` has the files that MLflow's ``log_image`` writes; a test compares the format, which
-has changed before.
+``run/`` holds the unchanged files of the run directory. MLflow displays ``translations.json``, and in ``images/`` the
+files that its ``log_image`` writes; a test compares the format, which has changed before.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-from headtohead.escaping import single_line
-from headtohead.figures.heat_map import ColourRange, cell_colours, label
+from headtohead.figures.heat_map import ColourRange, cell_colours
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
@@ -28,9 +24,7 @@ from headtohead.tracking.runs import TrackedRun
 RAW = "run"
 TABLE = "translations.json"
 SHEET_PIXELS = 256
-LABELLED_CELL = 14
 GAP = 2
-TEXT_HEIGHT = 11
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 Maps = NDArray[np.float32]
@@ -41,7 +35,12 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
 
     ``moment`` is the images' timestamp in milliseconds.
     """
-    copy_files(run, [RUN, STATUS, METRICS, *sorted({*run.status.files} - {CHECKPOINT})], into / RAW)
+    omitted = {CHECKPOINT} if run.reused_from else set()  # the experiment that trained the run has its weights
+    for name in [RUN, STATUS, METRICS, *sorted({*run.status.files} - omitted)]:
+        path = run.verified(name) if run.has(name) else run.path / name
+        if path.is_file():
+            (into / RAW / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, into / RAW / name)
     tags = {}
     for probe in load_maps(run.path):
         kinds = probe.probe.get("weights", {})
@@ -49,25 +48,12 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
             signed = kinds[role] == "signed" if role in kinds else probe.probe["signed"]
             sheet = contact_sheet(maps, signed=signed)
             write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
-            title = f"{role} · {run.variant.title} · seed {run.seed}"
-            labelled = labelled_sheet(maps, *probe.tokens(role), title=title, signed=signed)
-            (into / "figures").mkdir(exist_ok=True)
-            labelled.save(into / f"figures/attention-{role}-probe-{probe.index}.png", compress_level=1)
             tags["mlflow.loggedImages"] = "True"
     if translations := read_translations(run.path):
         rows = [[row.source, joined_references(row.references), row.hypothesis, int(row.exact)] for row in translations]
         (into / TABLE).write_text(json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8")
         tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
     return tags
-
-
-def copy_files(run: TrackedRun, names: Iterable[str], into: Path) -> None:
-    """Copy those files of a run directory that exist, after comparing results with their sha256."""
-    for name in names:
-        path = run.verified(name) if run.has(name) else run.path / name
-        if path.is_file():
-            (into / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, into / name)
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
@@ -86,52 +72,13 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
 def contact_sheet(maps: Maps, *, signed: bool) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key], enlarged without smoothing to about 256 pixels.
 
-    A row per layer and a column per head, without labels, for MLflow's image grid.
+    A row per layer and a column per head with white gaps, without labels, for MLflow's image grid.
     """
     layers, heads, queries, keys = maps.shape
     cell = min((SHEET_PIXELS - GAP * heads) // (heads * keys), (SHEET_PIXELS - GAP * layers) // (layers * queries))
-    return _tiles(maps, signed, max(1, cell), GAP)
-
-
-def labelled_sheet(maps: Maps, queries: Sequence[str], keys: Sequence[str], *, title: str, signed: bool) -> Image.Image:
-    """Draw the same sheet with query tokens on the left, key tokens below, and numbered heads."""
-    gap, font = GAP * 3, _font()
-    tiles = _tiles(maps, signed, LABELLED_CELL, gap)
-    rows, columns = [[single_line(label(token)) for token in tokens] for tokens in (queries, keys)]
-    left, below = [max(round(font.getlength(token)) for token in tokens) + 8 for tokens in (rows, columns)]
-    above, title = 2 * TEXT_HEIGHT + 12, single_line(title)
-    width = left + max(tiles.width, round(font.getlength(title))) + 4
-    sheet = Image.new("RGB", (width, above + tiles.height + below), "white")
-    sheet.paste(tiles, (left, above))
-    draw = ImageDraw.Draw(sheet)
-    draw.text((left, 2), title, fill="black", font=font)
-    layers, heads = maps.shape[:2]
-    for layer in range(layers):
-        for index, token in enumerate(rows):
-            y = above + layer * (len(rows) * LABELLED_CELL + gap) + (index + 0.5) * LABELLED_CELL
-            draw.text((left - 4, y), token, fill="black", font=font, anchor="rm")
-    upright = Image.new("RGB", (below, len(columns) * LABELLED_CELL), "white")
-    for index, token in enumerate(columns):
-        middle = (below - 4, (index + 0.5) * LABELLED_CELL)
-        ImageDraw.Draw(upright).text(middle, token, fill="black", font=font, anchor="rm")
-    turned = upright.transpose(Image.Transpose.ROTATE_90)
-    for head in range(heads):
-        x = left + head * (len(columns) * LABELLED_CELL + gap)
-        draw.text((x, above - TEXT_HEIGHT - 5), f"head {head}", fill="black", font=font)
-        sheet.paste(turned, (x, above + tiles.height))
-    return sheet
-
-
-@functools.cache
-def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size=TEXT_HEIGHT)
-
-
-def _tiles(maps: Maps, signed: bool, cell: int, gap: int) -> Image.Image:
-    """Return the maps as enlarged tiles, a row per layer and a column per head, with white gaps."""
+    cell = max(1, cell)
     largest = max(float(np.abs(np.nan_to_num(maps)).max(initial=0.0)), 1e-9)
     colours = cell_colours(maps, ColourRange(-largest, largest) if signed else ColourRange(0.0, 1.0))
-    layers, heads, queries, keys = maps.shape
-    tiles = np.full((layers, heads, queries * cell + gap, keys * cell + gap, 3), 255, np.uint8)
+    tiles = np.full((layers, heads, queries * cell + GAP, keys * cell + GAP, 3), 255, np.uint8)
     tiles[:, :, : queries * cell, : keys * cell] = colours.repeat(cell, axis=2).repeat(cell, axis=3)
     return Image.fromarray(tiles.transpose(0, 2, 1, 3, 4).reshape(layers * tiles.shape[2], heads * tiles.shape[3], 3))

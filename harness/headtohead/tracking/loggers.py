@@ -57,7 +57,7 @@ class StudyLogger:
             variant=run.variant.title,
             seed=run.seed,
             axes=run.variant.axes,
-            config=run.record.config,
+            config=run.record.config.model_dump(mode="json"),
             root=self.study.path.resolve().parent.parent,
             directory=run.path,
         )

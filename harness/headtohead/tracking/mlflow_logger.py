@@ -1,29 +1,28 @@
 """A run directory as an MLflow run.
 
 Every call is idempotent, so a shipper that was killed between any two calls is restarted without loss: the run is
-identified by its run hash, a tag set in the call that creates the run; metrics, artifacts and tags are overwritten; an
-existing model is reused. ``h2h.shipped`` and the final status are written last. Only a run with both is complete.
+identified by its run hash, a tag set in the call that creates the run; metrics, artifacts and tags are overwritten.
+``h2h.shipped`` and the final status are written last. Only a run with both is complete.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headtohead import files
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
-from headtohead.storage.run import CHECKPOINT, RUN, VOCABULARY
 from headtohead.tracking import run_page
-from headtohead.tracking.artifacts import copy_files, stage
+from headtohead.tracking.artifacts import stage
 from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.runs import TrackedRun, TrackedStudy, milliseconds
-from headtohead.tracking.store import Store, require_mlflow
+from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
-    from mlflow.entities import LoggedModel, Metric
+    from mlflow.entities import Metric
 
 STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
 """MLflow's status by state; FAILED for any other state."""
@@ -31,45 +30,29 @@ STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(stat
 DENSE_POINTS = 200
 """Number of first points of a history that are all logged; each doubling of the length adds half as many."""
 
-MODEL_TYPE = "headtohead-transformer"
 
-
-@dataclass(frozen=True)
+@dataclass
 class Destination:
     """Where the runs of a study are logged: ``run_ids`` by run hash, and the id of the study's own MLflow run."""
 
-    study: TrackedStudy
     store: Store
     experiment_id: str
-    parent: str
-    run_ids: dict[str, str]
+    run_ids: dict[str, str] = field(default_factory=dict)
+    parent: str = ""
 
 
 class MlflowLogger(Logger):
-    """Logs to MLflow: parameters, histories, results, attention maps, translations and weights.
+    """Logs to MLflow: parameters, histories, results, attention maps, translations and weights."""
 
-    Args:
-        run: The run as any logger gets it.
-        directory: The run's directory.
-        to: Where to log it.
-    """
-
-    packages = ("mlflow",)
-    entry_name = "mlflow"
-
-    def __init__(self, run: LoggedRun, directory: TrackedRun, to: Destination) -> None:
+    def __init__(self, run: LoggedRun, study: TrackedStudy, directory: TrackedRun, to: Destination) -> None:
         super().__init__(run)
-        self.directory, self.to, self.client = directory, to, to.store.client
+        self.study, self.directory, self.to, self.client = study, directory, to, to.store.client
         self.run_id = to.run_ids.get(run.run_hash, "")
         self.points: dict[str, dict[int, tuple[int, float]]] = {}
         """Time and value that MLflow displays at each step of a metric."""
         self.counts: Counter[str] = Counter()
         self.last: dict[str, tuple[int, int, float]] = {}
         self.fresh: list[Metric] = []
-
-    @classmethod
-    def require(cls) -> None:
-        require_mlflow()
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
@@ -117,17 +100,15 @@ class MlflowLogger(Logger):
         status, _, reason = directory.observed(sweep=True)
         steps = [point[1] for point in self.last.values()]
         ended = milliseconds(status.ended) or max(steps, default=milliseconds(status.started) or 0)
-        model = self._log_model()
         for name, point in self.last.items():
             self._add(name, *point)
         # Results without a final state are those of a process that died while it finished.
         if state in states.RESULTS and (metrics := directory.final_metrics):
-            self._add_results(metrics, ended, model)
-        upload = functools.partial(client.log_artifacts, self.run_id)
-        with self.to.store.artifacts(self.mlflow_run.info.artifact_uri, upload) as folder:
+            self._add_results(metrics, ended)
+        with files.scratch_folder() as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
             tags = stage(directory, folder, self.mlflow_run.info.start_time)
-        client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
+            client.log_artifacts(self.run_id, str(folder))
         self._send(state, reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 
@@ -144,8 +125,8 @@ class MlflowLogger(Logger):
             self.points[name][step] = (time, value)
             self.fresh.append(Metric(name, value, time, step))
 
-    def _add_results(self, results: Mapping[str, float | None], ended: int, model: LoggedModel | None) -> None:
-        """Add the results as points at the last step, linked to the model.
+    def _add_results(self, results: Mapping[str, float | None], ended: int) -> None:
+        """Add the results as points at the last step.
 
         MLflow displays the value with the highest step. With these points its table shows the results of the report,
         even if the best checkpoint is not the last.
@@ -153,18 +134,14 @@ class MlflowLogger(Logger):
         from mlflow.entities import Metric
 
         last = max((step for step, _, _ in self.last.values()), default=0)
-        linked = {metric.key for metric in model.metrics or ()} if model else set(results)
         for name, value in results.items():
             shown = self.points.setdefault(name, {}).get(last)
-            if value is None or (shown is not None and shown[1] == value and name in linked):
-                continue
-            if shown is None or shown[1] != value:
+            if value is not None and (shown is None or shown[1] != value):
                 time = ended if shown is None else max(ended, shown[0] + 1)
-                shown = self.points[name][last] = (time, float(value))
-            # A point that is linked to a model replaces the same point in the batch.
-            self.fresh = [point for point in self.fresh if (point.key, point.step) != (name, last)]
-            model_id = model.model_id if model else None
-            self.fresh.append(Metric(name, shown[1], shown[0], last, model_id=model_id))
+                self.points[name][last] = (time, float(value))
+                # A result replaces the point of its history in the same batch.
+                self.fresh = [point for point in self.fresh if (point.key, point.step) != (name, last)]
+                self.fresh.append(Metric(name, float(value), time, last))
 
     def _send(self, state: str, reason: str | None, tags: dict[str, str]) -> None:
         """Log everything in a single call; parameters and tags of an active run only once."""
@@ -173,7 +150,7 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            tags = run_page.tags(self.to.study, self.directory, record, state, reason, self.to.parent) | tags
+            tags = run_page.tags(self.study, self.directory, record, state, reason, self.to.parent) | tags
             params = run_page.parameters(self.directory, record)
             changed = sorted(name for name, value in existing.params.items() if params.get(name, value) != value)
             if changed:  # MLflow does not allow changes of parameters
@@ -189,37 +166,3 @@ class MlflowLogger(Logger):
             tags=[RunTag(name, value) for name, value in tags.items()],
         )
         self.fresh = []
-
-    def _log_model(self) -> LoggedModel | None:
-        """Log the final weights as a model of the run and return the model; return None for a run without weights.
-
-        The weights of a reused run are logged only by the experiment that trained it.
-        """
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
-
-        run, client = self.directory, self.client
-        if run.reused_from or not run.has(CHECKPOINT):
-            return None
-        query = f"source_run_id = '{self.run_id}'"
-        found = [] if self.is_new else client.search_logged_models([self.to.experiment_id], query, max_results=1)
-        model = (
-            found[0]
-            if found
-            else client.create_logged_model(
-                self.to.experiment_id,
-                name=run_page.allowed(f"{run.variant.slug}-s{run.seed}", "-_ "),
-                source_run_id=self.run_id,
-                tags={RUN_HASH_TAG: run.run_hash},
-                params={axis: str(value) for axis, value in run.variant.axes.items()},
-                model_type=MODEL_TYPE,
-            )
-        )
-        upload = functools.partial(client.log_model_artifacts, model.model_id)
-        with self.to.store.artifacts(model.artifact_location, upload) as folder:
-            copy_files(run, (RUN, CHECKPOINT, VOCABULARY), folder)
-        if model.status != LoggedModelStatus.READY:
-            client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-        outputs = self.mlflow_run.outputs.model_outputs if self.mlflow_run.outputs else []
-        if model.model_id not in {output.model_id for output in outputs}:
-            client.log_outputs(self.run_id, [LoggedModelOutput(model.model_id, step=0)])
-        return model

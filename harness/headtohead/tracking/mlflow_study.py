@@ -6,8 +6,6 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 
 from __future__ import annotations
 
-import csv
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,12 +49,8 @@ REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
 class MlflowStudy(StudyLogger):
     """Logs a study to an MLflow store; the tags of the MLflow runs determine which runs are complete."""
 
-    uri: str | None = None
-    store: Store | None = None
-    experiment_id: str = ""
-    parent: str = ""
-    run_ids: dict[str, str] = field(default_factory=dict)
-    in_plan: dict[str, str | None] = field(default_factory=dict)
+    uri: str = ""
+    to: Destination = field(init=False)
 
     def __post_init__(self) -> None:
         self.uri = self.uri or default_uri(self.study.path.parent)
@@ -65,17 +59,13 @@ class MlflowStudy(StudyLogger):
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Hold the store's lock; connect to the store and describe the study in the first pass."""
-        assert self.uri is not None
         with store_errors(self.uri), locked(self.uri):
-            if self.store is None:
-                self.store = open_store(self.uri, create=True)
-                self._open(self.store)
+            if not hasattr(self, "to"):
+                self._open(open_store(self.uri, create=True))
             yield
 
     def logger(self, run: TrackedRun) -> Logger:
-        assert self.store is not None
-        to = Destination(self.study, self.store, self.experiment_id, self.parent, self.run_ids)
-        return MlflowLogger(self.logged_run(run), run, to)
+        return MlflowLogger(self.logged_run(run), self.study, run, self.to)
 
     def keep(self, run: TrackedRun, content_hash: str) -> None:
         self.received[run.run_hash] = content_hash
@@ -91,17 +81,20 @@ class MlflowStudy(StudyLogger):
 
     @property
     def link(self) -> str:
-        assert self.uri is not None
-        return link(self.experiment_id, self.uri)
+        return link(self.to.experiment_id, self.uri)
 
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
-        self.experiment_id, index = store.experiment(self.study.name), store.experiment(INDEX)
-        for run in store.runs(self.experiment_id):
+        to, index = Destination(store, store.experiment(self.study.name)), store.experiment(INDEX)
+        planned, has_old_runs = {run.run_hash for run in self.study.record.runs}, False
+        for run in store.runs(to.experiment_id):
             tags = run.data.tags
             if run_hash := tags.get(RUN_HASH_TAG):
-                self.run_ids.setdefault(run_hash, run.info.run_id)
-                self.in_plan[run.info.run_id] = tags.get(IN_PLAN_TAG)
+                to.run_ids.setdefault(run_hash, run.info.run_id)
+                in_plan = "yes" if run_hash in planned else "no"
+                has_old_runs |= in_plan == "no"
+                if tags.get(IN_PLAN_TAG) != in_plan:
+                    store.client.set_tag(run.info.run_id, IN_PLAN_TAG, in_plan)
                 if SHIPPED_TAG in tags and run.info.status != "RUNNING":
                     self.received.setdefault(run_hash, tags[SHIPPED_TAG])
         known = [run.info.run_id for run in store.runs(index) if run.data.tags.get(STUDY_TAG) == self.study.name]
@@ -111,85 +104,73 @@ class MlflowStudy(StudyLogger):
             started = milliseconds(self.study.record.created)
             created = store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)
             known = [created.info.run_id]
-        self.parent = known[0]
-        has_old_runs = self._mark_plan(store)
+        self.to, to.parent = to, known[0]
         experiment_tags = {
             NOTE_TAG: self._description(""),
             **KIND,
             "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
             STUDY_TAG: self.study.name,
-            "h2h.study_run": self.parent,
+            "h2h.study_run": to.parent,
             **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'" if has_old_runs else ""),
         }
         for name, value in experiment_tags.items():
-            store.client.set_experiment_tag(self.experiment_id, name, value)
+            store.client.set_experiment_tag(to.experiment_id, name, value)
         for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
             store.client.set_experiment_tag(index, name, value)
-
-    def _mark_plan(self, store: Store) -> bool:
-        """Tag runs by whether they are in the current plan, and return whether runs of earlier plans exist."""
-        planned = {run.run_hash for run in self.study.record.runs}
-        old = {run_id for run_hash, run_id in self.run_ids.items() if run_hash not in planned}
-        for run_id, tagged in self.in_plan.items():
-            in_plan = "no" if run_id in old else "yes"
-            if tagged != in_plan:
-                store.client.set_tag(run_id, IN_PLAN_TAG, in_plan)
-        return bool(old)
 
     def finish(self) -> list[str]:
         """Update the summary run: counts, plan, report and status."""
         from mlflow.entities import Param, RunTag
 
-        assert self.store is not None
-        client, plan, existing = self.store.client, self.study.record, self.store.client.get_run(self.parent).data
-        counts = Counter(self._state(run) for run in self.study.runs())
+        store, plan, parent = self.to.store, self.study.record, self.to.parent
+        client, existing = store.client, store.client.get_run(parent).data
+        counts, ended = Counter[str](), []
+        for run in self.study.runs():
+            try:
+                status, state, _ = run.observed(sweep=True) if run.begun() else (None, WAITING, None)
+            except HeadToHeadError:
+                status, state = None, UNREADABLE
+            counts[state] += 1
+            if status is not None and status.ended is not None:
+                ended.append(milliseconds(status.ended))
         stale = "; ".join(stale_changes(self.study))
         warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
         report = inside(self.reports, self.study.name, tree=True)
+        file = report / "answer.json"
+        answer = str(files.read_json(file)["answer"]) if file.is_file() else ""
         tags = {
             NOTE_TAG: warning + self._note(counts, report),
             "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
-            "h2h.experiment_id": self.experiment_id,
-            "h2h.verdicts": _verdicts(report / "results.csv"),
+            "h2h.experiment_id": self.to.experiment_id,
+            "h2h.answer": answer,
             **({STALE_TAG: stale} if stale else {}),
         }
         if not stale and STALE_TAG in existing.tags:
-            client.delete_tag(self.parent, STALE_TAG)
+            client.delete_tag(parent, STALE_TAG)
         params = {
             "axes": ", ".join(plan.axes),
             "baseline": plan.baseline,
             "match": plan.match,
             "primary metric": plan.metrics.primary,
             "dataset": plan.data["dataset"],
-            "data.seed": plan.by_slug[plan.baseline].config["data"]["seed"],
+            "data.seed": plan.by_slug[plan.baseline].config.data.seed,
             "question": plan.question,
         }
         new = {name: str(value)[:PARAM_LIMIT] for name, value in params.items() if name not in existing.params}
         client.log_batch(
-            self.parent,
+            parent,
             params=[Param(name, value) for name, value in new.items()],
             tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
         )
-        self._log_files(self.store, report)
+        self._log_files(report)
         if counts.keys() & (states.PENDING | {WAITING}):
-            client.update_run(self.parent, status="RUNNING")
+            client.update_run(parent, status="RUNNING")
         else:
-            answer = report / "answer.json"
-            shown = markdown_escape(str(files.read_json(answer)["answer"])) if answer.is_file() else ""
-            client.set_experiment_tag(self.experiment_id, NOTE_TAG, (warning + self._description(shown))[:TAG_LIMIT])
-            client.set_terminated(self.parent, "FINISHED", self._ended())
-        self.store.analyze()
+            description = warning + self._description(markdown_escape(answer))
+            client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
+            client.set_terminated(parent, "FINISHED", max(filter(None, ended), default=None))
+        store.analyze()
         return untested()
-
-    def _state(self, run: TrackedRun) -> str:
-        try:
-            return run.observed(sweep=True)[1] if run.begun() else WAITING
-        except HeadToHeadError:
-            return UNREADABLE
-
-    def _ended(self) -> int | None:
-        readable = [run for run in self.study.runs() if self._state(run) not in (UNREADABLE, WAITING)]
-        return max(filter(None, (milliseconds(run.status.ended) for run in readable)), default=None)
 
     def _description(self, answer: str) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
@@ -199,13 +180,13 @@ class MlflowStudy(StudyLogger):
             f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
             safe_markdown(plan.description or ""),
             "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
-            f"axis, attention. [Open the view of all runs]({link(self.experiment_id)}).",
+            f"axis, attention. [Open the view of all runs]({link(self.to.experiment_id)}).",
             f"Steps of the attention images are probe sentences. {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
 
     def _note(self, counts: Counter[str], folder: Path) -> str:
-        """Return the description of the summary run: question, report, and what the report does not state."""
+        """Return the description of the summary run: question, report, states of the runs and the command."""
         plan, report = self.study.record, ""
         if (folder / "report.md").is_file():
             paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
@@ -215,37 +196,15 @@ class MlflowStudy(StudyLogger):
         lines = [f"**{markdown_escape(plan.question)}**", *([report[: TAG_LIMIT // 2]] if report else [])]
         lines.append(
             f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {shown}. "
-            f"[Open the view of all runs]({link(self.experiment_id)})"
+            f"[Open the view of all runs]({link(self.to.experiment_id)})"
         )
-        lines += [
-            f"{markdown_code(variant.slug)} equals {markdown_code(variant.equal_to)} by construction "
-            f"({markdown_escape(variant.equal_reason)}); they share their runs"
-            for variant in plan.variants
-            if variant.equal_to
-        ]
-        lines += [f"Excluded: {markdown_code(left.slug)} ({markdown_escape(left.reason)})" for left in plan.excluded]
         return "\n\n".join([*lines, f"Command: {markdown_code(plan.command)}"])
 
-    def _log_files(self, store: Store, report: Path) -> None:
-        with files.scratch_folder() as scratch:
-            folder = scratch / "study"
-            folder.mkdir()
-            shutil.copyfile(self.study.path / EXPERIMENT, folder / EXPERIMENT)
-            for file in REPORT_FILES:
-                if (report / file).is_file():
-                    (folder / "report").mkdir(exist_ok=True)
-                    shutil.copyfile(report / file, folder / "report" / file)
-            if (report / "figures").is_dir():
-                shutil.copytree(report / "figures", folder / "figures")
-            store.client.log_artifacts(self.parent, str(folder))
-
-
-def _verdicts(results: Path) -> str:
-    """Return the variants of the report's ``results.csv`` by verdict; empty if there is no report."""
-    variants: dict[str, dict[str, None]] = {}
-    if results.is_file():
-        with results.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["verdict"]:
-                    variants.setdefault(row["verdict"], {})[row["variant"]] = None
-    return "; ".join(f"{verdict}: {', '.join(slugs)}" for verdict, slugs in variants.items())
+    def _log_files(self, report: Path) -> None:
+        client, parent = self.to.store.client, self.to.parent
+        client.log_artifact(parent, str(self.study.path / EXPERIMENT))
+        for file in REPORT_FILES:
+            if (report / file).is_file():
+                client.log_artifact(parent, str(report / file), "report")
+        if (report / "figures").is_dir():
+            client.log_artifacts(parent, str(report / "figures"), "figures")

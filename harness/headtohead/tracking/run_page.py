@@ -1,12 +1,11 @@
-"""The page of a run in MLflow: name, parameters, tags, dataset and description."""
+"""The page of a run in MLflow: name, parameters, tags and description."""
 
 from __future__ import annotations
 
 import functools
 import getpass
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
@@ -15,12 +14,8 @@ from headtohead.schema.sections import NotHashed
 from headtohead.storage.run import RunRecord
 from headtohead.tracking.runs import TrackedRun, TrackedStudy
 
-if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput
-
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
-DIGEST_LENGTH = 36
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 REASON_TAG = "h2h.reason"
@@ -46,7 +41,7 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         "parameters": record.counts.total,
         "flops_per_token": record.counts.flops_per_token,
     }
-    config = dict(record.config)
+    config = record.config.model_dump(mode="json")
     for family in FAMILIES:
         roles = config.pop(family)
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
@@ -58,7 +53,8 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         for name, entry in entries.items():
             params = {name: entry["name"], **_flat(name, entry["options"])} | params
     fields = {name: value for name, value in _flat("", config).items() if name not in _runtime_fields()}
-    named = {allowed(name): value for name, value in (fields | params).items() if value is not None}
+    # MLflow allows only these characters.
+    named = {re.sub(r"[^\w\-./ :]", "-", name): x for name, x in (fields | params).items() if x is not None}
     return {name: text(value)[:PARAM_LIMIT] for name, value in named.items()}
 
 
@@ -85,6 +81,7 @@ def tags(
         "h2h.attempt": status.attempt,
         "h2h.device": record.execution.device if record.execution else None,
         "h2h.directory": run.path.name,
+        "h2h.data_hash": record.data["data_hash"],
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
     }
@@ -111,25 +108,6 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
     return "\n\n".join([*lines, f"**Reproduce:** {markdown_code(command)}"])
 
 
-def dataset_input(data: Mapping[str, Any]) -> DatasetInput:
-    """Return the dataset of a run for MLflow: name, hash, licence and counts, without the sentences."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    columns = [{"type": "string", "name": name, "required": True} for name in ("source", "target")]
-    profile = {"num_rows": sum(data["counts"].values()), **data["counts"]}
-    dataset = Dataset(
-        name=data["dataset"],
-        digest=data["data_hash"][:DIGEST_LENGTH],
-        source_type="headtohead",
-        source=json.dumps({name: data.get(name) for name in ("dataset", "licence", "citation", "languages")}),
-        schema=json.dumps({"mlflow_colspec": columns}),
-        profile=json.dumps(
-            profile | {name: data.get(name) for name in ("split", "vocabulary", "bag_of_words_upper_bound")}
-        ),
-    )
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", ", ".join(data["counts"]))])
-
-
 def user() -> str:
     """Return the user's name, or ``unknown`` if the system has none."""
     try:
@@ -147,11 +125,6 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(text(item) for item in value)
     return str(value)
-
-
-def allowed(name: str, marks: str = "_-./ :") -> str:
-    """Return a name with a hyphen for each character that MLflow does not allow."""
-    return "".join(letter if letter.isalnum() or letter in marks else "-" for letter in name)
 
 
 def _flat(prefix: str, value: Any) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     process = children.start_program(command, env=environment, start_new_session=True, **quiet)
     try:
         end = time.monotonic() + START_SECONDS
-        while not _responds(port):
+        while True:
+            with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
+                break
             if process.poll() is not None or time.monotonic() > end:
                 code = process.poll()
                 reason = "did not respond in time" if code is None else f"ended with code {code}"
@@ -88,11 +90,13 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     except KeyboardInterrupt:
         pass
     finally:
+        workers = []
+        with suppress(psutil.NoSuchProcess):
+            workers = psutil.Process(process.pid).children(recursive=True)
         for number in (signal.SIGTERM, signal.SIGKILL):  # a worker may outlive the server
-            if group := _group(process.pid):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-                psutil.wait_procs(group, STOP_SECONDS)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            psutil.wait_procs(workers, STOP_SECONDS)
         process.wait()
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -103,21 +107,3 @@ def _leave(number: int, frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise SystemExit(128 + number)
-
-
-def _group(leader: int) -> list[psutil.Process]:
-    """Return the running processes of a process group."""
-    members = []
-    for process in psutil.process_iter():
-        with suppress(OSError, psutil.Error):
-            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                members.append(process)
-    return members
-
-
-def _responds(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False

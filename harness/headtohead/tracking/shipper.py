@@ -159,11 +159,6 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
         return shipper.finish()
 
 
-def _set_at_end(ended: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    ended.set()
-
-
 def main(folder_name: str, logger: str, reports_name: str) -> int:
     """Run the shipper of an experiment's folder; its log is ``shipper-<logger>.log`` there."""
     folder, reports = Path(folder_name), Path(reports_name)
@@ -174,11 +169,16 @@ def main(folder_name: str, logger: str, reports_name: str) -> int:
     log.propagate = False
     os.nice(NICENESS)
     ended = threading.Event()
+
+    def set_at_end() -> None:
+        sys.stdin.buffer.read()
+        ended.set()
+
     try:
         plugins = pickle.load(sys.stdin.buffer)  # from the parent, through a pipe
         if plugins is not None:
             load_plugins(plugins)
-        threading.Thread(target=_set_at_end, args=(ended,), daemon=True).start()
+        threading.Thread(target=set_at_end, daemon=True).start()
         log.info("shipping %s to %s", folder, logger)
         complete = follow(Shipper(folder, logger, reports=reports), ended)
     except HeadToHeadError as error:

@@ -164,7 +164,7 @@ class Shipper:
             return StudyLogger(self.name, study, reports)
         from headtohead.tracking.mlflow_study import MlflowStudy
 
-        return MlflowStudy(self.name, study, reports, uri=self.uri)
+        return MlflowStudy(self.name, study, reports, uri=self.uri or "")
 
     def _due(self, run: TrackedRun, is_live: bool) -> bool:
         if not run.begun() or self.seen.get(run.run_hash) == run.modified():
@@ -241,9 +241,9 @@ class Shipper:
 def require(name: str) -> None:
     """Raise HeadToHeadError if a logger is unknown or lacks a package."""
     if name == MLFLOW:
-        from headtohead.tracking.mlflow_logger import MlflowLogger
+        from headtohead.tracking.store import require_mlflow
 
-        MlflowLogger.require()
+        require_mlflow()
     else:
         current().logger(name).require()
 

@@ -1,18 +1,17 @@
 """Import of mlflow, and creating and opening of an MLflow store.
 
-A SQLite store is created under a temporary name and renamed when it is complete. After concurrent starts, a full disk
-or a kill there is either a complete store or none. The database uses WAL mode, so that the server can read while a
-shipper writes.
+A SQLite store is created in a temporary folder and written atomically: after concurrent starts, a full disk or a kill
+there is either a complete store or none. In its WAL mode, the server can read while a shipper writes.
 """
 
 from __future__ import annotations
 
 import functools
-import glob
 import importlib
 import importlib.util
 import logging
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -20,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
 
 from filelock import FileLock, Timeout
 
@@ -46,8 +44,6 @@ SETTINGS = {
 }
 ARTIFACTS = "mlruns-artifacts"
 LOCK_SECONDS = 300.0
-INCOMPLETE = ".new-"
-"""Separates the name of a store and the id of the process that creates it, in the names of temporary files."""
 
 UNAVAILABLE = (
     "database or disk is full",
@@ -116,22 +112,6 @@ class Store:
             token = page.token
             if not token:
                 return
-
-    @contextmanager
-    def artifacts(self, location: str, upload: Callable[[str], object]) -> Iterator[Path]:
-        """Yield a folder for artifacts; at the end of the block its content is stored at ``location``.
-
-        A local location is written directly, which saves a quarter of the cost of a run. For any other location,
-        ``upload`` is called once with a temporary folder.
-        """
-        if location.startswith("file:"):
-            folder = Path(unquote(urlparse(location).path))
-            folder.mkdir(parents=True, exist_ok=True)
-            yield folder
-            return
-        with files.scratch_folder() as folder:
-            yield folder
-            upload(str(folder))
 
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""
@@ -224,35 +204,26 @@ def locked(uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    lock = FileLock(f"{database}.lock", is_singleton=True)
+    database.parent.mkdir(parents=True, exist_ok=True)
     try:
-        database.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=LOCK_SECONDS)
+        lock = FileLock(f"{database}.lock", is_singleton=True).acquire(timeout=LOCK_SECONDS)
     except Timeout:
         raise HeadToHeadError(
             f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
             "run h2h sync when it has ended"
         ) from None
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
     """Create the store if it is missing, and check that the installed mlflow supports its schema."""
     if not create and not database.exists():
         raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
-    # Only the holder of the lock creates a store, so these files are left from processes that were killed.
-    leftovers = f"{glob.escape(database.name)}{INCOMPLETE}[0-9]*"
-    if create and (not database.exists() or any(database.parent.glob(leftovers))):
+    if not database.exists():
         with locked(uri):
-            try:
-                if not database.exists():
-                    _create(database)
-            finally:
-                for path in database.parent.glob(leftovers):
-                    path.unlink(missing_ok=True)
+            if not database.exists():
+                _create(database)
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         try:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
@@ -275,14 +246,12 @@ def _create(database: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     build: Callable[[str, str], Any] = SqlAlchemyStore
-    fresh = database.with_name(f"{database.name}{INCOMPLETE}{os.getpid()}")
-    store = build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri())
-    store.engine.dispose()
-    with closing(sqlite3.connect(fresh)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-    with fresh.open("rb") as file:
-        os.fsync(file.fileno())
-    fresh.replace(database)
+    with files.scratch_folder() as folder:
+        fresh = folder / "mlflow.db"
+        build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
+        with closing(sqlite3.connect(fresh)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        files.replace(database, lambda temporary: shutil.copyfile(fresh, temporary))
 
 
 @functools.cache

@@ -33,8 +33,7 @@ class StackOptimizer:
 
     def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:
         self.trains, self.steps = trains, steps
-        settings = [(train.lr, train.weight_decay, train.warmup_steps, train.schedule) for train in trains]
-        ranges = [list(members) for _, members in groupby(range(len(trains)), settings.__getitem__)]
+        ranges = [list(members) for _, members in groupby(range(len(trains)), trains.__getitem__)]
         parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         groups: list[dict[str, Any]] = []

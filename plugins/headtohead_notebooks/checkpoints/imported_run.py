@@ -22,8 +22,7 @@ from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
-from headtohead.planning.order import is_order_invariant
-from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
 from headtohead.planning.plan import plugin_records
 from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states
@@ -175,7 +174,7 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
         decoding_limit=decoding_limit(config, longest) if longest else 0,
         order_invariant=is_order_invariant(config, registry),
         pitfalls=find_pitfalls(config, registry),
-        config=config.model_dump(mode="json"),
+        config=config,
         plugins=plugin_records(config, registry, project),
         data=data,
         execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),

@@ -1,241 +1,166 @@
 """Attention styles with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
-import re
 from typing import ClassVar
 
 import torch
 from torch.nn import functional
 
-from headtohead.plugin import Attention, Geometry, hookimpl
+from contract.zoo.planted import fault
+from headtohead.plugin import Geometry
 from headtohead_plugins.attention.random import Random
 from headtohead_plugins.attention.sigmoid import Sigmoid
 from headtohead_plugins.attention.split_heads import SplitHeads
 from headtohead_plugins.attention.uniform import Uniform
 
 
-class LeakingMembers(SplitHeads):
+@fault(SplitHeads, "transform", "members stacking")
+def leaking_members(self, q, k):
     """queries of a member include those of the adjacent member"""
-
-    caught_by = ("members", "stacking")
-
-    def transform(self, q, k):
-        return q + 1e-3 * q.roll(1, dims=0), k
+    return q + 1e-3 * q.roll(1, dims=0), k
 
 
-class LeakingSentences(SplitHeads):
+@fault(SplitHeads, "transform", "batch-of-one")
+def leaking_sentences(self, q, k):
     """batch-dependent output: queries include those of the adjacent sentence"""
-
-    caught_by = ("batch-of-one",)
-
-    def transform(self, q, k):
-        return q + 1e-3 * q.roll(1, dims=1), k
+    return q + 1e-3 * q.roll(1, dims=1), k
 
 
-class BatchNormalised(SplitHeads):
+@fault(SplitHeads, "transform", "batch-of-one", config={"masking": "none"})
+def batch_normalised(self, q, k):
     """queries normalised over the batch"""
-
-    caught_by = ("batch-of-one",)
-    config: ClassVar = {"masking": "none"}
-
-    def transform(self, q, k):
-        return q - q.mean(1, keepdim=True), k
+    return q - q.mean(1, keepdim=True), k
 
 
-class OverQueries(SplitHeads):
+@fault(SplitHeads, "normalise", "rows-sum-to-one causality")
+def over_queries(self, scores, mask):
     """normalised over the wrong axis: queries"""
-
-    caught_by = ("rows-sum-to-one", "causality")
-
-    def normalise(self, scores, mask):
-        return torch.softmax(scores, dim=-2)
+    return torch.softmax(scores, dim=-2)
 
 
-class OverHeads(SplitHeads):
+@fault(SplitHeads, "normalise", "rows-sum-to-one")
+def over_heads(self, scores, mask):
     """normalised over the wrong axis: heads"""
-
-    caught_by = ("rows-sum-to-one",)
-
-    def normalise(self, scores, mask):
-        return torch.softmax(scores, dim=2).nan_to_num()
+    return torch.softmax(scores, dim=2).nan_to_num()
 
 
-class NegativeWeights(SplitHeads):
+@fault(SplitHeads, "normalise", "rows-sum-to-one")
+def negative_weights(self, scores, mask):
     """negative weights that the style does not declare"""
-
-    caught_by = ("rows-sum-to-one",)
-
-    def normalise(self, scores, mask):
-        weights = super().normalise(scores, mask)
-        return 2 * weights - weights.roll(1, dims=-1)
+    weights = SplitHeads.normalise(self, scores, mask)
+    return 2 * weights - weights.roll(1, dims=-1)
 
 
-class SelfOnly(SplitHeads):
+@fault(SplitHeads, "normalise", "mask-obeyed target-reaches-logits")
+def self_only(self, scores, mask):
     """every token attends to itself only"""
-
-    caught_by = ("mask-obeyed", "target-reaches-logits")
-
-    def normalise(self, scores, mask):
-        weights = super().normalise(scores, mask)
-        queries, keys = scores.shape[-2:]
-        alone = torch.eye(queries, dtype=scores.dtype, device=scores.device)
-        return alone + 0 * weights if queries == keys else weights
+    weights = SplitHeads.normalise(self, scores, mask)
+    queries, keys = scores.shape[-2:]
+    alone = torch.eye(queries, dtype=scores.dtype, device=scores.device)
+    return alone + 0 * weights if queries == keys else weights
 
 
-class Unscaled(SplitHeads):
+@fault(SplitHeads, "geometry", "temperature")
+def unscaled(cls, options, model):
     """scale missing on both paths"""
-
-    caught_by = ("temperature",)
-
-    @classmethod
-    def geometry(cls, options, model):
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, 1.0)
+    width = model.d_model // model.heads
+    return Geometry(model.heads, model.heads, width, width, 1.0)
 
 
-class DoublyScaled(SplitHeads):
+@fault(SplitHeads, "geometry", "temperature")
+def doubly_scaled(cls, options, model):
     """scale doubled: 1 / d_k"""
-
-    caught_by = ("temperature",)
-
-    @classmethod
-    def geometry(cls, options, model):
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, 1 / width)
+    width = model.d_model // model.heads
+    return Geometry(model.heads, model.heads, width, width, 1 / width)
 
 
-class ScaledByModel(SplitHeads):
+@fault(SplitHeads, "geometry", "temperature", found_in="hand-written attentions that divide by sqrt(d_model)")
+def scaled_by_model(cls, options, model):
     """scale by the model's width instead of the head's"""
-
-    found_in = "hand-written attentions that divide by sqrt(d_model)"
-    caught_by = ("temperature",)
-
-    @classmethod
-    def geometry(cls, options, model):
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, model.d_model**-0.5)
+    width = model.d_model // model.heads
+    return Geometry(model.heads, model.heads, width, width, model.d_model**-0.5)
 
 
-class UnscaledScores(SplitHeads):
+@fault(SplitHeads, "scores", "temperature")
+def unscaled_scores(self, q, k, query_positions, key_positions):
     """custom scores without the scale"""
-
-    caught_by = ("temperature",)
-
-    def scores(self, q, k, query_positions, key_positions):
-        return q @ k.transpose(-2, -1)
+    return q @ k.transpose(-2, -1)
 
 
-class MaskedToZero(SplitHeads):
+@fault(SplitHeads, "normalise", "masked-keys causality pad-content")
+def masked_to_zero(self, scores, mask):
     """masked scores set to 0 instead of -inf"""
-
-    caught_by = ("masked-keys", "causality", "pad-content")
-
-    def normalise(self, scores, mask):
-        return torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
+    return torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
 
 
-class MaskedAfterwards(SplitHeads):
+@fault(SplitHeads, "normalise", "rows-sum-to-one")
+def masked_afterwards(self, scores, mask):
     """weights masked after the softmax and not normalised again"""
-
-    caught_by = ("rows-sum-to-one",)
-
-    def normalise(self, scores, mask):
-        weights = torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
-        return weights if mask is None else weights * mask
+    weights = torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
+    return weights if mask is None else weights * mask
 
 
-class NotANumber(SplitHeads):
+@fault(SplitHeads, "normalise", "masked-rows", found_in="explicit softmax over -inf")
+def not_a_number(self, scores, mask):
     """softmax of a fully masked row: NaN"""
-
-    found_in = "explicit softmax over -inf"
-    caught_by = ("masked-rows",)
-
-    def normalise(self, scores, mask):
-        return torch.softmax(scores, dim=-1)
+    return torch.softmax(scores, dim=-1)
 
 
-class Overflowing(SplitHeads):
+@fault(SplitHeads, "normalise", "finite")
+def overflowing(self, scores, mask):
     """softmax without subtracting the largest score"""
-
-    caught_by = ("finite",)
-
-    def normalise(self, scores, mask):
-        powers = scores.exp()
-        return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+    powers = scores.exp()
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
-class AlwaysDropping(SplitHeads):
+@fault(SplitHeads, "mix", "determinism stateless")
+def always_dropping(self, weights):
     """dropout in evaluation"""
-
-    caught_by = ("determinism", "stateless")
-
-    def mix(self, weights):
-        return functional.dropout(weights, 0.1, training=True)
+    return functional.dropout(weights, 0.1, training=True)
 
 
-class GlobalDropout(SplitHeads):
+@fault(SplitHeads, "mix", "stacking")
+def global_dropout(self, weights):
     """dropout from torch's global generator"""
-
-    caught_by = ("stacking",)
-
-    def mix(self, weights):
-        return functional.dropout(weights, 0.1, training=self.training)
+    return functional.dropout(weights, 0.1, training=self.training)
 
 
-class DetachedWeights(SplitHeads):
+@fault(SplitHeads, "mix", "gradients")
+def detached_weights(self, weights):
     """queries and keys have no gradient"""
-
-    caught_by = ("gradients",)
-
-    def mix(self, weights):
-        return weights.detach()
+    return weights.detach()
 
 
-class HalfDetached(SplitHeads):
+@fault(SplitHeads, "normalise", "derivative")
+def half_detached(self, scores, mask):
     """gradient of the softmax's denominator missing"""
-
-    caught_by = ("derivative",)
-
-    def normalise(self, scores, mask):
-        weights = super().normalise(scores, mask)
-        return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (weights.detach() - weights)
+    weights = SplitHeads.normalise(self, scores, mask)
+    return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (weights.detach() - weights)
 
 
-class SinkInPlace(SplitHeads):
+@fault(SplitHeads, "normalise", "stateless")
+def sink_in_place(self, scores, mask):
     """in-place change of the mask"""
-
-    caught_by = ("stateless",)
-
-    def normalise(self, scores, mask):
-        if mask is not None:
-            mask[..., 0] = True
-        return super().normalise(scores, mask)
+    if mask is not None:
+        mask[..., 0] = True
+    return SplitHeads.normalise(self, scores, mask)
 
 
-class NormOverTime(SplitHeads):
+@fault(SplitHeads, "post_heads", "causality pad-columns")
+def norm_over_time(self, heads):
     """outputs of heads normalised over time"""
-
-    caught_by = ("causality", "pad-columns")
-
-    def post_heads(self, heads):
-        return heads - heads.mean(-2, keepdim=True)
+    return heads - heads.mean(-2, keepdim=True)
 
 
-class QueriesLate(SplitHeads):
+@fault(SplitHeads, "transform", "causality cached-decoding")
+def queries_late(self, q, k):
     """queries off by one position"""
-
-    caught_by = ("causality", "cached-decoding")
-
-    def transform(self, q, k):
-        return q.roll(1, dims=-2), k
+    return q.roll(1, dims=-2), k
 
 
-class KeysLate(SplitHeads):
+@fault(SplitHeads, "transform", "mask-obeyed cached-decoding")
+def keys_late(self, q, k):
     """keys off by one position relative to their values"""
-
-    caught_by = ("mask-obeyed", "cached-decoding")
-
-    def transform(self, q, k):
-        return q, k.roll(1, dims=-2)
+    return q, k.roll(1, dims=-2)
 
 
 class Gain(SplitHeads):
@@ -252,88 +177,59 @@ class Gain(SplitHeads):
         return q * self.gain[:, None, :, None, None], k
 
 
-class MiscountedGain(Gain):
+@fault(Gain, "parameter_count", "parameter-count")
+def miscounted_gain(cls, options, context):
     """wrong parameter count: members are counted"""
-
-    caught_by = ("parameter-count",)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads * context.members)
+    return int(context.geometry.heads * context.members)
 
 
-class IdleGain(Gain):
+@fault(Gain, "transform", "gradients")
+def idle_gain(self, q, k):
     """parameter never used"""
-
-    caught_by = ("gradients",)
-
-    def transform(self, q, k):
-        return q, k
+    return q, k
 
 
-class FirstHeadsGain(Gain):
+@fault(Gain, "transform", "gradients")
+def first_heads_gain(self, q, k):
     """a gain for each head, but every head uses the first"""
-
-    caught_by = ("gradients",)
-
-    def transform(self, q, k):
-        return q * self.gain[:, :1, None, None, None].transpose(1, 2), k
+    return q * self.gain[:, :1, None, None, None].transpose(1, 2), k
 
 
-class AverageGain(Gain):
+@fault(Gain, "transform", "members")
+def average_gain(self, q, k):
     """gain averaged over members"""
-
-    caught_by = ("members",)
-
-    def transform(self, q, k):
-        return q * self.gain.mean(0)[:, None, None], k
+    return q * self.gain.mean(0)[:, None, None], k
 
 
-class UnseededGain(Gain):
+@fault(Gain, "build", "determinism stateless")
+def unseeded_gain(self):
     """initialised from torch's global generator"""
-
-    caught_by = ("determinism", "stateless")
-
-    def build(self):
-        self.gain = self.parameter(self.context.geometry.heads, init=lambda out, generator: out.normal_(1.0, 0.1))
+    self.gain = self.parameter(self.context.geometry.heads, init=lambda out, generator: out.normal_(1.0, 0.1))
 
 
-class SingleConstant(SplitHeads):
+@fault(SplitHeads, "mix_scores", "precision")
+def single_constant(self, scores):
     """float32 constant in a float64 model"""
-
-    caught_by = ("precision",)
-
-    def mix_scores(self, scores):
-        return scores * torch.tensor(0.9, device=scores.device)
+    return scores * torch.tensor(0.9, device=scores.device)
 
 
-class SingleScores(SplitHeads):
+@fault(SplitHeads, "mix_scores", "precision", found_in="softmax in float32 whatever the model's precision")
+def single_scores(self, scores):
     """scores converted to float32 and back"""
-
-    found_in = "softmax in float32 whatever the model's precision"
-    caught_by = ("precision",)
-
-    def mix_scores(self, scores):
-        return scores.float().to(scores.dtype)
+    return scores.float().to(scores.dtype)
 
 
-class Doubles(SplitHeads):
+@fault(SplitHeads, "mix_scores", "any-device")
+def doubles(self, scores):
     """a float64 constant that a float32 model cannot multiply"""
-
-    caught_by = ("any-device",)
-
-    def mix_scores(self, scores):
-        return scores * torch.full((1,), 0.9, dtype=torch.float64, device=scores.device)
+    return scores * torch.full((1,), 0.9, dtype=torch.float64, device=scores.device)
 
 
-class LeftBehind(SplitHeads):
+@fault(SplitHeads, "mix_scores", "any-device")
+def left_behind(self, scores):
     """a constant that is not moved with the model's device"""
-
-    caught_by = ("any-device",)
-
-    def mix_scores(self, scores):
-        heads = self.context.geometry.heads
-        return scores * torch.linspace(0.9, 1.1, heads).to(scores.dtype)[:, None, None]
+    heads = self.context.geometry.heads
+    return scores * torch.linspace(0.9, 1.1, heads).to(scores.dtype)[:, None, None]
 
 
 class WrongFastPath(SplitHeads):
@@ -367,25 +263,18 @@ class UndeclaredPositions(Random):
     position_dependent = False
 
 
-class ClampedRandom(Random):
+@fault(Random, "scores", "limit")
+def clamped_random(self, q, k, query_positions, key_positions):
     """positions clamped to the table instead of an error"""
-
-    caught_by = ("limit",)
-
-    def scores(self, q, k, query_positions, key_positions):
-        most = self.table.shape[-1] - 1
-        rows, columns = query_positions.clamp(max=most)[0], key_positions.clamp(max=most)[0]
-        return self.table[:, :, rows][..., columns].unsqueeze(1)
+    most = self.table.shape[-1] - 1
+    rows, columns = query_positions.clamp(max=most)[0], key_positions.clamp(max=most)[0]
+    return self.table[:, :, rows][..., columns].unsqueeze(1)
 
 
-class DropsBias(Uniform):
+@fault(Uniform, "normalise", "positions-act", config={"positional": "alibi"})
+def drops_bias(self, scores, mask):
     """an encoding's bias ignored"""
-
-    caught_by = ("positions-act",)
-    config: ClassVar = {"positional": "alibi"}
-
-    def normalise(self, scores, mask):
-        return super().normalise(torch.where(scores.isinf(), scores, 0.0), mask)
+    return Uniform.normalise(self, torch.where(scores.isinf(), scores, 0.0), mask)
 
 
 class RunningMean(SplitHeads):
@@ -402,51 +291,30 @@ class RunningMean(SplitHeads):
         return q, k - self.mean[:, None, None, None]
 
 
-class FirstKeys(SplitHeads):
+@fault(SplitHeads, "transform", "stateless")
+def first_keys(self, q, k):
     """state kept between calls: the first sentence's keys"""
-
-    caught_by = ("stateless",)
-
-    def transform(self, q, k):
-        known = getattr(self, "known", None)
-        if known is None or known.shape != k.shape:
-            self.known = known = k.detach()
-        return q, 0.9 * k + 0.1 * known
+    known = getattr(self, "known", None)
+    if known is None or known.shape != k.shape:
+        self.known = known = k.detach()
+    return q, 0.9 * k + 0.1 * known
 
 
-class SoftmaxTwice(SplitHeads):
+@fault(SplitHeads, "normalise", "masked-keys")
+def softmax_twice(self, scores, mask):
     """softmax of the softmax"""
-
-    caught_by = ("masked-keys",)
-
-    def normalise(self, scores, mask):
-        return torch.softmax(super().normalise(scores, mask), dim=-1)
+    return torch.softmax(SplitHeads.normalise(self, scores, mask), dim=-1)
 
 
-class Relu(SplitHeads):
+@fault(SplitHeads, "normalise", "mask-obeyed")
+def relu(self, scores, mask):
     """weights that are zero at a visible key"""
-
-    caught_by = ("mask-obeyed",)
-
-    def normalise(self, scores, mask):
-        weights = super().normalise(scores, mask)
-        kept = torch.where(weights >= weights.amax(-1, keepdim=True), weights, 0.0)
-        return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+    weights = SplitHeads.normalise(self, scores, mask)
+    kept = torch.where(weights >= weights.amax(-1, keepdim=True), weights, 0.0)
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-class NormalisedAcrossMembers(SplitHeads):
+@fault(SplitHeads, "post_heads", "members")
+def normalised_across_members(self, heads):
     """heads normalised across members"""
-
-    caught_by = ("members",)
-
-    def post_heads(self, heads):
-        return heads / heads.abs().amax(0, keepdim=True).clamp(min=1e-3)
-
-
-@hookimpl
-def register_attentions():
-    return {
-        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
-        for entry in list(globals().values())
-        if isinstance(entry, type) and issubclass(entry, Attention) and "caught_by" in vars(entry)
-    }
+    return heads / heads.abs().amax(0, keepdim=True).clamp(min=1e-3)

@@ -1,11 +1,11 @@
 """Masking schemes with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
-import re
 from typing import ClassVar
 
 import torch
 
-from headtohead.plugin import Masking, hookimpl
+from contract.zoo.planted import fault
+from headtohead.plugin import Masking
 from headtohead_plugins.masking.none import NoMask
 from headtohead_plugins.masking.padding import PaddingMask
 from headtohead_plugins.masking.padding_causal import PaddingCausal
@@ -15,125 +15,110 @@ from headtohead_plugins.masking.window import Window
 CAUSAL = {"hides-future", "hides-padding", "shows-the-rest"}
 
 
-class PeeksByOne(PaddingCausal):
+@fault(
+    PaddingCausal,
+    "mask",
+    "mask-properties causality cached-decoding",
+    found_in="a leaking mask: 98 % validation accuracy (attention-is-all-you-need-pytorch #19)",
+)
+def peeks_by_one(self, role, query_positions, key_positions, lengths):
     """attends to one token too many"""
-
-    found_in = "a leaking mask: 98 % validation accuracy (attention-is-all-you-need-pytorch #19)"
-    caught_by = ("mask-properties", "causality", "cached-decoding")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions + 1, key_positions, lengths)
+    return PaddingCausal.mask(self, role, query_positions + 1, key_positions, lengths)
 
 
-class AttendsToOnePad(PaddingCausal):
+@fault(
+    PaddingCausal,
+    "mask",
+    "mask-properties pad-content batch-of-one",
+    role_defaults={"encoder": "attends-to-one-pad", "cross": "attends-to-one-pad"},
+)
+def attends_to_one_pad(self, role, query_positions, key_positions, lengths):
     """one position of padding attended"""
-
-    caught_by = ("mask-properties", "pad-content", "batch-of-one")
-    role_defaults: ClassVar = {"encoder": "attends-to-one-pad", "cross": "attends-to-one-pad"}
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return PaddingMask.mask(self, role, query_positions, key_positions, lengths + 1)
+    return PaddingMask.mask(self, role, query_positions, key_positions, lengths + 1)
 
 
-class AttendsToAllPads(PaddingMask):
+@fault(
+    PaddingMask,
+    "mask",
+    "mask-properties pad-content pad-columns batch-of-one",
+    found_in="Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)",
+)
+def attends_to_all_pads(self, role, query_positions, key_positions, lengths):
     """all padding attended: the mask is lost"""
-
-    found_in = "Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)"
-    caught_by = ("mask-properties", "pad-content", "pad-columns", "batch-of-one")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return None
+    return
 
 
-class HidesLastToken(PaddingCausal):
+@fault(
+    PaddingCausal, "mask", "mask-properties", role_defaults={"encoder": "hides-last-token", "cross": "hides-last-token"}
+)
+def hides_last_token(self, role, query_positions, key_positions, lengths):
     """the last token is hidden with the padding"""
-
-    caught_by = ("mask-properties",)
-    role_defaults: ClassVar = {"encoder": "hides-last-token", "cross": "hides-last-token"}
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions, key_positions, (lengths - 1).clamp(min=1))
+    return PaddingCausal.mask(self, role, query_positions, key_positions, (lengths - 1).clamp(min=1))
 
 
-class MaskedQueries(Masking):
+@fault(
+    Masking,
+    "mask",
+    "mask-properties pad-content pad-columns",
+    properties=frozenset({"hides-padding", "shows-the-rest"}),
+)
+def masked_queries(self, role, query_positions, key_positions, lengths):
     """mask on the wrong axis: padding queries hidden instead of padding keys"""
-
-    caught_by = ("mask-properties", "pad-content", "pad-columns")
-    properties = frozenset({"hides-padding", "shows-the-rest"})
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        nonpad = query_positions[None, :, None] < lengths[:, None, None]
-        return nonpad.expand(-1, -1, len(key_positions))
+    nonpad = query_positions[None, :, None] < lengths[:, None, None]
+    return nonpad.expand(-1, -1, len(key_positions))
 
 
-class TurnedCausal(PaddingCausal):
+@fault(PaddingCausal, "mask", "mask-properties causality")
+def turned_causal(self, role, query_positions, key_positions, lengths):
     """mask on the wrong axis: the past is hidden"""
-
-    caught_by = ("mask-properties", "causality")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        later = key_positions[None, :] >= query_positions[:, None]
-        nonpad = key_positions[None, None, :] < lengths[:, None, None]
-        return later.unsqueeze(0) & nonpad
+    later = key_positions[None, :] >= query_positions[:, None]
+    nonpad = key_positions[None, None, :] < lengths[:, None, None]
+    return later.unsqueeze(0) & nonpad
 
 
-class CausalByRow(PaddingCausal):
+@fault(
+    PaddingCausal,
+    "mask",
+    "mask-steps cached-decoding",
+    found_in="scaled_dot_product_attention's is_causal, if used with a cache",
+)
+def causal_by_row(self, role, query_positions, key_positions, lengths):
     """causal by row number: top-left alignment, wrong in cached decoding"""
-
-    found_in = "scaled_dot_product_attention's is_causal, if used with a cache"
-    caught_by = ("mask-steps", "cached-decoding")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        rows = torch.arange(len(query_positions), device=query_positions.device)
-        return super().mask(role, rows, key_positions, lengths)
+    rows = torch.arange(len(query_positions), device=query_positions.device)
+    return PaddingCausal.mask(self, role, rows, key_positions, lengths)
 
 
-class StrictlyCausal(PaddingCausal):
+@fault(PaddingCausal, "mask", "mask-properties")
+def strictly_causal(self, role, query_positions, key_positions, lengths):
     """a token does not attend to itself, the first to none"""
-
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions - 1, key_positions, lengths)
+    return PaddingCausal.mask(self, role, query_positions - 1, key_positions, lengths)
 
 
-class WideWindow(Window):
+@fault(Window, "mask", "mask-definition")
+def wide_window(self, role, query_positions, key_positions, lengths):
     """off by one in a window: one key too many"""
-
-    caught_by = ("mask-definition",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        wider = self.options.model_copy(update={"width": self.options.width + 1})
-        return Window(wider).mask(role, query_positions, key_positions, lengths)
+    wider = self.options.model_copy(update={"width": self.options.width + 1})
+    return Window(wider).mask(role, query_positions, key_positions, lengths)
 
 
-class NarrowWindow(Window):
+@fault(Window, "mask", "mask-definition")
+def narrow_window(self, role, query_positions, key_positions, lengths):
     """off by one in a window: one key too few"""
-
-    caught_by = ("mask-definition",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        narrower = self.options.model_copy(update={"width": self.options.width - 1})
-        return Window(narrower).mask(role, query_positions, key_positions, lengths)
+    narrower = self.options.model_copy(update={"width": self.options.width - 1})
+    return Window(narrower).mask(role, query_positions, key_positions, lengths)
 
 
-class OneSidedWindow(Window):
+@fault(Window, "mask", "mask-definition")
+def one_sided_window(self, role, query_positions, key_positions, lengths):
     """the encoder's window looks back only"""
-
-    caught_by = ("mask-definition",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask("decoder", query_positions, key_positions, lengths)
+    return Window.mask(self, "decoder", query_positions, key_positions, lengths)
 
 
-class LongPrefix(Prefix):
+@fault(Prefix, "mask", "mask-definition")
+def long_prefix(self, role, query_positions, key_positions, lengths):
     """off by one in a prefix: one key too many"""
-
-    caught_by = ("mask-definition",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        longer = self.options.model_copy(update={"length": self.options.length + 1})
-        return Prefix(longer).mask(role, query_positions, key_positions, lengths)
+    longer = self.options.model_copy(update={"length": self.options.length + 1})
+    return Prefix(longer).mask(role, query_positions, key_positions, lengths)
 
 
 class CausalCross(PaddingCausal):
@@ -143,105 +128,82 @@ class CausalCross(PaddingCausal):
     role_defaults: ClassVar = {"encoder": "padding"}
 
 
-class CausalInEveryRole(PaddingMask):
+@fault(PaddingMask, "mask", "mask-properties")
+def causal_in_every_role(self, role, query_positions, key_positions, lengths):
     """a padding mask that is causal in cross-attention too"""
-
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        mask = super().mask(role, query_positions, key_positions, lengths)
-        return mask & (key_positions <= query_positions[:, None]) if role == "cross" else mask
+    mask = PaddingMask.mask(self, role, query_positions, key_positions, lengths)
+    return mask & (key_positions <= query_positions[:, None]) if role == "cross" else mask
 
 
-class FloatMask(PaddingCausal):
+@fault(PaddingCausal, "mask", "mask-properties")
+def float_mask(self, role, query_positions, key_positions, lengths):
     """zeros and -inf instead of booleans"""
-
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        mask = super().mask(role, query_positions, key_positions, lengths)
-        return torch.where(mask, 0.0, -torch.inf)
+    mask = PaddingCausal.mask(self, role, query_positions, key_positions, lengths)
+    return torch.where(mask, 0.0, -torch.inf)
 
 
-class IntegerMask(PaddingCausal):
+@fault(PaddingCausal, "mask", "mask-properties")
+def integer_mask(self, role, query_positions, key_positions, lengths):
     """ones and zeros instead of booleans"""
-
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions, key_positions, lengths).long()
+    return PaddingCausal.mask(self, role, query_positions, key_positions, lengths).long()
 
 
-class InvertedMask(PaddingCausal):
+@fault(
+    PaddingCausal,
+    "mask",
+    "mask-properties",
+    found_in="key_padding_mask of torch.nn against attn_mask of SDPA: opposite meanings",
+)
+def inverted_mask(self, role, query_positions, key_positions, lengths):
     """True where a key is hidden, as torch.nn.MultiheadAttention has it"""
-
-    found_in = "key_padding_mask of torch.nn against attn_mask of SDPA: opposite meanings"
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return ~super().mask(role, query_positions, key_positions, lengths)
+    return ~PaddingCausal.mask(self, role, query_positions, key_positions, lengths)
 
 
-class KeysFirst(PaddingCausal):
+@fault(PaddingCausal, "mask", "mask-properties")
+def keys_first(self, role, query_positions, key_positions, lengths):
     """[batch, key, query] instead of [batch, query, key]"""
-
-    caught_by = ("mask-properties",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions, key_positions, lengths).transpose(1, 2)
+    return PaddingCausal.mask(self, role, query_positions, key_positions, lengths).transpose(1, 2)
 
 
-class NoBatchAxis(NoMask):
+@fault(NoMask, "mask", "mask-properties", role_defaults={"encoder": "none", "cross": "none"})
+def no_batch_axis(self, role, query_positions, key_positions, lengths):
     """a mask without an axis for the batch"""
-
-    caught_by = ("mask-properties",)
-    role_defaults: ClassVar = {"encoder": "none", "cross": "none"}
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return torch.ones(len(query_positions), len(key_positions), dtype=torch.bool)
+    return torch.ones(len(query_positions), len(key_positions), dtype=torch.bool)
 
 
-class LongestLength(PaddingCausal):
+@fault(
+    PaddingCausal,
+    "mask",
+    "mask-properties mask-steps",
+    role_defaults={"encoder": "longest-length", "cross": "longest-length"},
+)
+def longest_length(self, role, query_positions, key_positions, lengths):
     """the longest sentence's length for all sentences"""
-
-    caught_by = ("mask-properties", "mask-steps")
-    role_defaults: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return PaddingMask.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
+    return PaddingMask.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
 
 
-class FirstLength(PaddingMask):
+@fault(PaddingMask, "mask", "mask-properties pad-content")
+def first_length(self, role, query_positions, key_positions, lengths):
     """the first sentence's length for all sentences"""
-
-    caught_by = ("mask-properties", "pad-content")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        return super().mask(role, query_positions, key_positions, lengths[:1].expand_as(lengths))
+    return PaddingMask.mask(self, role, query_positions, key_positions, lengths[:1].expand_as(lengths))
 
 
-class LeftPadding(PaddingMask):
+@fault(PaddingMask, "mask", "mask-properties pad-content")
+def left_padding(self, role, query_positions, key_positions, lengths):
     """assumes padding on the left"""
-
-    caught_by = ("mask-properties", "pad-content")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        pads = len(key_positions) - lengths
-        nonpad = key_positions[None, None, :] >= pads[:, None, None]
-        return nonpad.expand(-1, len(query_positions), -1)
+    pads = len(key_positions) - lengths
+    nonpad = key_positions[None, None, :] >= pads[:, None, None]
+    return nonpad.expand(-1, len(query_positions), -1)
 
 
-class CachedByShape(PaddingMask):
+@fault(PaddingMask, "mask", "stateless batch-of-one")
+def cached_by_shape(self, role, query_positions, key_positions, lengths):
     """mask cached by shape, whatever the lengths"""
-
-    caught_by = ("stateless", "batch-of-one")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        known = self.__dict__.setdefault("known", {})
-        key = (len(query_positions), len(key_positions), len(lengths), lengths.device)
-        if key not in known:
-            known[key] = super().mask(role, query_positions, key_positions, lengths)
-        return known[key]
+    known = self.__dict__.setdefault("known", {})
+    key = (len(query_positions), len(key_positions), len(lengths), lengths.device)
+    if key not in known:
+        known[key] = PaddingMask.mask(self, role, query_positions, key_positions, lengths)
+    return known[key]
 
 
 class FalseProperty(PaddingMask):
@@ -251,41 +213,23 @@ class FalseProperty(PaddingMask):
     properties = frozenset(CAUSAL)
 
 
-class RandomMask(PaddingMask):
+@fault(PaddingMask, "mask", "determinism mask-properties")
+def random_mask(self, role, query_positions, key_positions, lengths):
     """keys hidden at random, also in evaluation"""
-
-    caught_by = ("determinism", "mask-properties")
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        mask = super().mask(role, query_positions, key_positions, lengths)
-        lucky = torch.rand(mask.shape, device=mask.device) < 0.9
-        return mask & (lucky | (key_positions == 0))
+    mask = PaddingMask.mask(self, role, query_positions, key_positions, lengths)
+    lucky = torch.rand(mask.shape, device=mask.device) < 0.9
+    return mask & (lucky | (key_positions == 0))
 
 
-class LeftBehind(PaddingCausal):
+@fault(PaddingCausal, "mask", "any-device")
+def left_behind(self, role, query_positions, key_positions, lengths):
     """mask created on the CPU, whatever the device"""
-
-    caught_by = ("any-device",)
-
-    def mask(self, role, query_positions, key_positions, lengths):
-        mask = super().mask(role, query_positions, key_positions, lengths)
-        positions = torch.arange(len(key_positions))
-        return mask & (positions >= 0)
+    mask = PaddingCausal.mask(self, role, query_positions, key_positions, lengths)
+    positions = torch.arange(len(key_positions))
+    return mask & (positions >= 0)
 
 
-class OtherDefinition(PaddingMask):
+@fault(PaddingMask, "may_attend", "mask-definition")
+def other_definition(self, role, query, key, length):
     """may_attend differs from the mask"""
-
-    caught_by = ("mask-definition",)
-
-    def may_attend(self, role, query, key, length):
-        return key <= length
-
-
-@hookimpl
-def register_maskings():
-    return {
-        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
-        for entry in list(globals().values())
-        if isinstance(entry, type) and "caught_by" in vars(entry)
-    }
+    return key <= length

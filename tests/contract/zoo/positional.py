@@ -1,12 +1,10 @@
 """Positional encodings with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
-import re
-from typing import ClassVar
-
 import torch
 from torch.nn import functional
 
-from headtohead.plugin import PerMemberRNG, Positional, hookimpl, sorted_subset
+from contract.zoo.planted import fault
+from headtohead.plugin import PerMemberRNG, Positional, sorted_subset
 from headtohead_plugins.positional.alibi import Alibi, slopes
 from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned
@@ -18,135 +16,93 @@ from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
 from headtohead_plugins.positional.t5_relative import T5Relative, find_buckets
 
 
-class FlippedAlibi(Alibi):
+@fault(Alibi, "bias", "falls-with-distance", found_in="PyTorch's FlexAttention tutorial")
+def flipped_alibi(self, query_positions, key_positions, role, layer):
     """sign flipped: weights rise with distance"""
-
-    found_in = "PyTorch's FlexAttention tutorial"
-    caught_by = ("falls-with-distance",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        return -super().bias(query_positions, key_positions, role, layer)
+    return -Alibi.bias(self, query_positions, key_positions, role, layer)
 
 
-class OneSidedAlibi(Alibi):
+@fault(Alibi, "bias", "source-mirror falls-with-distance")
+def one_sided_alibi(self, query_positions, key_positions, role, layer):
     """penalty on the left only: no penalty on later keys in the encoder"""
-
-    caught_by = ("source-mirror", "falls-with-distance")
-
-    def bias(self, query_positions, key_positions, role, layer):
-        behind = (query_positions[:, :, None] >= key_positions[:, None, :]).unsqueeze(1)
-        return super().bias(query_positions, key_positions, role, layer) * behind
+    behind = (query_positions[:, :, None] >= key_positions[:, None, :]).unsqueeze(1)
+    return Alibi.bias(self, query_positions, key_positions, role, layer) * behind
 
 
-class KeyOnlyAlibi(Alibi):
+@fault(Alibi, "bias", "falls-with-distance", found_in="BLOOM's build_alibi_tensor, if used in an encoder")
+def key_only_alibi(self, query_positions, key_positions, role, layer):
     """penalty by the key's position only, correct in a causal decoder and wrong in an encoder"""
-
-    found_in = "BLOOM's build_alibi_tensor, if used in an encoder"
-    caught_by = ("falls-with-distance",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        last = torch.full_like(query_positions, int(key_positions.max()))
-        return super().bias(last, key_positions, role, layer)
+    last = torch.full_like(query_positions, int(key_positions.max()))
+    return Alibi.bias(self, last, key_positions, role, layer)
 
 
-class UncachedAlibi(Alibi):
+@fault(Alibi, "bias", "cached-decoding")
+def uncached_alibi(self, query_positions, key_positions, role, layer):
     """bias missing in cached decoding"""
-
-    caught_by = ("cached-decoding",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        if query_positions.shape[1] == 1:
-            return None
-        return super().bias(query_positions, key_positions, role, layer)
+    if query_positions.shape[1] == 1:
+        return None
+    return Alibi.bias(self, query_positions, key_positions, role, layer)
 
 
-class NoDecoderBias(Alibi):
+@fault(Alibi, "bias", "positions-act")
+def no_decoder_bias(self, query_positions, key_positions, role, layer):
     """bias missing in the decoder"""
-
-    caught_by = ("positions-act",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        return None if role == "decoder" else super().bias(query_positions, key_positions, role, layer)
+    return None if role == "decoder" else Alibi.bias(self, query_positions, key_positions, role, layer)
 
 
-class HalfBias(Positional):
+@fault(Positional, "bias", "precision", properties=Alibi.properties)
+def half_bias(self, query_positions, key_positions, role, layer):
     """bias computed in half precision"""
-
-    caught_by = ("precision",)
-    properties = Alibi.properties
-
-    def bias(self, query_positions, key_positions, role, layer):
-        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().half()
-        rates = torch.tensor([0.3, 0.1, 0.03, 0.01], dtype=torch.float16, device=distance.device)
-        return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)
+    distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().half()
+    rates = torch.tensor([0.3, 0.1, 0.03, 0.01], dtype=torch.float16, device=distance.device)
+    return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)
 
 
-class HalfSplitKeys(Rotary):
+@fault(Rotary, "rotate", "joint-shift", found_in="checkpoints of GPT-J and of GPT-NeoX confused")
+def half_split_keys(self, x, positions, role):
     """pairs (2i, 2i+1) in queries and (i, i + d/2) in keys"""
-
-    found_in = "checkpoints of GPT-J and of GPT-NeoX confused"
-    caught_by = ("joint-shift",)
-
-    def rotate(self, x, positions, role):
-        self.calls = getattr(self, "calls", 0) + 1
-        if self.calls % 2:
-            return super().rotate(x, positions, role)
-        cos, sin = angles(positions, x.shape[-1], 10000.0, x.dtype)
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    self.calls = getattr(self, "calls", 0) + 1
+    if self.calls % 2:
+        return Rotary.rotate(self, x, positions, role)
+    cos, sin = angles(positions, x.shape[-1], 10000.0, x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
-class UnrotatedKeys(Rotary):
+@fault(Rotary, "rotate", "joint-shift")
+def unrotated_keys(self, x, positions, role):
     """queries rotated, keys not"""
-
-    caught_by = ("joint-shift",)
-
-    def rotate(self, x, positions, role):
-        self.calls = getattr(self, "calls", 0) + 1
-        return super().rotate(x, positions, role) if self.calls % 2 else x
+    self.calls = getattr(self, "calls", 0) + 1
+    return Rotary.rotate(self, x, positions, role) if self.calls % 2 else x
 
 
-class SingleRotary(Rotary):
+@fault(Rotary, "rotate", "precision", found_in="rotary caches computed under autocast")
+def single_rotary(self, x, positions, role):
     """angles in single precision"""
-
-    found_in = "rotary caches computed under autocast"
-    caught_by = ("precision",)
-
-    def rotate(self, x, positions, role):
-        even = torch.arange(0, x.shape[-1], 2, device=x.device).float()
-        turns = positions.float()[:, None, :, None] * 10000.0 ** (-even / x.shape[-1])
-        return rotate_pairs(x, turns.cos().to(x.dtype), turns.sin().to(x.dtype))
+    even = torch.arange(0, x.shape[-1], 2, device=x.device).float()
+    turns = positions.float()[:, None, :, None] * 10000.0 ** (-even / x.shape[-1])
+    return rotate_pairs(x, turns.cos().to(x.dtype), turns.sin().to(x.dtype))
 
 
-class SingleSinusoids(Sinusoidal):
+@fault(Sinusoidal, "embed", "precision", found_in="notebooks 1 to 4")
+def single_sinusoids(self, positions, role):
     """float32 constant in a float64 model"""
-
-    found_in = "notebooks 1 to 4"
-    caught_by = ("precision",)
-
-    def embed(self, positions, role):
-        even = torch.arange(0, self.context.d_model, 2, device=positions.device)
-        turns = positions[..., None] * torch.exp(even * (-9.210340371976184 / self.context.d_model))
-        return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(-2).unsqueeze(0)
+    even = torch.arange(0, self.context.d_model, 2, device=positions.device)
+    turns = positions[..., None] * torch.exp(even * (-9.210340371976184 / self.context.d_model))
+    return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(-2).unsqueeze(0)
 
 
-class CountedPositions(Positional):
+@fault(Positional, "embed", "cached-decoding")
+def counted_positions(self, positions, role):
     """positions restarted in the cache: every step is at position 0"""
-
-    caught_by = ("cached-decoding",)
-
-    def embed(self, positions, role):
-        return sinusoids(positions - positions.min(), self.context.d_model).unsqueeze(0)
+    return sinusoids(positions - positions.min(), self.context.d_model).unsqueeze(0)
 
 
-class LateStep(Sinusoidal):
+@fault(Sinusoidal, "embed", "cached-decoding")
+def late_step(self, positions, role):
     """position off by one in cached decoding"""
-
-    caught_by = ("cached-decoding",)
-
-    def embed(self, positions, role):
-        late = 1 if positions.shape[-1] == 1 else 0
-        return super().embed(positions + late, role)
+    late = 1 if positions.shape[-1] == 1 else 0
+    return Sinusoidal.embed(self, positions + late, role)
 
 
 class CachedByShape(Sinusoidal):
@@ -164,69 +120,47 @@ class CachedByShape(Sinusoidal):
         return self.tables[key]
 
 
-class UndeclaredPositions(NoPositional):
+@fault(NoPositional, "embed", "source-order positions-act")
+def undeclared_positions(self, positions, role):
     """declares order-invariant and encodes positions"""
-
-    caught_by = ("source-order", "positions-act")
-
-    def embed(self, positions, role):
-        return 1e-3 * sinusoids(positions, self.context.d_model).unsqueeze(0)
+    return 1e-3 * sinusoids(positions, self.context.d_model).unsqueeze(0)
 
 
-class ClampedLearned(Learned):
+@fault(Learned, "embed", "limit")
+def clamped_learned(self, positions, role):
     """positions clamped to the table instead of an error"""
-
-    caught_by = ("limit",)
-
-    def embed(self, positions, role):
-        return self.table[:, positions.clamp(max=self.table.shape[1] - 1)]
+    return self.table[:, positions.clamp(max=self.table.shape[1] - 1)]
 
 
-class ShortSinusoids(Sinusoidal):
+@fault(Sinusoidal, "embed", "limit")
+def short_sinusoids(self, positions, role):
     """a table of 512 rows, its last row for all later positions, and no declared limit"""
-
-    caught_by = ("limit",)
-
-    def embed(self, positions, role):
-        return super().embed(positions.clamp(max=511), role)
+    return Sinusoidal.embed(self, positions.clamp(max=511), role)
 
 
-class WrappedRotary(Rotary):
+@fault(Rotary, "rotate", "joint-shift")
+def wrapped_rotary(self, x, positions, role):
     """positions taken modulo the size of a table"""
-
-    caught_by = ("joint-shift",)
-
-    def rotate(self, x, positions, role):
-        return super().rotate(x, positions % 1001, role)
+    return Rotary.rotate(self, x, positions % 1001, role)
 
 
-class MiscountedLearned(Learned):
+@fault(Learned, "parameter_count", "parameter-count")
+def miscounted_learned(cls, options, context):
     """wrong parameter count"""
-
-    caught_by = ("parameter-count",)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return options.max_length * (context.d_model - 1)
+    return options.max_length * (context.d_model - 1)
 
 
-class IdleLearned(Learned):
+@fault(Learned, "embed", "gradients")
+def idle_learned(self, positions, role):
     """parameter never used"""
-
-    caught_by = ("gradients",)
-
-    def embed(self, positions, role):
-        return 0.0 * super().embed(positions, role) + sinusoids(positions, self.context.d_model)
+    return 0.0 * Learned.embed(self, positions, role) + sinusoids(positions, self.context.d_model)
 
 
-class HalfDetached(Learned):
+@fault(Learned, "embed", "derivative")
+def half_detached(self, positions, role):
     """half of the gradient missing"""
-
-    caught_by = ("derivative",)
-
-    def embed(self, positions, role):
-        table = super().embed(positions, role)
-        return 0.5 * table + 0.5 * table.detach()
+    table = Learned.embed(self, positions, role)
+    return 0.5 * table + 0.5 * table.detach()
 
 
 class CachedLearned(Learned):
@@ -241,44 +175,31 @@ class CachedLearned(Learned):
         return self.table[:, positions]
 
 
-class UnseededLearned(Learned):
+@fault(Learned, "build", "determinism stateless")
+def unseeded_learned(self):
     """initialised from torch's global generator instead of the member's generator"""
-
-    caught_by = ("determinism", "stateless")
-
-    def build(self):
-        self.table = self.parameter(128, self.context.d_model, init=lambda out, generator: out.normal_())
+    self.table = self.parameter(128, self.context.d_model, init=lambda out, generator: out.normal_())
 
 
-class FirstGenerator(Learned):
+@fault(Learned, "build", "determinism")
+def first_generator(self):
     """all members initialised from the first member's generator"""
-
-    caught_by = ("determinism",)
-
-    def build(self):
-        super().build()
-        own = self.table.data
-        own.copy_(own[:1].expand_as(own).clone())
+    Learned.build(self)
+    own = self.table.data
+    own.copy_(own[:1].expand_as(own).clone())
 
 
-class AverageLearned(Learned):
+@fault(Learned, "embed", "members stacking")
+def average_learned(self, positions, role):
     """table averaged over members"""
-
-    caught_by = ("members", "stacking")
-
-    def embed(self, positions, role):
-        table = super().embed(positions, role)
-        return 0.9 * table + 0.1 * table.mean(0, keepdim=True)
+    table = Learned.embed(self, positions, role)
+    return 0.9 * table + 0.1 * table.mean(0, keepdim=True)
 
 
-class FirstLayerOnly(KerpleLog):
+@fault(KerpleLog, "bias", "gradients", options={"layers": "own"})
+def first_layer_only(self, query_positions, key_positions, role, layer):
     """parameters for each layer, but every layer uses those of the first"""
-
-    caught_by = ("gradients",)
-    options: ClassVar = {"layers": "own"}
-
-    def bias(self, query_positions, key_positions, role, layer):
-        return super().bias(query_positions, key_positions, role, 0)
+    return KerpleLog.bias(self, query_positions, key_positions, role, 0)
 
 
 class FirstHeadOnly(Positional):
@@ -300,16 +221,13 @@ class FirstHeadOnly(Positional):
         return -(rate * distance).unsqueeze(2)
 
 
-class FlippedT5(T5Relative):
+@fault(T5Relative, "bias", "positions-act")
+def flipped_t5(self, query_positions, key_positions, role, layer):
     """direction flipped: in the decoder every visible key is in the first bucket"""
-
-    caught_by = ("positions-act",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        buckets = find_buckets(key_positions, query_positions, 32, 128, role != "decoder")
-        if role == "decoder":
-            buckets = torch.where(buckets > 0, 0 * buckets, buckets)
-        return self.table[:, :, buckets].transpose(1, 2)
+    buckets = find_buckets(key_positions, query_positions, 32, 128, role != "decoder")
+    if role == "decoder":
+        buckets = torch.where(buckets > 0, 0 * buckets, buckets)
+    return self.table[:, :, buckets].transpose(1, 2)
 
 
 class FalseRelative(Sinusoidal):
@@ -347,33 +265,24 @@ class UndeclaredRelative(Rotary):
     properties = frozenset()
 
 
-class GlobalGenerator(Shape):
+@fault(Shape, "draw", "sampled-positions stacking")
+def global_generator(self, batch, time):
     """training positions sampled from torch's global generator"""
-
-    caught_by = ("sampled-positions", "stacking")
-
-    def draw(self, batch, time):
-        offsets = torch.randint(500, (self.context.members, batch, 1))
-        return offsets + torch.arange(time)
+    offsets = torch.randint(500, (self.context.members, batch, 1))
+    return offsets + torch.arange(time)
 
 
-class SharedSample(Shape):
+@fault(Shape, "draw", "sampled-positions")
+def shared_sample(self, batch, time):
     """all members use the sampled positions of the first"""
-
-    caught_by = ("sampled-positions",)
-
-    def draw(self, batch, time):
-        drawn = super().draw(batch, time)
-        return drawn[:1].expand_as(drawn)
+    drawn = Shape.draw(self, batch, time)
+    return drawn[:1].expand_as(drawn)
 
 
-class UnsortedSample(Randomised):
+@fault(Randomised, "draw", "sampled-positions")
+def unsorted_sample(self, batch, time):
     """random positions that are not sorted"""
-
-    caught_by = ("sampled-positions",)
-
-    def draw(self, batch, time):
-        return self.rng(lambda generator: sorted_subset(2048, time, batch, generator).flip(-1))
+    return self.rng(lambda generator: sorted_subset(2048, time, batch, generator).flip(-1))
 
 
 class RestartedSamples(Shape):
@@ -408,25 +317,19 @@ class SamplesInEvaluation(Sinusoidal):
         return torch.stack([sinusoids(positions + offset, width) for offset in offsets])
 
 
-class LeftBehind(Positional):
+@fault(Positional, "embed", "any-device")
+def left_behind(self, positions, role):
     """table that does not move to the model's device"""
-
-    caught_by = ("any-device",)
-
-    def embed(self, positions, role):
-        if not hasattr(self, "table"):
-            self.table = sinusoids(torch.arange(8000), self.context.d_model)
-        return self.table[positions.cpu()].unsqueeze(0)
+    if not hasattr(self, "table"):
+        self.table = sinusoids(torch.arange(8000), self.context.d_model)
+    return self.table[positions.cpu()].unsqueeze(0)
 
 
-class PositionsMoved(Sinusoidal):
+@fault(Sinusoidal, "rotate", "stateless")
+def positions_moved(self, x, positions, role):
     """in-place change of the positions"""
-
-    caught_by = ("stateless",)
-
-    def rotate(self, x, positions, role):
-        positions += 1
-        return x
+    positions += 1
+    return x
 
 
 class UnsavedRandomBuffer(Positional):
@@ -442,49 +345,28 @@ class UnsavedRandomBuffer(Positional):
         return torch.cat([turns.sin(), turns.cos()], dim=-1)
 
 
-class SharedOfLength(Sinusoidal):
+@fault(Sinusoidal, "embed", "pad-columns batch-of-one")
+def shared_of_length(self, positions, role):
     """positions divided by the padded length"""
-
-    caught_by = ("pad-columns", "batch-of-one")
-
-    def embed(self, positions, role):
-        return super().embed(20 * positions.double() / (positions.max() + 1), role)
+    return Sinusoidal.embed(self, 20 * positions.double() / (positions.max() + 1), role)
 
 
-class DividesByLast(Sinusoidal):
+@fault(Sinusoidal, "embed", "finite")
+def divides_by_last(self, positions, role):
     """division by length minus one, which is zero for a single token"""
-
-    caught_by = ("finite",)
-
-    def embed(self, positions, role):
-        spread = positions.double() / (positions.shape[-1] - 1)
-        return spread[None, ..., None] * torch.ones(self.context.d_model, dtype=torch.float64, device=positions.device)
+    spread = positions.double() / (positions.shape[-1] - 1)
+    return spread[None, ..., None] * torch.ones(self.context.d_model, dtype=torch.float64, device=positions.device)
 
 
-class LateAlibi(Alibi):
+@fault(Alibi, "bias", "falls-with-distance")
+def late_alibi(self, query_positions, key_positions, role, layer):
     """distance off by one: distance 1 to the token itself, 0 to the previous token"""
-
-    caught_by = ("falls-with-distance",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        return super().bias(query_positions - 1, key_positions, role, layer)
+    return Alibi.bias(self, query_positions - 1, key_positions, role, layer)
 
 
-class TooFewSlopes(Alibi):
+@fault(Alibi, "bias", "causality")
+def too_few_slopes(self, query_positions, key_positions, role, layer):
     """slopes for another number of heads"""
-
-    caught_by = ("causality",)
-
-    def bias(self, query_positions, key_positions, role, layer):
-        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
-        rates = torch.tensor(slopes(3), dtype=torch.float64)
-        return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)
-
-
-@hookimpl
-def register_positionals():
-    return {
-        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
-        for entry in list(globals().values())
-        if isinstance(entry, type) and "caught_by" in vars(entry)
-    }
+    distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+    rates = torch.tensor(slopes(3), dtype=torch.float64)
+    return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead.plugin import Attention, Masking, Positional, hookimpl
+from headtohead.plugin import Masking, Positional
 from headtohead_plugins.attention.split_heads import SplitHeads
 from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
@@ -217,21 +217,3 @@ SOUND = {
     "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
     "masking": (Dilated, Blocks),
 }
-
-
-@hookimpl
-def register_attentions():
-    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["attention"]}
-
-
-@hookimpl
-def register_positionals():
-    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["positional"]}
-
-
-@hookimpl
-def register_maskings():
-    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["masking"]}
-
-
-assert issubclass(Cosine, Attention)

@@ -3,11 +3,10 @@
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.config.builder import complete_model
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import ModelInput
+from headtohead.schema.run_config import ModelConfig
 
-MODEL = ModelInput(d_model=24, heads=4)
+MODEL = ModelConfig(d_model=24, heads=4)
 
 D, H = MODEL.d_model, MODEL.heads
 SPLIT, HALF = 4 * D * D, 2 * D * D
@@ -36,7 +35,7 @@ EXPECTED = {
 
 def geometry(name, options, model=MODEL):
     style = current().attention(name)
-    return style.geometry(style.Options(**options), complete_model(model))
+    return style.geometry(style.Options(**options), model)
 
 
 @pytest.mark.parametrize("name", sorted(current().entries["attention"]))
@@ -52,7 +51,7 @@ REFUSED = {
     "split heads that do not divide the width": (
         "split-heads",
         {},
-        ModelInput(d_model=10, heads=4),
+        ModelConfig(d_model=10, heads=4),
         r"^split-heads needs d_model to be a multiple of heads, got 10 and 4$",
     ),
     "groups that do not divide the heads": (
@@ -65,7 +64,7 @@ REFUSED = {
     "differential maps that make no pairs": (
         "differential",
         {},
-        ModelInput(d_model=15, heads=3),
+        ModelConfig(d_model=15, heads=3),
         r"^differential needs an even number of heads, and d_model to be a multiple of it, "
         r"got 3 and 15$",
     ),

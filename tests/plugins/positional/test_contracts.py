@@ -2,8 +2,8 @@
 
 import pytest
 
-from headtohead.testing.contracts import VariantContract
-from headtohead.testing.tiny import tiny_config
+from headtohead.testing import check, tiny_config
+from made import unexpected
 
 
 def everywhere(name, **options):
@@ -32,7 +32,6 @@ CHOICES = {
 
 
 @pytest.mark.slow
-class TestEveryChoice(VariantContract):
-    @pytest.fixture(params=CHOICES.values(), ids=CHOICES.keys())
-    def config(self, request):
-        return tiny_config(request.param)
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES.keys())
+def test_no_choice_has_an_unexpected_violation(choice):
+    assert unexpected(check(tiny_config(choice))) == {}

@@ -21,47 +21,33 @@ CHECKED_FAMILIES = ("positional", "attention", "masking", "recipe", "dataset")
 LISTED_FAMILIES = listed(CHECKED_FAMILIES)
 
 
-def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
-    """Return the entries of the given names without duplicates; without names, every entry that is no dataset.
+def find_entries(names: Sequence[str], files: Sequence[Path], registry: Registry) -> list[Registered]:
+    """Return the entries of the given names without duplicates.
 
-    Loading a dataset can take long, or need files that are not there.
+    Without names: every entry of the plugin files, or without files every entry that is no dataset. Loading a dataset
+    can take long, or need files that are not there.
 
     Args:
         names: ``family/name``, or a bare name, which selects the entry of that name in every family.
+        files: Paths of the loaded plugin files and folders.
         registry: The registry to search.
 
     Raises:
-        HeadToHeadError: For an unknown name, or an entry of a family without invariants.
+        HeadToHeadError: For an unknown name, an entry of a family without invariants, or files without entries.
     """
     entries = [entry for entry in registry.all() if entry.family in CHECKED_FAMILIES]
-    if not names:
+    if names:
+        found = [entry for name in names for entry in _entries_named(name, entries, registry)]
+        return list({entry.label: entry for entry in found}.values())
+    if not files:
         return [entry for entry in entries if entry.family != "dataset"]
-    selected = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
-    return list(selected.values())
-
-
-def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Registered]:
-    """Return the entries with invariants that plugin files register.
-
-    Args:
-        files: Paths of the loaded plugin files and folders.
-        registry: The registry into which they were loaded.
-
-    Raises:
-        HeadToHeadError: If the files register no such entry.
-    """
     modules = {str(file) for path in files for file in plugin_files(path)}
-    entries = [entry for entry in registry.all() if entry.module in modules and entry.family in CHECKED_FAMILIES]
-    if not entries:
+    found = [entry for entry in entries if entry.module in modules]
+    if not found:
         raise HeadToHeadError(
             f"{', '.join(modules)} registers nothing to check; h2h check takes {LISTED_FAMILIES} entries"
         )
-    return entries
-
-
-def entry_label(entry: Registered) -> str:
-    """Return ``family/name``, which identifies an entry."""
-    return f"{entry.family}/{entry.name}"
+    return found
 
 
 def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
@@ -98,19 +84,19 @@ def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Se
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:
-    matching = [entry for entry in entries if name in (entry.name, entry_label(entry))]
+    matching = [entry for entry in entries if name in (entry.name, entry.label)]
     if matching:
         return matching
-    other = next((entry for entry in registry.all() if name in (entry.name, entry_label(entry))), None)
+    other = next((entry for entry in registry.all() if name in (entry.name, entry.label)), None)
     if other is not None:
         raise HeadToHeadError(
-            f"{entry_label(other)} has no invariants; h2h check takes {LISTED_FAMILIES} entries, for example "
-            f"{entry_label(entries[0])}"
+            f"{other.label} has no invariants; h2h check takes {LISTED_FAMILIES} entries, for example "
+            f"{entries[0].label}"
         )
     family, _, bare = name.partition("/")
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
-    names = [entry_label(entry) if "/" in name else entry.name for entry in entries]
+    names = [entry.label if "/" in name else entry.name for entry in entries]
     commands = {".py": f"h2h check --plugin {name}", ".yaml": f"h2h plan {name}", ".yml": f"h2h plan {name}"}
     command = commands.get(Path(name).suffix)
     hint = f"; it is a file: type {command}" if command else nearest(name, names)

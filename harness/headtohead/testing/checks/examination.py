@@ -1,14 +1,13 @@
-"""Examine one entry: evaluate every invariant, and name the pitfalls of a recipe."""
+"""Evaluate every invariant of one entry, or of every row of the pairwise array; name the pitfalls of a recipe."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.data import PreparedData, prepare
 from headtohead.data.preparing import dataset_options, loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
@@ -17,15 +16,19 @@ from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
-from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
-from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
-from headtohead.testing.checks.entries import dataset_config, entry_label, recipe_config
+from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict, tiny_config
+from headtohead.testing.checks.configurations import (
+    DEFAULTS,
+    check_configurations,
+    choices,
+    pairwise,
+    reduced,
+    varies_one_entry,
+)
+from headtohead.testing.checks.entries import dataset_config, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead.testing.shrinking import shrink
 from headtohead.testing.verdict import violated
-
-MAX_PAIRS = 100
-"""Maximum size of a recipe's training set that its invariants use; larger data is replaced by generated words."""
 
 IDLE = "overrides no hook, so it computes the same as its base class; override a hook, or use the built-in entry"
 """What is wrong with an entry that computes the same as its base class."""
@@ -53,28 +56,25 @@ class Examination:
         return all(verdict.outcome != "violated" for _, verdict in self.results)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return JSON values; infinity and NaN become null."""
         return {
             "name": self.name,
             "sound": self.is_sound,
-            "invariants": [result_json(result) for result in self.results],
+            "invariants": [
+                {
+                    "invariant": invariant.name,
+                    "statement": invariant.statement,
+                    "outcome": verdict.outcome,
+                    "number": verdict.number if math.isfinite(verdict.number or 0.0) else None,
+                    "reason": verdict.reason,
+                    "cause": verdict.cause,
+                    "example": verdict.counterexample,
+                    "error": verdict.error,
+                }
+                for invariant, verdict in self.results
+            ],
             "pitfalls": [dict(vars(pitfall)) for pitfall in self.pitfalls],
         }
-
-
-def result_json(result: Result) -> dict[str, Any]:
-    """Return the JSON values of a verdict; infinity and NaN become null."""
-    invariant, verdict = result
-    return {
-        "invariant": invariant.name,
-        "statement": invariant.statement,
-        "outcome": verdict.outcome,
-        "number": verdict.number if verdict.number is not None and math.isfinite(verdict.number) else None,
-        "reason": verdict.reason,
-        "cause": verdict.cause,
-        "example": verdict.counterexample,
-        "error": verdict.error,
-    }
 
 
 class MissingFilesError(Exception):
@@ -110,16 +110,14 @@ def examine(
     Raises:
         HeadToHeadError: If the entry is incompatible with every small configuration, or a dataset cannot be loaded.
     """
-    name = entry_label(entry)
+    name = entry.label
     if entry.family == "dataset":
         subject = _dataset_subject(entry, registry, cache, overrides)
         return Examination(name, tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS))
     with one_thread():
         if entry.family == "recipe":
             config = recipe_config(entry.name, registry, overrides)
-            recipe = Subject(reduced(config), data=_own_pairs(config.data, registry, cache))
-            results = [(invariant, evaluate_and_shrink(invariant, recipe)) for invariant in INVARIANTS]
-            return Examination(name, tuple(results), find_pitfalls(config, registry))
+            return Examination(name, _results(Subject(reduced(config))), find_pitfalls(config, registry))
         subjects = [(description, Subject(config)) for description, config in check_configurations(entry, registry)]
         if not subjects:
             raise HeadToHeadError(f"{name} is incompatible with every small configuration")
@@ -139,10 +137,24 @@ def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict
         return Verdict("violated", None, f"raised {reason}", error=reason)
 
 
-def evaluate_and_shrink(invariant: Invariant, subject: Subject) -> Verdict:
-    """Return the verdict of an invariant; that of an unexpected violation has the smallest example."""
-    verdict = evaluate(invariant, subject)
-    return shrink(invariant, subject, verdict) if verdict.outcome == "violated" else verdict
+def examine_array(registry: Registry) -> Iterator[Examination]:
+    """Evaluate every invariant for every row of the pairwise array; those that train stacks once for each style."""
+    trained: set[str] = set()
+    with one_thread():
+        for row in pairwise(registry):
+            subject = Subject(tiny_config(**choices(row, registry)))
+            chosen = [each for each in INVARIANTS if each.scope != "training" or row["attention"] not in trained]
+            trained.add(row["attention"])
+            yield Examination(" · ".join(row.values()), _results(subject, chosen))
+
+
+def _results(subject: Subject, invariants: Sequence[Invariant] = INVARIANTS) -> tuple[Result, ...]:
+    """Return the verdict of every invariant; that of an unexpected violation has the smallest example."""
+    verdicts = [evaluate(invariant, subject) for invariant in invariants]
+    return tuple(
+        (invariant, shrink(invariant, subject, verdict) if verdict.outcome == "violated" else verdict)
+        for invariant, verdict in zip(invariants, verdicts, strict=True)
+    )
 
 
 def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> Verdict:
@@ -172,18 +184,8 @@ def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrid
         dataset = registry.dataset(entry.name)
         return DatasetSubject.load(entry.name, dataset, dataset_options(config, dataset), cache / "downloads")
     except MissingFilesError as error:
-        raise HeadToHeadError(f"{entry_label(entry)}: {error}") from error
+        raise HeadToHeadError(f"{entry.label}: {error}") from error
     except HeadToHeadError:
         raise
     except Exception as error:
-        raise HeadToHeadError(f"{entry_label(entry)} cannot be loaded: {registry.describe(error)}") from error
-
-
-def _own_pairs(config: DataConfig, registry: Registry, cache: Path) -> PreparedData | None:
-    """Return the data of a recipe if it is available and has at most ``MAX_PAIRS`` training pairs."""
-    try:
-        require_files(config, registry, cache)
-    except MissingFilesError:
-        return None
-    data = prepare(config, cache, registry=registry)
-    return data if len(data.splits["train"]) <= MAX_PAIRS else None
+        raise HeadToHeadError(f"{entry.label} cannot be loaded: {registry.describe(error)}") from error

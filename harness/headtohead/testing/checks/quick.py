@@ -18,7 +18,6 @@ from headtohead.plugins.registry import Registry, overrides_nothing
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
-from headtohead.testing.checks.entries import entry_label
 from headtohead.testing.checks.examination import IDLE, evaluate
 from headtohead.testing.tiny import changed
 
@@ -61,11 +60,11 @@ def check_plugins(
         path = cache / FOLDER / f"{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}.json"
         if path.is_file():
             continue
-        names = sorted({entry_label(entry) for entry, *_ in external})
+        names = sorted({entry.label for entry, *_ in external})
         log(f"checking {' and '.join(names)} before the first run")
         for entry, *_ in external:
             if overrides_nothing(entry):
-                raise HeadToHeadError(f"{entry_label(entry)} {IDLE}")
+                raise HeadToHeadError(f"{entry.label} {IDLE}")
         with one_thread():
             subject = Subject(_small(config, registry))
             for invariant in (invariant for invariant in INVARIANTS if invariant.name in QUICK):

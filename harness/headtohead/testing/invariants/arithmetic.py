@@ -14,19 +14,9 @@ from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.loss import loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import Lengths, Subject, attention_of, explicit_forward, forward, gradients
+from headtohead.testing.subject import Subject, attention_of, explicit_forward, forward, gradients
 from headtohead.testing.tiny import changed
-from headtohead.testing.verdict import (
-    Extremum,
-    Verdict,
-    beyond,
-    does_not_apply,
-    largest_logit_change,
-    largest_number,
-    violated,
-    within,
-    worst,
-)
+from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, violated, within, worst
 
 STEP = 1e-7
 CLOSE = 1e-4
@@ -69,7 +59,7 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
         for value, reference in zip((result.losses, *found), (expected.detach(), *by_autograd), strict=False):
             assert value is not None
             differences.append(float((value - reference).abs().max()))
-    return within(largest_number(differences), "difference from torch.nn.CrossEntropyLoss")
+    return within(differences, "difference from torch.nn.CrossEntropyLoss")
 
 
 @invariant("derivative", scope="entry")
@@ -81,7 +71,7 @@ def gradients_equal_finite_differences(subject: Subject) -> Verdict:
     if not difference <= CLOSE:
         # A kink of ReLU between the two steps is no error, and is absent along a second direction.
         difference = min(difference, _relative_difference(subject, 41))
-    return within(difference, "relative difference between slope and gradient along a random direction", CLOSE)
+    return within(difference, "relative difference between slope and gradient along a random direction", bound=CLOSE)
 
 
 def _relative_difference(subject: Subject, seed: int) -> float:
@@ -114,14 +104,9 @@ def nothing_is_computed_in_single_precision(subject: Subject) -> Verdict:
         model = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).double().eval()
         _copy_weights(model, subject.model)
         converted = [path(model, subject.sentences) for path in PATHS]
-    action = "computing float32 numbers in float64"
-    nonpad = subject.sentences.target_nonpad
-    return worst(
-        *(
-            within(largest_logit_change(first - second, nonpad, action), f"change of logits by {action}", ROUNDING)
-            for first, second in zip(converted, original, strict=True)
-        )
-    )
+    nonpad, quantity = subject.sentences.target_nonpad, "change of logits by computing float32 numbers in float64"
+    pairs = zip(converted, original, strict=True)
+    return worst(*(within(logit_changes(a - b, nonpad), quantity, LOGITS, ROUNDING) for a, b in pairs))
 
 
 def _copy_weights(model: Transformer, original: Transformer) -> None:
@@ -186,14 +171,13 @@ def every_precision_and_the_meta_device_work(subject: Subject) -> Verdict:
     if logits.dtype != torch.float32:
         return violated(f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits")
     size = max(1.0, float(subject.reference_logits.abs().max()))
-    difference = (logits.detach() - subject.reference_logits) / size
-    change = largest_logit_change(difference, subject.sentences.target_nonpad, "single precision")
+    change = logit_changes((logits.detach() - subject.reference_logits) / size, subject.sentences.target_nonpad)
     logits.sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
         half = forward(single, subject.sentences)
     half.float().sum().backward()
     return worst(
-        within(change, "relative difference between float32 and float64 logits", SINGLE),
+        within(change, "relative difference between float32 and float64 logits", LOGITS, SINGLE),
         _all_finite([half[subject.sentences.target_nonpad]], "non-finite logits in bfloat16"),
     )
 
@@ -216,8 +200,7 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
         quantity = "non-finite outputs and gradients at activations of size 1000"
         verdicts.append(_all_finite(tensors, quantity).in_role(role))
     if subject.only_length is None:
-        ones = ((1,),) * len(subject.seeds)
-        logits = forward(subject.model, subject.random_sentences(Lengths(ones, ones)))
+        logits = forward(subject.model, subject.random_sentences((((1, 1),),) * len(subject.seeds)))
         quantity = "non-finite logits and gradients of one source token and one target token"
         verdicts.append(_all_finite([logits, *_gradients(logits, subject.model)], quantity))
     return worst(*verdicts)
@@ -232,7 +215,7 @@ def _gradients(output: Tensor, module: torch.nn.Module) -> Sequence[Tensor]:
 
 def _all_finite(tensors: Sequence[Tensor], quantity: str) -> Verdict:
     wrong = sum(int((~tensor.isfinite()).sum()) for tensor in tensors)
-    return within(Extremum(float(wrong), f"{wrong} {quantity}"), quantity, 0.0)
+    return within(wrong, quantity, bound=0.0)
 
 
 @invariant("evaluation", scope="entry")
@@ -253,8 +236,7 @@ def _dropout_verdicts(subject: Subject, field: str) -> Iterator[Verdict]:
     nonpad = subject.sentences.target_nonpad
     for path in PATHS:
         difference = path(model, subject.sentences) - subject.reference_logits
-        change = largest_logit_change(difference, nonpad, f"{field} of {RATE}")
-        yield within(change, f"change of logits in evaluation by {field}")
+        yield within(logit_changes(difference, nonpad), f"change of logits in evaluation by {field}", LOGITS)
     if any(not subject.attention(role).style.projects for role in subject.roles):
         return  # among activations of 1e9, a change may be below every threshold
     model.train()

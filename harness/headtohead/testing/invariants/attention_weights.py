@@ -17,20 +17,17 @@ from torch import Tensor
 from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
 from headtohead.testing.invariant import invariant, role_invariant
-from headtohead.testing.kernels import KERNELS, force_kernel
-from headtohead.testing.subject import MASK_VALUES, Subject, explicit_forward, forward, gradients, with_mask_value
-from headtohead.testing.verdict import (
-    EXACT,
-    Extremum,
-    Verdict,
-    beyond,
-    does_not_apply,
-    largest,
-    largest_number,
-    smallest,
-    within,
-    worst,
+from headtohead.testing.subject import (
+    KERNELS,
+    MASK_VALUES,
+    Subject,
+    explicit_forward,
+    force_kernel,
+    forward,
+    gradients,
+    with_mask_value,
 )
+from headtohead.testing.verdict import EXACT, Verdict, beyond, does_not_apply, within, worst
 
 ROW = ("member", "sentence", "head", "query")
 
@@ -67,7 +64,7 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
                 for name, gradient in gradients(model, fused, weights).items():
                     size = expected[name].abs().max().clamp(min=1.0)
                     differences.append(float((gradient - expected[name]).abs().max() / size))
-    return within(largest_number(differences), "difference between fused and explicit path, outputs and gradients")
+    return within(differences, "difference between fused and explicit path, outputs and gradients")
 
 
 @role_invariant("mask-obeyed")
@@ -92,14 +89,11 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
         other = other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
     has_key = mask.any(-1, keepdim=True)
     axes = ("member", "sentence", "query", "key")
-    text = "changing key {key} of sentence {sentence} changes the output of query {query}"
-    hidden = largest(change * (~mask & other & has_key), axes, text)
-    visible = smallest(change.where(mask & other, torch.inf), axes, f"{text} at most")
-    if visible.number == torch.inf:  # the mask shows every query only its own key
-        visible = Extremum(1.0, visible.description)
+    hidden = change * (~mask & other & has_key)
     return worst(
-        within(hidden, "change of an output by a hidden key"),
-        beyond(visible, "smallest change of an output by a visible key", EXACT),
+        within(hidden, "change of an output by a hidden key", axes),
+        # Infinite if the mask shows every query only its own key.
+        beyond(change.where(mask & other, torch.inf), "smallest change of an output by a visible key", axes, EXACT),
     )
 
 
@@ -184,9 +178,9 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
         differences.append((fused - explicit).detach())
         differences += [mine - other for mine, other in zip(input_gradients(fused), expected, strict=True)]
     return within(
-        largest_number(float(difference.abs().max()) for difference in differences),
+        [float(difference.abs().max()) for difference in differences],
         f"mask value {mask_value}: difference of masked rows from prediction",
-        ROUNDING if mask_value == "additive" else EXACT,
+        bound=ROUNDING if mask_value == "additive" else EXACT,
     )
 
 
@@ -198,9 +192,7 @@ def a_masked_key_has_no_weight(subject: Subject, role: str) -> Verdict:
     mask = _random_mask(subject, role)
     with with_mask_value(subject.model, "-inf"):
         weights = _record(subject, role, mask)["weights"].abs()
-    text = "query {query} in head {head} weights the masked key {key}"
-    weight = largest(weights * ~mask.unsqueeze(2).expand_as(weights), (*ROW, "key"), text)
-    return within(weight, "largest weight of a masked key", 0.0)
+    return within(weights * ~mask.unsqueeze(2), "largest weight of a masked key", (*ROW, "key"), 0.0)
 
 
 def _random_mask(subject: Subject, role: str) -> Tensor:
@@ -221,16 +213,12 @@ def rows_of_weights_sum_to_one(subject: Subject, role: str) -> Verdict:
     if kind == "signed":
         return does_not_apply('the style declares its weights "signed"')
     weights = _record(subject, role, subject.mask(role))["weights"]
-    row = "query {query} in head {head} of sentence {sentence}"
-    negative = largest(-weights, (*ROW, "key"), f"{row} gives key {{key}} a negative weight")
-    if not negative.number <= 0:
-        return Verdict("violated", -negative.number, "negative weight", counterexample=negative.description)
-    if kind == "positive":
-        return Verdict("holds", 0.0, "negative weights")
+    not_negative = beyond(weights, "smallest weight", (*ROW, "key"), 0.0)
+    if kind == "positive" or not_negative.state == "violated":
+        return not_negative
     has_key = subject.mask(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
     deviation = ((weights.sum(-1) - 1) * has_key).abs()
-    text = f"the sum of the weights of {row} differs from one"
-    return within(largest(deviation, ROW, text), "difference between row sums and one")
+    return within(deviation, "difference between row sums and one", ROW)
 
 
 @role_invariant("weights-times-values")
@@ -258,9 +246,8 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
         expected = attention.output(joined).view(output.shape)
     else:
         expected = torch.cat(heads, dim=-1)
-    text = "the output of query {query} of sentence {sentence} differs from its weights times the values"
-    difference = largest((output - expected).abs(), ("member", "sentence", "query", "coordinate"), text)
-    return within(difference, "difference between the output and weights times values")
+    axes = ("member", "sentence", "query", "coordinate")
+    return within((output - expected).abs(), "difference between the output and weights times values", axes)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import greedy, is_causal
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, forward
-from headtohead.testing.verdict import Verdict, does_not_apply, largest_logit_change, outside, violated, within
+from headtohead.testing.verdict import LOGITS, Verdict, does_not_apply, logit_changes, outside, violated, within
 
 MAX_TOKENS = 6
 
@@ -29,11 +29,10 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
         for position in range(time)
     ]
     difference = model.project(torch.cat(hidden, dim=2)) - subject.reference_logits
-    action = "decoding step by step instead of in one pass"
-    change = largest_logit_change(difference, sentences.target_nonpad, action)
+    change = logit_changes(difference, sentences.target_nonpad)
     if not subject.is_causal:
         return outside("the decoder's mask does not hide the future", change, "teacher forcing differs from decoding")
-    return within(change, "difference between cached decoding and teacher forcing")
+    return within(change, "difference between cached decoding and teacher forcing", LOGITS)
 
 
 @invariant("greedy-decoding")
@@ -48,7 +47,7 @@ def greedy_decoding_equals_a_plain_loop(subject: Subject) -> Verdict:
     # Decoding ends with the last sentence.
     padded = torch.nn.functional.pad(decoded, (0, MAX_TOKENS - decoded.shape[-1]), value=PAD)
     wrong = (padded != naive_greedy(subject, MAX_TOKENS)).sum()
-    return within(float(wrong), "tokens that differ from a loop without a cache", 0.0)
+    return within(wrong, "tokens that differ from a loop without a cache", bound=0.0)
 
 
 @torch.no_grad()

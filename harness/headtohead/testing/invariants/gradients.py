@@ -44,11 +44,11 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
             if name in without_gradient or not piece.numel():
                 continue
             if must_be_zero:
-                verdicts.append(within(float(piece.abs().max()), f"{name}: gradient of a key bias", SMALLEST))
+                verdicts.append(within(float(piece.abs().max()), f"{name}: gradient of a key bias", bound=SMALLEST))
             else:
                 per_member = piece.reshape(len(piece), -1).abs().amax(-1)
                 verdicts.append(
-                    beyond(float(per_member.min()), f"{name}{part}: smallest gradient of a member", SMALLEST)
+                    beyond(float(per_member.min()), f"{name}{part}: smallest gradient of a member", bound=SMALLEST)
                 )
     # The embedding of every token that occurred, in its member.
     sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
@@ -59,7 +59,9 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
         for name, ids, nonpad in sides
         for member in range(len(ids))
     )
-    return worst(*verdicts, beyond(smallest, "smallest gradient of the embedding of a token that occurred", SMALLEST))
+    return worst(
+        *verdicts, beyond(smallest, "smallest gradient of the embedding of a token that occurred", bound=SMALLEST)
+    )
 
 
 def _query_norms_without_queries(model: Transformer) -> frozenset[str]:

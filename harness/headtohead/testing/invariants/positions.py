@@ -16,21 +16,7 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.testing.invariant import role_invariant
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import (
-    EXACT,
-    VISIBLE,
-    Extremum,
-    Verdict,
-    beyond,
-    does_not_apply,
-    largest,
-    maximum_of,
-    outside,
-    smallest,
-    violated,
-    within,
-    worst,
-)
+from headtohead.testing.verdict import EXACT, VISIBLE, Verdict, beyond, does_not_apply, outside, violated, within, worst
 
 MAX_POSITIONS = 64
 """Largest number of positions with compared vectors."""
@@ -43,6 +29,7 @@ STRICT = 1e-12
 BATCH, TIME = 5, 6
 """Sentences and tokens of the sampled positions."""
 
+OUTPUT = ("member", "sentence", "query", "coordinate")
 COUNTS_ROWS = "positions are rows of the batch"
 
 
@@ -56,18 +43,17 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
     if subject.has_property(role, "order-invariant") and not subject.position_dependent(role):
-        text = "swapping two keys changes the output of query {query} of sentence {sentence}"
-        by_swap = largest(change, ("member", "sentence", "query"), text)
-        change_of_any = maximum_of([by_swap, Extremum(embedded, f"{embedded:.3g} is added to embeddings")])
-        return within(change_of_any, "change by swapping two keys under an order-invariant encoding")
+        return worst(
+            within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),
+            within(embedded, "largest number that an order-invariant encoding adds to embeddings"),
+        )
     if embedded > VISIBLE and not subject.position_dependent(role):
         return Verdict("holds", embedded, "smallest difference between the vectors of two positions")
     if not bool(checked.any()):
         return does_not_apply("no query attends to two adjacent keys")
     # With clipped distances, a swap may have no effect on some queries, but never on all of them.
     per_member = change.where(checked, 0.0).flatten(1).amax(-1)
-    text = "swapping adjacent keys changes the output of any query of member {member} at most"
-    return beyond(smallest(per_member, ("member",), text), "largest change of an output by swapping two adjacent keys")
+    return beyond(per_member, "largest change of an output by swapping two adjacent keys", OUTPUT[:1])
 
 
 @torch.no_grad()
@@ -131,28 +117,36 @@ def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     if not shifts:
         return does_not_apply(f"{limit} positions are too few to shift")
     if subject.has_property(role, "relative"):
-        change = maximum_of([_largest_change_of_shift(subject, role, shift) for shift in shifts])
-        return within(change, "change of the output by a joint shift")
-    change = _largest_change_of_shift(subject, role, SHIFTS[0])
-    return outside('the encoding does not declare "relative"', change, "a joint shift changes the output", EXACT)
+        return worst(
+            *(
+                verdict
+                for shift in shifts
+                for output, embedded in [_changes_by_shift(subject, role, shift)]
+                for verdict in (
+                    within(output, f"change of the output by a joint shift of {shift}", OUTPUT),
+                    within(embedded, f"change of the vectors added to embeddings by a joint shift of {shift}"),
+                )
+            )
+        )
+    output, embedded = _changes_by_shift(subject, role, SHIFTS[0])
+    largest = [float(output.max()), embedded]
+    return outside('the encoding does not declare "relative"', largest, "a joint shift changes the output", EXACT)
 
 
 @torch.no_grad()
-def _largest_change_of_shift(subject: Subject, role: str, shift: int) -> Extremum:
+def _changes_by_shift(subject: Subject, role: str, shift: int) -> tuple[Tensor, float]:
+    """Return the changes of the output, and the largest change of the vectors that are added to embeddings."""
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
     original = attention(x, memory, subject.attention_context(role, mask=mask))
     shifted = attention(x, memory, subject.attention_context(role, shift, mask))
-    action = f"shifting all positions by {shift} changes"
-    text = f"{action} coordinate {{coordinate}} of the output of query {{query}} of sentence {{sentence}}"
-    output = largest((original - shifted).abs(), ("member", "sentence", "query", "coordinate"), text)
     positions = torch.arange(subject.times(role)[0]).unsqueeze(0)
     first, second = (subject.positional(role).embed(at, role) for at in (positions, positions + shift))
     if first is None or second is None:
         embedded = 0.0 if first is second else torch.inf
     else:
         embedded = float((first - second).abs().max())
-    return maximum_of([output, Extremum(embedded, f"{action} the vectors added to embeddings by {embedded:.3g}")])
+    return (original - shifted).abs(), embedded
 
 
 @role_invariant("falls-with-distance")
@@ -174,9 +168,8 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     # Later keys are hidden from a causal decoder.
     hidden = role in subject.target_key_roles and subject.hides("future", role)
     fall = torch.where(after, torch.inf if hidden else -rise, rise)
-    text = "after key {key}, for the query at position {query} in head {head}, the log weight falls with distance"
-    smallest_fall = smallest(fall, ("member", "sentence", "head", "query", "key"), text)
-    return beyond(smallest_fall, "smallest fall of log weights per position", STRICT)
+    axes = ("member", "sentence", "head", "query", "key")
+    return beyond(fall, "smallest fall of log weights per position", axes, STRICT)
 
 
 @role_invariant("limit", scope="entry")
@@ -212,9 +205,7 @@ def _limit_of_encoding(subject: Subject, role: str) -> Verdict:
     if not vectors or positions.shape[1] < 2:
         return does_not_apply("the encoding has no vector per position")
     differences = torch.stack([table.diff(dim=1).abs().amax(-1).amax(0) for table in vectors]).amax(0)
-    difference, first = float(differences.min()), int(differences.argmin())
-    description = f"positions {first} and {first + 1} are the same: they differ by {difference:.3g}"
-    return beyond(Extremum(difference, description), "smallest difference between two adjacent positions")
+    return beyond(differences, "smallest difference between a position and the next", ("position",))
 
 
 def _limit_of_style(subject: Subject, role: str) -> Verdict:

@@ -7,7 +7,6 @@ length has no padding, so that its sentences give the same logits alone under ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -18,25 +17,13 @@ from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import Lengths, SentenceBatch, Subject
-from headtohead.testing.verdict import (
-    EXACT,
-    Extremum,
-    Verdict,
-    beyond,
-    does_not_apply,
-    largest,
-    largest_logit_change,
-    maximum_of,
-    minimum_of,
-    outside,
-    smallest,
-    within,
-    worst,
-)
+from headtohead.testing.subject import SentenceBatch, Subject
+from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, outside, within, worst
 
 SHORTEST = 3
 """Length of the shortest source; with two tokens, reversal is the only reordering."""
+
+CHANGED = ("member", "sentence", "changed token")
 
 
 @invariant("causality")
@@ -44,60 +31,36 @@ def future_tokens_never_change_earlier_logits(subject: Subject) -> Verdict:
     """Changing a target token changes no logits before it."""
     time = subject.sentences.target.shape[-1]
     earlier = torch.ones(time, time).tril(-1).bool().unsqueeze(-1)
-    axes = ("member", "changed", "position", "token")
-    change = maximum_of(
-        [
-            largest(change.where(earlier, 0.0), axes, f"{text} logit {{token}} at position {{position}} of {MEMBER}")
-            for text, _, change in _changes(subject, "target", full_length=True)
-        ]
-    )
+    change = _changes(subject, "target", full_length=True).where(earlier, 0.0)
     if not subject.is_causal:
         return outside("the decoder's mask does not hide the future", change, "later tokens change earlier logits")
-    return within(change, "change of logits before a changed target token")
+    return within(change, "change of logits before a changed target token", (*CHANGED, "position", "token"))
 
 
 @invariant("source-reaches-logits")
 def every_source_token_changes_the_logits(subject: Subject) -> Verdict:
     """Changing any source token changes the logits at some target position."""
-    extrema = []
-    for text, sentence, change in _changes(subject, "source"):
-        target_nonpad = subject.sentences.target_nonpad[:, sentence].unsqueeze(1)
-        at_any_position = change.amax(-1).where(target_nonpad, 0.0).amax(-1)
-        counted = at_any_position.where(subject.sentences.source_nonpad[:, sentence], torch.inf)
-        extrema.append(smallest(counted, ("member", "changed"), f"{text} the logits of {MEMBER} at most"))
-    return beyond(minimum_of(extrema), "smallest change of logits by changing a source token")
+    sentences = subject.sentences
+    change = _changes(subject, "source").amax(-1).where(sentences.target_nonpad.unsqueeze(2), 0.0).amax(-1)
+    quantity = "smallest change of logits by changing a source token"
+    return beyond(change.where(sentences.source_nonpad, torch.inf), quantity, CHANGED)
 
 
 @invariant("target-reaches-logits")
 def every_target_token_changes_the_logits_of_its_queries(subject: Subject) -> Verdict:
     """Changing a target token changes the logits at every position that attends to it."""
-    # [member, sentence, key, query]: in copy i of a sentence, key i is changed.
     visible, nonpad = subject.mask("decoder").transpose(-2, -1), subject.sentences.target_nonpad
     pairs = visible & nonpad.unsqueeze(-1) & nonpad.unsqueeze(-2)
-    axes = ("member", "changed", "position")
-    extrema = [
-        smallest(
-            change.amax(-1).where(pairs[:, sentence], torch.inf),
-            axes,
-            f"{text} the logits at position {{position}} of {MEMBER} at most",
-        )
-        for text, sentence, change in _changes(subject, "target")
-    ]
-    return beyond(minimum_of(extrema), "smallest change of logits by changing a visible target token")
+    change = _changes(subject, "target").amax(-1).where(pairs, torch.inf)
+    return beyond(change, "smallest change of logits by changing a visible target token", (*CHANGED, "position"))
 
 
-MEMBER = "member {member}"
+def _changes(subject: Subject, side: Literal["source", "target"], full_length: bool = False) -> Tensor:
+    """Return the changes of logits by each token of a side, ``[member, sentence, changed token, time, vocab]``.
 
-
-def _changes(
-    subject: Subject, side: Literal["source", "target"], full_length: bool = False
-) -> Iterator[tuple[str, int, Tensor]]:
-    """Yield the start of a description, the number of a sentence, and the change of its logits by each of its tokens.
-
-    The changes have the shape ``[member, changed token, time, vocab]``; padding is changed, too. With ``full_length``,
-    padding of the target counts as tokens.
+    Padding is changed, too. With ``full_length``, padding of the target counts as tokens.
     """
-    sentences = subject.sentences
+    sentences, changes = subject.sentences, []
     time = getattr(sentences, side).shape[-1]
     first, vocab_size = len(SPECIALS), subject.vocab_sizes[0 if side == "source" else 1]
     for sentence in range(sentences.source.shape[1]):
@@ -108,8 +71,8 @@ def _changes(
         ids = getattr(copies, side).clone()
         for position in range(time):
             ids[:, position, position] = first + (ids[:, position, position] - first + 1) % (vocab_size - first)
-        change = (subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs()
-        yield f"changing {side} token {{changed}} of sentence {sentence} changes", sentence, change
+        changes.append((subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs())
+    return torch.stack(changes, dim=1)
 
 
 @invariant("pad-columns")
@@ -120,8 +83,7 @@ def more_padding_changes_no_logits(subject: Subject) -> Verdict:
     sentences = subject.sentences
     source, target = (functional.pad(ids, (0, 2), value=PAD) for ids in (sentences.source, sentences.target))
     logits = subject.logits(replace(sentences, source=source, target=target))[:, :, : sentences.target.shape[-1]]
-    difference, action = logits - subject.reference_logits, "adding two columns of padding to source and target"
-    change = largest_logit_change(difference, sentences.target_nonpad, action)
+    change = logit_changes(logits - subject.reference_logits, sentences.target_nonpad)
     return _if_padding_is_hidden(subject, change, "change of logits by added padding")
 
 
@@ -133,26 +95,24 @@ def padding_ids_change_no_logits(subject: Subject) -> Verdict:
     source = sentences.source.where(sentences.source_nonpad, other)
     target = sentences.target.where(sentences.target_nonpad, other)
     difference = subject.logits(replace(sentences, source=source, target=target)) - subject.reference_logits
-    change = largest_logit_change(difference, sentences.target_nonpad, f"token {other} at padding positions")
+    change = logit_changes(difference, sentences.target_nonpad)
     return _if_padding_is_hidden(subject, change, "change of logits by other ids at padding positions")
 
 
 @invariant("batch-of-one")
 def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
     """A batch of N sentences gives the logits of N batches of one sentence."""
-    source, target = (
-        tuple((max(map(max, side)),) * len(row) for row in side)
-        for side in (subject.lengths.source, subject.lengths.target)
-    )
-    unpadded = _largest_change_alone(subject, subject.random_sentences(Lengths(source, target)))
-    if not unpadded.number <= EXACT:
-        return within(unpadded, "difference between logits alone and in a batch without padding")
-    padded = _largest_change_alone(subject, subject.sentences)
+    full = ((subject.longest,) * len(subject.lengths[0]),) * len(subject.seeds)
+    unpadded = _changes_alone(subject, subject.random_sentences(full))
+    alone = within(unpadded, "difference between logits alone and in a batch without padding", LOGITS)
+    if alone.state == "violated":
+        return alone
+    padded = _changes_alone(subject, subject.sentences)
     return _if_padding_is_hidden(subject, padded, "difference between logits alone and in a batch")
 
 
-def _largest_change_alone(subject: Subject, sentences: SentenceBatch) -> Extremum:
-    """Return the largest difference between the logits of a sentence alone and in its batch."""
+def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
+    """Return the differences between the logits of each sentence alone and in its batch."""
     together = subject.logits(sentences)
     logits = torch.zeros_like(together)
     members, batch = sentences.source_lengths.shape
@@ -168,10 +128,10 @@ def _largest_change_alone(subject: Subject, sentences: SentenceBatch) -> Extremu
                 torch.full((members, 1), target_length),
             )
             logits[member, sentence, :target_time] = subject.logits(alone)[member, 0]
-    return largest_logit_change(logits - together, sentences.target_nonpad, "taking it out of its batch")
+    return logit_changes(logits - together, sentences.target_nonpad)
 
 
-def _if_padding_is_hidden(subject: Subject, change: Extremum, quantity: str) -> Verdict:
+def _if_padding_is_hidden(subject: Subject, change: Tensor, quantity: str) -> Verdict:
     """Return a verdict on a change that must be zero, unless logits at non-padding positions depend on padding keys."""
     roles = []
     for role in subject.roles:
@@ -182,7 +142,7 @@ def _if_padding_is_hidden(subject: Subject, change: Extremum, quantity: str) -> 
             roles.append(role)
     if roles:
         return outside(f"padding is visible in {', '.join(roles)}", change, f"there is a {quantity}")
-    return within(change, quantity)
+    return within(change, quantity, LOGITS)
 
 
 @invariant("source-order")
@@ -219,22 +179,21 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
         return does_not_apply("the source is too short to have an order")
     batch = subject.sentences
     logits = subject.logits(replace(batch, source=batch.source.gather(-1, order)))
-    change = (logits - subject.reference_logits).abs()
+    change = logits - subject.reference_logits
     order_invariant = _invariant_sentences(subject, order, "order-invariant")
     unchanged = order_invariant | _invariant_sentences(subject, order, name)
     positions = batch.target_nonpad & unchanged.unsqueeze(-1)
     if bool((unchanged & ~order_invariant).any()) and not subject.hides("padding", "encoder"):
         predicted = f"{action}, and not the padding, changes logits at non-padding positions"
-        return outside("the encoder attends to padding", largest_logit_change(change, positions, action), predicted)
+        return outside("the encoder attends to padding", logit_changes(change, positions), predicted)
     verdicts = []
     if bool(unchanged.any()):
         quantity = f"change of logits of an invariant variant by {action}"
-        verdicts.append(within(largest_logit_change(change, positions, action), quantity))
+        verdicts.append(within(logit_changes(change, positions), quantity, LOGITS))
     if not bool(unchanged.all()):
         counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(-1)
-        text = f"{action} changes the logits at position {{position}} of sentence {{sentence}} of {MEMBER} at most"
-        smallest_change = smallest(change.amax(-1).where(counted, torch.inf), ("member", "sentence", "position"), text)
-        verdicts.append(beyond(smallest_change, f"smallest change of logits by {action}"))
+        counted_change = change.abs().amax(-1).where(counted, torch.inf)
+        verdicts.append(beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3]))
     return worst(*verdicts)
 
 

@@ -281,7 +281,7 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
     frames = load_frames(made.write_study(tmp_path, study))
     found = Analysis(frames, METRIC)
     assert found.families.interactions.tested == len(found.families.interactions.contrasts) == 3
-    contrast = by_name(found.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
+    contrast = by_name(found.families.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
     differences = []
     for seed in frames.seeds:
         total = 0.0

@@ -11,7 +11,7 @@ from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.rows import MOST_ROWS, drawn_contrasts, forest_figure, forest_rows, strip_figure
+from headtohead.report.figures.rows import MOST_ROWS, forest_figure, forest_rows, strip_figure
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from made import case_table
@@ -141,8 +141,7 @@ def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analys
 
 
 def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large_one(analysis):
-    contrasts = drawn_contrasts(analysis)
-    means = [contrast.paired.mean for contrast in contrasts]
+    means = [row.mean for row in forest_rows(analysis)]
     assert means == sorted(means, reverse=True)
     low, high = magnified_range(forest_rows(analysis))
     figure = forest_figure(analysis)

@@ -12,7 +12,7 @@ from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.figures.palette import Palette
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import higher_is_better, readable, show
+from headtohead.storage.metrics import readable, show
 
 MOST_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
@@ -25,9 +25,22 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
-    """Return the row of each drawn contrast."""
+    """Return the row of each drawn contrast, best first: all, or the ``MOST_ROWS`` largest differences.
+
+    Both contrasts of a change between two configurations are neighbours.
+    """
+    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
+    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[:MOST_ROWS]
+    order = {axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))}
+    is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
+
+    def sort_key(found: Contrast) -> tuple[object, ...]:
+        if is_between:
+            return found.axis is not None, order[found.axis], found.kind
+        return (-analysis.sign * found.paired.mean if found.paired else 0.0,)
+
     rows = []
-    for contrast in drawn_contrasts(analysis):
+    for contrast in sorted(largest, key=sort_key):
         paired, metric = contrast.paired, contrast.metric
         assert paired is not None
         points = tuple(
@@ -38,24 +51,6 @@ def forest_rows(analysis: Analysis) -> list[Row]:
         name, strong = contrast_name(analysis, contrast), contrast.detected
         rows.append(Row(name, note, paired.mean, paired.low, paired.high, points, is_strong=strong))
     return rows
-
-
-def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
-    """Return the contrasts with a row, best first: all, or the ``MOST_ROWS`` largest differences.
-
-    Both contrasts of a change between two configurations are neighbours.
-    """
-
-    def mean(contrast: Contrast) -> float:
-        return contrast.paired.mean if contrast.paired else 0.0
-
-    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
-    largest = sorted(judged, key=lambda contrast: -abs(mean(contrast)))[:MOST_ROWS]
-    if analysis.families.added.contrasts or analysis.families.taken.contrasts:
-        order = {axis: number for number, axis in enumerate(dict.fromkeys(contrast.axis for contrast in largest))}
-        return sorted(largest, key=lambda contrast: (contrast.axis is not None, order[contrast.axis], contrast.kind))
-    sign = -1 if higher_is_better(analysis.metric) else 1
-    return sorted(largest, key=lambda contrast: sign * mean(contrast))
 
 
 def strip_figure(analysis: Analysis) -> Figure:

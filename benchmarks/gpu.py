@@ -35,10 +35,9 @@ from plain import Size
 from stacks import SIZES, machine, stack_training, step_of, synchronise
 from torch.nn import functional
 
-from headtohead.model.beam import translate
 from headtohead.model.counting import count
 from headtohead.model.cuda import cuda_layout
-from headtohead.model.decoding import Ends
+from headtohead.model.decoding import Ends, translate
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.schema.run_config import BeamConfig
 from headtohead.training.cuda import configure

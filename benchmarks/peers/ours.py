@@ -70,7 +70,7 @@ def pairs_a_step(training: StackTraining) -> int:
 def padded(training: StackTraining) -> str:
     """Return the share of padding in the batches of an epoch, as text."""
     padding = training.plan.padding()
-    return f"{padding.source:.1%} of the sources and {padding.target:.1%} of the targets padding"
+    return f"{padding['source']:.1%} of the sources and {padding['target']:.1%} of the targets padding"
 
 
 def own_step(training: StackTraining) -> Step:

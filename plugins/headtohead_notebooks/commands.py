@@ -7,7 +7,6 @@ from headtohead.plugin import hookimpl
 
 @hookimpl
 def register_commands() -> Mapping[str, tuple[str, str]]:
-    """Return the commands of the notebooks."""
     return {
         "notebooks": ("headtohead_notebooks.cli.notebooks:command", "Compare the five notebooks on one page."),
         "trace": ("headtohead_notebooks.cli.trace:command", "Show every step of a forward pass."),

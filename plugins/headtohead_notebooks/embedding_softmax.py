@@ -98,7 +98,6 @@ class EmbeddingSoftmax(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``embedding-softmax``."""
     return {"embedding-softmax": EmbeddingSoftmax}
 
 

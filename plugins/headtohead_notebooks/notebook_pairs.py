@@ -112,7 +112,7 @@ class NotebookPairs(Dataset):
     title: ClassVar[str]
     languages: ClassVar[tuple[str, str]] = ("English", "French")
     words: ClassVar[Sequence[Sequence[str]]] = ()
-    """Words of source and target by id, if the notebook prints them."""
+    """Words of source and target by id, if the notebook has fixed tables."""
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
@@ -159,11 +159,11 @@ class NotebookByHand(NotebookPairs):
 
     texts = (BY_HAND,)
     title = "by-hand-en-fr"
+    words = (BY_HAND[0].split(), ("<sos>", *BY_HAND[1].split(), "<eos>"))
 
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``notebook-en-fr``, ``notebook-en-de``, ``-slides`` and ``-by-hand``."""
     return {
         "notebook-en-fr": NotebookEnFr,
         "notebook-en-de": NotebookEnDe,

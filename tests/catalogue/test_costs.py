@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 
 from catalogue.costs import CHECKED_AT, count, describe_costs, verify
 from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
-from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current, load_registry
-from headtohead.schema.run_config import ModelConfig
 
 BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
 ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]
@@ -34,18 +31,6 @@ def test_every_built_in_encoding_costs_nothing_or_states_a_cost_that_equals_the_
         assert set(describe_costs(encoding, "decoder").values()) == {"0"}
     else:
         assert verify(encoding, "decoder") > 0
-
-
-@pytest.mark.parametrize("name", POSITIONALS)
-def test_the_parameter_count_of_an_encoding_equals_its_weights(name: str) -> None:
-    encoding, style = current().positional(name), current().attention("split-heads")
-    options = encoding.Options()
-    for sizes in CHECKED_AT:
-        counts = count(encoding, options, sizes, "decoder")
-        geometry = style.geometry(style.Options(), ModelConfig(d_model=sizes["d"], heads=sizes["h"]))
-        context = BuildContext("decoder", sizes["L"], sizes["d"], geometry, [torch.Generator()])
-        assert counts is not None
-        assert encoding.parameter_count(options, context) == counts.parameters
 
 
 @pytest.mark.parametrize("quantity", ["parameters", "flops"])

@@ -47,7 +47,7 @@ SLIDES = {
 }
 BY_HAND = {
     "dataset": "notebook-by-hand",
-    "vocabulary": {"ids": "position", "unknown": "refuse"},
+    "vocabulary": {"ids": "printed", "unknown": "refuse"},
     "source_boundaries": "none",
 }
 
@@ -331,8 +331,6 @@ def test_unknown_words_become_a_token_are_dropped_or_are_refused(make_corpus: Ca
 
     assert data("token").splits["test"].source[0].tolist() == [1, 4, 1, 3]
     assert data("drop").splits["test"].source[0].tolist() == [4, 3]
-    assert data("drop").record["dropped_words"] == {"source": 0, "target": 0}
-    assert "dropped_words" not in data("token").record
     with pytest.raises(
         UndefinedError, match=r"^the vocabulary has no word '[cyq]', and data\.vocabulary\.unknown is r"
     ):
@@ -378,11 +376,9 @@ def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callabl
     ("dataset", "changes", "message"),
     [
         ({}, {"ids": "printed", "unknown": "drop"}, "^dataset 'toy-grammar' has no printed vocabularies"),
-        ({}, {"ids": "position", "unknown": "drop"}, "position requires a single training pair, got 20"),
         (SCRATCH, {"ids": "printed", "unknown": "token"}, "^the printed vocabulary has no <unk>"),
         (SCRATCH, {"shared": True}, r"^data\.vocabulary\.ids: printed does not count .* data\.vocabulary\.shared$"),
         (SCRATCH, {"max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
-        (BY_HAND, {"unknown": "token"}, "^ids by position have no <unk>"),
         (BY_HAND, {"unknown": "drop", "min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
         (SLIDES | {"source_boundaries": "eos"}, {}, "^the vocabulary has no boundary token <eos>"),
         (SLIDES | {"target_boundaries": "sos-eos"}, {}, "^the vocabulary has no boundary token <eos>"),

@@ -58,13 +58,9 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
 
 
 def test_data_without_remaining_pairs_are_refused_with_the_counts(make_corpus: Callable) -> None:
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"no usable pair with data.normalise: unicode \(dropped: "
-        r"1 empty, 2 one-sided\); check the file and data.max_words$",
-    ):
+    with pytest.raises(HeadToHeadError, match=r"no usable pair .*\(dropped: 1 empty, 2 one-sided\); check the file"):
         prepare_corpus(make_corpus(("", ""), ("a", ""), ("", "b")), config())
-    with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(it is empty\)"):
+    with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(dropped: none\)"):
         prepare_corpus(make_corpus(), config())
     with pytest.raises(HeadToHeadError, match=r"dropped: 1 too-long"):
         prepare_corpus(make_corpus(("a b", "c")), config(max_words=1))

@@ -18,7 +18,7 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
+from headtohead.data import UNK, prepare, prepare_corpus, read_corpus
 from headtohead.data.tokenizer_file import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
@@ -76,16 +76,6 @@ def byte_level(lines: list[str], path: Path) -> Path:
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prepare data in this process; the study prepares them in a child process."""
-
-    def call(subject: str, function: str, *arguments: Any) -> None:
-        preparing.prepare_and_save(*json.loads(json.dumps(arguments)))
-
-    monkeypatch.setattr(preparing, "call_in_child", call)
-
-
-@pytest.fixture
 def folder(lines: list[str], tmp_path: Path) -> Path:
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     word_piece(lines, tmp_path / "tokenizer.json")
@@ -105,7 +95,6 @@ def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any)
     return resolve({"data": data, "train": {"steps": 1}}, current()).data
 
 
-@pytest.mark.usefixtures("in_process")
 def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     original = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -125,7 +114,6 @@ def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> N
             assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
     byte_level(lines, folder / "bytes.json")
     data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
@@ -135,7 +123,6 @@ def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: 
     assert not any("cannot reproduce" in note for note in data.record["notes"])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     test, decode = data.splits["test"], data.target_vocabulary.decode
@@ -152,7 +139,6 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     assert changed > 0
 
 
-@pytest.mark.usefixtures("in_process")
 def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
     def hashed(name: str) -> str:
         config = configuration(folder, name)
@@ -166,7 +152,6 @@ def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, l
     assert hashed("tokenizer.json") != first
 
 
-@pytest.mark.usefixtures("in_process")
 def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:
     word_piece(lines, folder / "named.json", ["[UNK]", "NOTHING", "BEGIN", "END"])
     names = {"pad": "NOTHING", "bos": "BEGIN", "eos": "END"}
@@ -202,7 +187,7 @@ def test_wrong_files_and_names_are_errors(
 
 
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
-    folder: Path, h2h_here: Callable[..., Any], cache: Path, without_figures: None, monkeypatch: pytest.MonkeyPatch
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = {
         "question": "Does it train?",
@@ -221,9 +206,9 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
         "seeds": 1,
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(cache))
-    assert done.returncode == 0, done.stdout + done.stderr
     monkeypatch.setenv("H2H_CACHE", str(cache))
+    monkeypatch.chdir(folder)
+    assert headtohead.run("study.yaml", tracking=False, report=False).complete
     (run,) = (path.parent for path in (folder / "runs" / "study").glob("*/results.json"))
     assert "test/bleu" in json.loads((run / "results.json").read_text())["metrics"]
     original = headtohead.load(run)

@@ -199,7 +199,7 @@ def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, h2h_here, re
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "latin.py").write_bytes("x = 'caf\xe9'\n".encode("latin-1"))
     expected = {
-        "fifo.py": "plugin file 'fifo.py' is not a regular file",
+        "fifo.py": "plugin file 'fifo.py' is not a regular file*",
         "folder.py": "plugin folder 'folder.py' has no plugin file; name a Python file, or a folder of them",
         "latin.py": "plugin 'latin.py' (file) failed to import: SyntaxError: (unicode error) 'utf-8' codec*",
     }

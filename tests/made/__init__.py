@@ -23,6 +23,17 @@ def case_table(
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
 
 
+def moved(model: Any, scale: float = 0.3) -> Any:
+    """Return a model in evaluation mode after random moves of its parameters, the same in every call."""
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval()
+
+
 def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
     """Return the error of a call, which is a single line."""
     with pytest.raises(HeadToHeadError) as caught:

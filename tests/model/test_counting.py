@@ -1,11 +1,19 @@
-"""Weights and FLOPs of a small variant, counted by hand."""
+"""Weights and FLOPs of a small variant, counted by hand and by torch."""
+
+import subprocess
+import sys
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from headtohead.model import counting
 from headtohead.model.counting import count
+from headtohead.model.transformer import Transformer
 from headtohead.plugin import Positional, hookimpl
 from headtohead.plugins import registry
 from headtohead.testing.tiny import tiny_config
+from made import case_table
 
 D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
 
@@ -99,17 +107,6 @@ def test_attention_without_projections_has_no_parameters():
     assert found.path == {"encoder": "fused", "decoder": "explicit", "cross": "fused"}
 
 
-def test_flops_of_model_options_equal_a_count_by_hand():
-    plain = counted("split-heads").flops_per_token * T
-    keys = 2 * (T - S) * (2 * D * 2 * D + 2 * T * 2 * D)
-    assert counted("split-heads", quirks={"cross_attention_memory": "decoder"}).flops_per_token * T == plain + keys
-    between = 2 * T * 2 * 2 * D * FF
-    after_each = counted("split-heads", quirks={"decoder_feed_forward": "after-each", "shared_modules": ["norm"]})
-    assert after_each.flops_per_token * T == plain + between
-    words = T * 2 * D * (40 - TARGET_WORDS)
-    assert counted("split-heads", quirks={"min_vocab_size": 40}).flops_per_token * T == plain + words
-
-
 def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
     """A cell of a notebook that is executed again registers another class under the same name."""
 
@@ -127,3 +124,86 @@ def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
         return count(tiny_config("my-own"), 20, 20, 6, 5).total
 
     assert plugin(1010) - plugin(10) == 2 * 1000
+
+
+# -- by torch, on the CPU and on the device meta
+
+VARIANTS = {
+    "plain": {},
+    "rotated, grouped": {"positional": "rotary", "attention": "grouped-query"},
+    "with scores and values": {"positional": "shaw-relative", "attention": "talking-heads"},
+    "without a mask in the decoder": {"attention": "linear", "masking": "none"},
+    "with prefix sums": {"attention": "linear"},
+    "differential": {"attention": "differential", "positional": "t5-relative"},
+    "seventy heads": {"d_model": 140, "heads": 70},
+    "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}},
+    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm"]}},
+    "one row of words": {"tie_embeddings": "all", "bias": False, "quirks": {"min_vocab_size": 40}},
+}
+
+
+def by_torch(name: str) -> int:
+    """Count on the device meta with torch's counter."""
+    config = tiny_config(**VARIANTS[name])
+    model = Transformer(config, None, SOURCE_WORDS, TARGET_WORDS).eval()
+    source, target = (torch.zeros(1, 1, n, dtype=torch.long, device="meta") for n in (S, T))
+    lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        logits = model(source, lengths, target, lengths)
+    assert logits.is_meta
+    return counter.get_total_flops()
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    """Count anew, and record the devices of the operations."""
+    seen = set()
+    execute = counting.Operations.__torch_dispatch__
+
+    def watched(self, func, types, args=(), kwargs=None):
+        out = execute(self, func, types, args, kwargs)
+        if isinstance(out, torch.Tensor):
+            seen.add(out.device.type)
+        return out
+
+    monkeypatch.setattr(counting.Operations, "__torch_dispatch__", watched)
+    monkeypatch.setattr(counting, "_COUNTED", {})
+    return seen
+
+
+@case_table("name", VARIANTS, default=4)
+def test_flops_of_small_and_large_models_equal_those_of_torchs_counter(name, devices, monkeypatch):
+    small = count(tiny_config(**VARIANTS[name]), SOURCE_WORDS, TARGET_WORDS, S, T)
+    assert small.flops_per_token * T == by_torch(name) > 0
+    assert devices == {"cpu"}
+    monkeypatch.setattr(counting, "MAX_CPU_FLOPS", 0)
+    counting._COUNTED.clear()
+    devices.clear()
+    assert count(tiny_config(**VARIANTS[name]), SOURCE_WORDS, TARGET_WORDS, S, T) == small
+    assert "meta" in devices
+
+
+def test_counting_changes_neither_the_thread_count_nor_the_random_state():
+    torch.set_num_threads(2)
+    try:
+        before = torch.get_rng_state()
+        count(tiny_config("fire"), SOURCE_WORDS, TARGET_WORDS, S, T)
+        assert torch.get_num_threads() == 2
+        assert torch.equal(torch.get_rng_state(), before)
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.slow
+def test_counting_loads_no_compiler():
+    code = (
+        "import sys\n"
+        "from headtohead.model.counting import count\n"
+        "from headtohead.testing.tiny import tiny_config\n"
+        "for positional, attention in (('sinusoidal', 'split-heads'), ('rotary', 'qk-norm'),\n"
+        "                              ('t5-relative', 'qk-norm')):\n"
+        "    count(tiny_config(positional, attention=attention), 11, 13, 6, 5)\n"
+        "print({'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

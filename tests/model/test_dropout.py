@@ -11,7 +11,6 @@ from headtohead.testing.subject import KERNELS, Subject, explicit_forward, force
 from headtohead.testing.tiny import tiny_config
 
 CPU = torch.device("cpu")
-SITES = ["embedding", "attention", "ffn", "residual"]
 
 
 def build(training=True, **rates):
@@ -27,30 +26,18 @@ def numbers(keys, step=0, site=0, count=4001, **rows):
     return stream.numbers(site, count)
 
 
-@pytest.mark.parametrize("site", SITES)
-def test_dropout_at_one_site_changes_training_and_not_evaluation(site):
-    rates = {f"dropout_{site}": 0.5}
-    plain, subject = build()
-    expected = forward(plain, subject.sentences)
-    dropped, _ = build(**rates)
-    assert not torch.equal(forward(dropped, subject.sentences), expected)
-    evaluated, _ = build(training=False, **rates)
-    assert torch.equal(forward(evaluated, subject.sentences), expected)
+# 1 encoder layer and 2 decoder layers: two stacks, five attentions, three feed-forwards.
+SITES = [
+    ("embedding", "pre", 2, {16}),
+    ("attention", "post", 5, {5, 6}),
+    ("ffn", "pre", 3, {12}),
+    ("residual", "post", 5 + 3, {16}),
+    ("residual", "pre", 5 + 3, {16}),
+]
 
 
-EXPECTED_CALLS = {
-    # 1 encoder layer and 2 decoder layers: two stacks, five attentions, three feed-forwards.
-    "embedding": 2,
-    "attention": 5,
-    "ffn": 3,
-    "residual": 5 + 3,
-}
-WIDTHS = {"embedding": {16}, "attention": {5, 6}, "ffn": {12}, "residual": {16}}
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("site", SITES)
-def test_dropout_is_called_with_the_count_and_size_of_its_site(site, norm, monkeypatch):
+@pytest.mark.parametrize(("site", "norm", "count", "widths"), SITES)
+def test_dropout_acts_at_its_site_in_training_only(site, norm, count, widths, monkeypatch):
     calls = []
     for name in ("forward", "transposed"):
         plain = getattr(Dropout, name)
@@ -62,10 +49,13 @@ def test_dropout_is_called_with_the_count_and_size_of_its_site(site, norm, monke
 
         monkeypatch.setattr(Dropout, name, counted)
     model, subject = build(**{f"dropout_{site}": 0.25}, norm=norm)
-    explicit_forward(model, subject.sentences)
-    assert len(calls) == EXPECTED_CALLS[site]
-    assert {width for width, _ in calls} == WIDTHS[site]
+    dropped = explicit_forward(model, subject.sentences)
+    assert len(calls) == count
+    assert {width for width, _ in calls} == widths
     assert {rate for _, rate in calls} == {0.25}
+    plain = explicit_forward(build(norm=norm)[0], subject.sentences)
+    assert not torch.equal(dropped, plain)
+    assert torch.equal(explicit_forward(model.eval(), subject.sentences), plain)
 
 
 def test_dropout_of_weights_keeps_their_mean():
@@ -77,8 +67,8 @@ def test_dropout_of_weights_keeps_their_mean():
     with torch.no_grad():
         expected = attention.eval()(x, None, view)
         attention.train()
-        total = sum(attention(x, None, view) for _ in range(1500)) / 1500
-        assert (total - expected).abs().max() < 0.15 * expected.abs().max()
+        total = sum(attention(x, None, view) for _ in range(600)) / 600
+        assert (total - expected).abs().max() < 0.25 * expected.abs().max()
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -18,8 +18,7 @@ from torch import Tensor
 from headtohead.model import dropout
 from headtohead.model.batch import Batch
 from headtohead.model.cuda import cuda_layout
-from headtohead.model.dropout import Dropout, DropoutRNG
-from headtohead.model.dropout_kernel import kernel_fault
+from headtohead.model.dropout import Dropout, DropoutRNG, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer

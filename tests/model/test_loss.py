@@ -1,4 +1,4 @@
-"""The chunked loss and its gradients equal those of `torch.nn.functional.cross_entropy` with autograd, in float64."""
+"""The chunked loss and its gradients equal those of torch with autograd; aligned products equal plain products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headtohead.model import loss
-from headtohead.model.aligned import WIDE
+from headtohead.model.aligned import ALIGNED, WIDE, product
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.loss import loss_gradients, token_losses
 from headtohead.model.members import PerMember
@@ -105,3 +105,41 @@ def test_padding_has_no_loss() -> None:
     assert (losses[labels == IGNORE_INDEX] == 0).all()
     chosen = logits.log_softmax(-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(losses, (-chosen).where(labels != IGNORE_INDEX, 0.0), rtol=0, atol=1e-12)
+
+
+def factors(columns: int, tied: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Return decoder output, weight and bias."""
+    hidden, table, bias, *_ = (value.detach() for value in inputs(columns, tied))
+    return hidden, table.transpose(1, 2) if tied else table, bias
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("table", [True, False], ids=["tied table", "lm_head"])
+@pytest.mark.parametrize("columns", [ODD, WIDE + ALIGNED, 9])
+def test_products_with_and_without_gradients_are_equal(columns: int, table: bool, has_bias: bool) -> None:
+    x, weight, bias = factors(columns, table)
+    shift = bias if has_bias else None
+    expected = x @ weight + (bias if has_bias else 0)
+    torch.testing.assert_close(product(x.requires_grad_(), weight, shift), expected, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(product(x, weight, shift), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("columns", "apart"), [(ODD, WIDE + ALIGNED), (9, 9)])
+@torch.no_grad()
+def test_rows_with_many_columns_start_at_aligned_addresses(columns: int, apart: int) -> None:
+    out = product(*factors(columns))
+    assert out.shape == (3, 11, columns)
+    assert out.stride() == (11 * apart, apart, 1)
+
+
+@torch.no_grad()
+def test_losses_do_not_depend_on_the_memory_between_rows() -> None:
+    x, weight, bias = factors(ODD)
+    labels = torch.randint(ODD, (3, 1, 11), generator=torch.Generator().manual_seed(1))
+    labels[0, 0, 3] = IGNORE_INDEX
+    logits = product(x, weight, bias)
+    # Every row but the last is followed by alignment padding.
+    logits.as_strided((32, ALIGNED - 9), (WIDE + ALIGNED, 1), ODD).fill_(torch.nan)
+    expected = token_losses((x @ weight + bias).unsqueeze(1), labels)
+    torch.testing.assert_close(token_losses(logits.unsqueeze(1), labels), expected, rtol=0, atol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.model.attention import is_short
-from headtohead.model.decoding_state import DecodingState
+from headtohead.model.decoding import DecodingState
 from headtohead.model.loss import token_losses
 from headtohead.model.precision import products_of
 from headtohead.testing.subject import Subject, explicit_forward
@@ -19,9 +20,11 @@ from headtohead.training.backends import BatchShape, BatchSpec
 from headtohead.training.evaluate import teacher_forced, translate_rows, translator
 from headtohead.training.loop import StackTraining
 from headtohead.training.maps import own_translations
+from made import case_table
 
 
-def trained(name: str, seeds: list[int], steps: int = 6) -> StackTraining:
+@cache
+def trained(name: str, seeds: tuple[int, ...], steps: int = 4) -> StackTraining:
     config = tiny_config(train={"precision": name})
     training = StackTraining(config, seeds, tiny_data(), torch.device("cpu"))
     for _, batch in zip(range(steps), training._batches(), strict=False):
@@ -30,17 +33,13 @@ def trained(name: str, seeds: list[int], steps: int = 6) -> StackTraining:
 
 
 def test_weights_and_moments_stay_float32_and_losses_are_near_those_of_float32() -> None:
-    exact, rounded = trained("float32", [1, 2]), trained("bfloat16", [1, 2])
+    exact, rounded = trained("float32", (1, 2)), trained("bfloat16", (1, 2))
     assert {value.dtype for value in rounded.model.parameters()} == {torch.float32}
     moments = [part for part in rounded.optimizer.state().values() if part.is_floating_point()]
     assert {part.dtype for part in moments} == {torch.float32}
     torch.testing.assert_close(rounded.loss_sums, exact.loss_sums, rtol=0.01, atol=0)
     assert not torch.equal(rounded.loss_sums, exact.loss_sums)
-
-
-def test_a_member_trains_as_alone() -> None:
-    stack, alone = trained("bfloat16", [1, 2]), trained("bfloat16", [2])
-    torch.testing.assert_close(stack.loss_sums[1:], alone.loss_sums, rtol=1e-3, atol=0)
+    torch.testing.assert_close(rounded.loss_sums[1:], trained("bfloat16", (2,)).loss_sums, rtol=1e-3, atol=0)
 
 
 class BFloat16Products(TorchDispatchMode):
@@ -60,24 +59,24 @@ class BFloat16Products(TorchDispatchMode):
 
 @pytest.mark.slow
 def test_training_batches_of_all_lengths_have_few_shapes_of_bfloat16_products() -> None:
-    """oneDNN generates code for every shape: 210 without rows of zeros, 263 with attention in bfloat16."""
+    """oneDNN generates code for every shape."""
     config = tiny_config(train={"precision": "bfloat16"})
     training = StackTraining(config, [1, 2], tiny_data(), torch.device("cpu"))
     rows = torch.arange(8).expand(2, -1)
     products = BFloat16Products()
     with products:
-        for sentences in (5, 6, 7, 8):
-            for source_time, target_time in product(range(3, 16, 2), range(4, 17, 3)):
+        for sentences in (5, 8):
+            for source_time, target_time in product(range(3, 16, 4), range(4, 17, 4)):
                 spec = BatchSpec(rows[:, :sentences], BatchShape(sentences, source_time, target_time, sentences))
                 training._step(spec)
-    assert 0 < len(products.shapes) < 100
+    assert 0 < len(products.shapes) < 60
 
 
 def test_evaluation_uses_the_precision_of_training() -> None:
-    training = trained("bfloat16", [1])
+    training = trained("bfloat16", (2,))
     split = training.splits["valid"]
     rounded = teacher_forced(training.model, split, split.padded_batches(8))
-    exact_model = trained("float32", [1], 0).model
+    exact_model = trained("float32", (2,), 0).model
     exact_model.load_state_dict(training.model.state_dict())
     exact = teacher_forced(exact_model, split, split.padded_batches(8))
     torch.testing.assert_close(rounded.losses, exact.losses, rtol=0.05, atol=0.05)
@@ -95,30 +94,30 @@ def test_attention_of_up_to_512_tokens_uses_products_in_bfloat16_on_a_cpu() -> N
 
 def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
     for name, expected in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        model = trained(name, [1], 0).model.eval()
+        model = trained(name, (2,), 0).model.eval()
         source = torch.tensor([[[4, 5, 6]]])
         with torch.no_grad(), products_of(model):
             state = DecodingState(model, source, torch.tensor([[3]]), 4)
-            state.logits(torch.ones(1, 1, 1, dtype=torch.long))
+            state.hidden(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
-        assert {tensor.dtype for cache in caches for tensor in (cache.keys, cache.values)} == {expected}
+        assert {tensor.dtype for cache in caches for tensor in cache.keys_values} == {expected}
 
 
 def test_translations_beside_attention_maps_are_those_of_the_run() -> None:
-    training, data = trained("bfloat16", [1, 2, 3, 4], steps=30), tiny_data()
+    training, data = trained("bfloat16", (1, 2)), tiny_data()
     model, split = training.model.eval(), training.splits["train"]
     translate = translator(model.config.evaluate, data.target_vocabulary, 9)
     assert translate is not None
-    for row in range(12):
+    for row in range(3):
         rows, time = torch.tensor([row]), int(split.source_lengths[row])
         scored = translate_rows(model, split, [rows], translate)
-        source = split.source[row, :time].expand(4, 1, -1)
-        own = own_translations(model, data, source, torch.full((4, 1), time), 9)
+        source = split.source[row, :time].expand(2, 1, -1)
+        own = own_translations(model, data, source, torch.full((2, 1), time), 9)
         assert [ids[1:] for ids in own] == [ids[row] for ids in scored]
 
 
 def test_an_evaluation_in_float64_has_the_losses_of_float64() -> None:
-    training = trained("float64", [1])
+    training = trained("float64", (1,), 1)
     model, split = training.model.eval(), training.splits["valid"]
     rows = torch.arange(len(split))
     batch = split.batch(rows.expand(1, -1), *split.times(rows))
@@ -128,7 +127,7 @@ def test_an_evaluation_in_float64_has_the_losses_of_float64() -> None:
     torch.testing.assert_close(teacher_forced(model, split, [rows]).losses, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "sigmoid", "differential"])
+@case_table("attention", ["split-heads", "talking-heads", "sigmoid", "differential"], default=2)
 def test_the_weights_of_the_explicit_path_are_computed_in_float32(attention: str) -> None:
     class Exponentials(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

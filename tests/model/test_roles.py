@@ -1,45 +1,37 @@
 """Encodings and maskings are configured per role."""
 
+import pytest
 import torch
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 
-def chosen(config, family):
-    return [getattr(config, family).role(role).name for role in ("encoder", "decoder", "cross")]
-
-
 def test_a_plain_masking_name_sets_the_default_mask_of_each_role():
     expected = {
         "none": ["none", "none", "none"],
-        "padding": ["padding", "padding", "padding"],
         "causal": ["none", "causal", "none"],
         "padding-causal": ["padding", "padding-causal", "padding"],
     }
-    assert {name: chosen(tiny_config(masking=name), "masking") for name in expected} == expected
+    for name, schemes in expected.items():
+        assert [scheme.name for scheme in tiny_config(masking=name).masking.by_role().values()] == schemes
 
 
-def test_each_role_uses_only_its_mask():
-    """Changing the mask of a role changes the attention of this role only."""
-    masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
-    plain = Subject(tiny_config(masking=masks))
-    memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
-    for role in masks:
-        spoilt = Subject(tiny_config(masking=masks | {role: "none"}))
-        encoded = spoilt.model.encode(plain.sentences.source, plain.sentences.source_lengths)
+@pytest.mark.parametrize(
+    ("family", "plain", "other"),
+    [
+        ("masking", {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}, "none"),
+        ("positional", {"encoder": "none", "decoder": "none", "cross": "none"}, "alibi"),
+    ],
+)
+def test_each_role_uses_only_its_mask_and_encoding(family, plain, other):
+    first = Subject(tiny_config(**{family: plain}))
+    memory = first.model.encode(first.sentences.source, first.sentences.source_lengths)
+    for role in plain:
+        changed = Subject(tiny_config(**{family: plain | {role: other}}))
+        encoded = changed.model.encode(first.sentences.source, first.sentences.source_lengths)
         assert torch.equal(encoded, memory) == (role != "encoder")
-        assert not torch.equal(spoilt.reference_logits, plain.reference_logits)
-
-
-def test_each_role_uses_only_its_encoding():
-    plain = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}))
-    memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
-    for role in ("encoder", "decoder", "cross"):
-        other = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"} | {role: "alibi"}))
-        encoded = other.model.encode(plain.sentences.source, plain.sentences.source_lengths)
-        assert torch.equal(encoded, memory) == (role != "encoder")
-        assert not torch.allclose(other.reference_logits, plain.reference_logits, atol=1e-6)
+        assert not torch.allclose(changed.reference_logits, first.reference_logits, atol=1e-6)
 
 
 def test_layers_of_a_role_share_one_encoding():

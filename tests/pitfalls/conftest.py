@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.pitfalls import MEASUREMENTS
 from headtohead_notebooks.pitfalls.case import Case
-
-SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 
 Measure = Callable[..., dict[str, float]]
 
@@ -46,10 +43,6 @@ def variant(cache: Path) -> Measure:
 
 
 @pytest.fixture(scope="session")
-def spanish() -> Path:
+def spanish(real: Callable[[str], Path]) -> Path:
     """Return the real file of English and Spanish pairs, or skip."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    path = Path(os.environ.get("H2H_TEST_DATA", beside)) / SPANISH
-    if not path.is_file():
-        pytest.skip(f"needs {SPANISH}: set H2H_TEST_DATA to the folder that holds it")
-    return path
+    return real("eng-spa.manythings-2019-07-21.2col.tsv.xz")

@@ -69,15 +69,11 @@ UNREGISTERED = f"table holds a tensor or module that is not registered; {REMEDY}
 
 
 @pytest.mark.parametrize(
-    ("base", "seeds"),
-    [(Attention, range(HEADS)), (Attention, [1]), (Attention, None), (Positional, range(HEADS))],
-    ids=["as many members as heads", "one member", "meta", "positional"],
-)
-@pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "message", "base", "seeds"),
     [
-        *((make, PLAIN) for make in (plain, listed, in_modules, replaced, registered_buffer)),
-        *((make, UNREGISTERED) for make in (in_attribute, modules_in_attribute)),
+        *((make, PLAIN, Attention, range(HEADS)) for make in (plain, listed, in_modules, replaced, registered_buffer)),
+        *((make, UNREGISTERED, Attention, range(HEADS)) for make in (in_attribute, modules_in_attribute)),
+        *((plain, PLAIN, *other) for other in ((Attention, [1]), (Attention, None), (Positional, range(HEADS)))),
     ],
 )
 def test_a_tensor_without_a_member_axis_is_refused_at_build(monkeypatch, make, message, base, seeds):

@@ -11,7 +11,7 @@ import pytest
 from headtohead import HeadToHeadError, register
 from headtohead.plugins import registry
 from headtohead.plugins.hookspecs import hookimpl
-from headtohead.plugins.registry import current, source_hash, use_files
+from headtohead.plugins.registry import current, use_files
 
 HEAD = """
 import headtohead as h2h
@@ -124,12 +124,3 @@ def test_a_corrected_plugin_file_loads_in_the_same_process(tmp_path: Path) -> No
     path.write_text(f"{HEAD}{PLUGIN}{hook}", "utf-8")
     use_files([path])
     assert "mine" in current().entries["positional"]
-
-
-def test_the_hash_of_a_class_equals_the_hash_of_its_file(tmp_path: Path) -> None:
-    import hashlib
-
-    path = tmp_path / "p.py"
-    path.write_text(HEAD + PLUGIN + '@hookimpl\ndef register_positionals():\n    return {"mine": Mine}\n')
-    entry = use_files([path]).positional("mine")
-    assert source_hash(entry) == hashlib.sha256(path.read_bytes()).hexdigest()

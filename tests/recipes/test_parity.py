@@ -1,5 +1,7 @@
 """Logits of imported checkpoints, compared with the models of the notebooks in plain torch."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -9,23 +11,13 @@ from headtohead_notebooks import import_checkpoint
 from made import case_table
 
 FORMS = {
-    "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3}),
+    "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3, "layers": 2}),
     "1 independent": ("scratch-en-fr", "Scratch", {"words": (45, 53), "heads": 2, "style": "IndependentHeads"}),
     "2 sinusoidal": ("architecture-en-de", "Architecture", {}),
-    "2 learned": ("architecture-en-de", "Architecture", {"learned": True}),
-    "3": ("tatoeba-en-es", "Tatoeba", {}),
-    "4": ("slides-en-fr", "Slides", {"words": 9, "width": 32, "inner": 48}),
+    "2 learned": ("architecture-en-de", "Architecture", {"learned": True, "layers": 3}),
+    "3": ("tatoeba-en-es", "Tatoeba", {"width": 24, "words": (11, 13)}),
+    "4": ("slides-en-fr", "Slides", {"words": 9, "width": 72, "inner": 48, "layers": (1, 3)}),
 }
-
-SIZES = {
-    "1 split": {"layers": 2, "heads": 4, "width": 8, "inner": 20, "length": 9},
-    "1 independent": {"layers": 2, "heads": 3, "width": 6, "inner": 14, "length": 9},
-    "2 sinusoidal": {"layers": 1, "heads": 2, "width": 18, "inner": 30},
-    "2 learned": {"layers": 3, "heads": 4, "width": 8, "length": 30},
-    "3": {"layers": 3, "heads": 2, "width": 18, "words": (11, 13)},
-    "4": {"layers": (1, 3), "heads": 4, "width": 72, "inner": 16},
-}
-"""A second size of each form. At widths 18 and 72 the tables of the notebooks differ from each other."""
 
 EXACT = {torch.float32: 1e-4, torch.float64: 1e-9}
 
@@ -81,9 +73,10 @@ def imported(saved, tmp_path):
     return run
 
 
-@case_table("form", FORMS, default=3)
-def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, saved, h2h, tmp_path):
+@case_table(("form", "dtype"), product(FORMS, EXACT), default=4)
+def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, dtype, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
+    model = model.to(dtype)
     code, out, err = h2h("import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "runs/imported/mine"
@@ -91,18 +84,6 @@ def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, s
     with torch.no_grad():
         expected = model(source, target)
     assert_equal(headtohead.load(tmp_path / "runs/imported/mine").logits(source, target), expected)
-
-
-@pytest.mark.parametrize("dtype", EXACT, ids=str)
-@case_table("form", FORMS, default=2)
-def test_logits_equal_the_notebooks_in_both_precisions_at_other_sizes(form, dtype, notebooks, imported):
-    seed = 1
-    recipe, model, heads = build(notebooks, form, seed, **SIZES[form])
-    model = model.to(dtype)
-    source, target = batch(model, form, seed, rows=7, time=8)
-    with torch.no_grad():
-        expected = model(source, target)
-    assert_equal(imported(recipe, model, heads).logits(source, target), expected)
 
 
 def test_sizes_come_from_the_tensors(notebooks, imported):

@@ -85,7 +85,7 @@ def test_the_trace_of_every_variant_ends_with_the_logits_of_the_model(names, inp
         assert heads == part.context.geometry.output_heads
 
 
-def test_rotated_queries_are_traced_before_and_after_rotation(traced):
+def test_transformed_queries_and_keys_are_traced_before_and_after(traced):
     _, trace = traced(positional="rotary")
     plain = trace["encoder.0.self.head.2.plain-keys"]
     rotated = trace["encoder.0.self.head.2.keys"]
@@ -96,6 +96,12 @@ def test_rotated_queries_are_traced_before_and_after_rotation(traced):
             expected = first * math.cos(angle) - second * math.sin(angle)
             assert math.isclose(rotated[position, 2 * pair], expected, abs_tol=1e-12)
     assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
+    subject, trace = traced(attention="qk-norm")
+    gain = subject.attention("decoder").style.gain[0, 2].item()
+    for name, factor in (("queries", gain), ("keys", 1.0)):
+        plain, normed = (trace[f"decoder.0.self.head.2.{prefix}{name}"] for prefix in ("plain-", ""))
+        expected = factor * plain / np.linalg.norm(plain, axis=-1, keepdims=True)
+        np.testing.assert_allclose(normed, expected, rtol=0, atol=1e-12)
 
 
 def test_mixed_heads_and_maps_are_traced_before_and_after_mixing(traced):
@@ -119,6 +125,8 @@ def test_mixed_heads_and_maps_are_traced_before_and_after_mixing(traced):
     ]
     first, second = (trace[f"{path}.map.{index}.unmixed-weights"] for index in (0, 1))
     np.testing.assert_allclose(trace[f"{path}.head.0.weights"], first - share * second, rtol=0, atol=1e-12)
+    finished = [trace[f"{path}.head.{head}.finished"] for head in range(2)]
+    np.testing.assert_array_equal(trace[f"{path}.concatenation"], np.concatenate(finished, axis=-1))
 
 
 def logits(subject, read):

@@ -22,7 +22,7 @@ seeds: 1
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, no_figures):
+def folder(tmp_path_factory):
     """A folder where a small study was run once."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "traced.yaml").write_text(STUDY)
@@ -31,8 +31,7 @@ def folder(tmp_path_factory, no_figures):
         patch.setenv("H2H_CACHE", str(folder / "cache"))
         patch.delenv("H2H_RUNS", raising=False)
         patch.delenv("H2H_REPORTS", raising=False)
-        with no_figures():
-            headtohead.run("traced.yaml", tracking=False)
+        headtohead.run("traced.yaml", tracking=False, report=False)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -10,38 +9,7 @@ import pytest
 from headtohead_notebooks.trace import Trace, TraceStep
 from headtohead_notebooks.trace.html import as_html
 from headtohead_notebooks.trace.text import as_text
-
-
-class Page(HTMLParser):
-    """Collects ids, links, links to other files, and the text of cells."""
-
-    VOID = frozenset({"meta"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.ids, self.links, self.elsewhere, self.cells = [], [], [], []
-        self.open = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        named = dict(attributes)
-        if "id" in named:
-            self.ids.append(named["id"])
-        for name in ("href", "src"):
-            if name in named:
-                (self.links if named[name].startswith("#") else self.elsewhere).append(named[name])
-        if tag not in self.VOID:
-            self.open.append(tag)
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("td", "th"):
-            self.cells[-1] += data
+from made.page import Page
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +23,12 @@ def one_step(**changes):
 
 
 def test_the_page_is_complete_and_every_link_has_a_target(trace):
-    page = Page(as_html(trace))
-    assert page.open == []
-    assert page.elsewhere == []
-    assert len(page.ids) == len(set(page.ids))
-    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
-    assert set(page.ids) > {step.name for step in trace}
+    attributes = [item for _, named in Page(as_html(trace)).elements for item in named.items()]
+    ids = [value for name, value in attributes if name == "id"]
+    links = [value for name, value in attributes if name in ("href", "src")]
+    assert len(ids) == len(set(ids))
+    assert set(links) <= {f"#{name}" for name in ids}
+    assert set(ids) > {step.name for step in trace}
     assert not re.search(r"https?:|url\(|@import", as_html(trace))
 
 
@@ -70,7 +38,7 @@ def test_every_text_is_escaped():
     text = as_html(replace(step, title=bad, source=bad, target=bad, notes=(bad,)))
     assert text.count("<script>") == 1, "its own"
     assert "alert('x')" not in text
-    assert Page(text).open == []
+    assert Page(text).elements
 
 
 def test_text_has_a_line_for_each_step_and_its_numbers_below(trace):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,13 +115,6 @@ def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monke
     torch.testing.assert_close((found.losses, found.weight), (expected.losses, expected.weight))
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Return a function that imports a script of ``benchmarks/``."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    return importlib.import_module
-
-
 @pytest.mark.slow
 @case_table("kind", ["two", "relative"], default=1)
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
@@ -133,9 +126,10 @@ def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_step_has_few_operations_and_none_that_the_host_waits_for(benchmark: Callable[[str], ModuleType]) -> None:
+def test_a_step_has_few_operations_and_none_that_the_host_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """``benchmarks/gpu.py --dry`` counts on the device meta, which has no values that the host could read."""
-    budget = benchmark("budget")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    budget = importlib.import_module("budget")
     alone, many = (budget.step_budget(budget.SIZES[0], members, [{"model": {"dropout": 0.1}}]) for members in (1, 256))
     assert sum(alone.operations.values()) <= 245
     assert sum(many.operations.values()) <= 320

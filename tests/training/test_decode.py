@@ -6,7 +6,6 @@ import torch
 
 from headtohead.data import SPECIALS, Split, Vocabulary
 from headtohead.errors import HeadToHeadError
-from headtohead.model.decoding import most_probable
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import tiny_config
@@ -19,17 +18,13 @@ from headtohead.training.evaluate import (
     translator,
 )
 from headtohead.training.tensors import SplitTensors
+from made import moved
 
 WORDS = 11
 
 
 def model_of(members=2, words=WORDS, **choices):
-    model = Transformer(tiny_config(**choices), list(range(members)), words, words)
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return model.double().eval()
+    return moved(Transformer(tiny_config(**choices), list(range(members)), words, words)).double()
 
 
 def split_of(sources, targets, **more):
@@ -171,25 +166,3 @@ def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
             loss = -sum(float(torch.log(probabilities[0, position, word])) for position, word in enumerate(target[1:]))
             assert float(unpadded.losses[0, row]) == pytest.approx(loss, abs=1e-5)
     assert (unpadded.losses - together.losses).abs().max() > 1e-3
-
-
-def test_losses_by_row_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch):
-    model = model_of(positional=POSITIONS)
-    split = split_of(drawn(), drawn(seed=8))
-    whole = teacher_forced(model, split, BATCHES)
-    monkeypatch.setattr("headtohead.training.evaluate.CHUNK_LOGITS", 1)
-    pieces = teacher_forced(model, split, BATCHES)
-    torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_the_most_probable_token_is_the_first_largest_logit(dtype):
-    generator = torch.Generator().manual_seed(3)
-    logits = torch.randn(2, 3, 4, 3000, generator=generator).to(dtype)
-    logits[0, 0, 0, [2100, 7, 2999]] = 9.0  # several largest logits
-    logits[0, 0, 1] = 0.0
-    logits[0, 0, 2, 40] = torch.nan
-    logits[0, 1, 0, 2999] = torch.inf
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(most_probable(logits), logits.argmax(-1))
-    assert most_probable(logits)[0, 0, :3].tolist() == [7, 0, 40]

@@ -10,20 +10,23 @@ from headtohead.data.metrics import BLEU, CHRF, TRANSLATION
 from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.loss import label_positions
+from headtohead.model.precision import peak_flops
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
+    TeacherForced,
     Translations,
-    bucket_of,
     collect,
     distinct_sources,
     teacher_forced,
     translate_rows,
     translator,
 )
+from headtohead.training.loop import StackTraining
+from headtohead.training.results import bucket_scores, cost_metrics
 from headtohead.training.tensors import SplitTensors
-from made import case_table
+from made import case_table, moved
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +36,7 @@ def data():
 
 def model_of(data, **choices):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    model = Transformer(tiny_config(**choices), [1, 2], *words).double().eval()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return model
+    return moved(Transformer(tiny_config(**choices), [1, 2], *words).double())
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def split(data):
     return SplitTensors.of(data.splits["train"], torch.device("cpu"))
 
 
-def test_sums_equal_a_loop_over_sentences_and_tokens(data, split):
+def test_sums_equal_a_loop_over_sentences_and_tokens_and_metrics_are_means(data, split):
     model = model_of(data)
     found = teacher_forced(model, split, split.padded_batches(7))
     raw = data.splits["train"]
@@ -68,10 +66,6 @@ def test_sums_equal_a_loop_over_sentences_and_tokens(data, split):
             assert float(found.losses[member, row]) == pytest.approx(loss, rel=1e-5)
             assert int(found.correct[member, row]) == right
         assert int(found.num_tokens[row]) == len(labels)
-
-
-def test_metrics_are_means_over_tokens(data, split):
-    found = teacher_forced(model_of(data), split, split.padded_batches(7))
     metrics = found.metrics(1)
     num_tokens = sum(len(sentence) - 1 for sentence in data.splits["train"].target)
     assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / num_tokens)
@@ -182,8 +176,23 @@ def test_distinct_sources_are_taken_once_in_order(data):
     assert distinct_sources(raw, 3) == rows[:3]
 
 
-@pytest.mark.parametrize(
-    ("length", "expected"), [(1, (1, 5)), (5, (1, 5)), (6, (6, 8)), (8, (6, 8)), (9, (9, None)), (99, (9, None))]
-)
-def test_length_buckets_are_intervals_between_adjacent_bounds(length, expected):
-    assert bucket_of(length, (5, 8)) == expected
+def test_length_buckets_are_intervals_between_adjacent_bounds():
+    zeros = torch.zeros(1, 6)
+    found = bucket_scores([1, 99, 5, 6, 8, 9], range(6), (), {}, TeacherForced(zeros, zeros, zeros[0] + 1), 0, (5, 8))
+    assert [tuple(part[name] for name in ("bucket", "low", "high", "n")) for part in found] == [
+        ("1-5", 1, 5, 2),
+        ("6-8", 6, 8, 2),
+        ("9+", 9, None, 2),
+    ]
+
+
+def test_every_member_counts_with_its_own_tokens_and_flops():
+    config = tiny_config(train={"steps": 3, "precision": "float32"})
+    training = StackTraining(config, [1, 2], tiny_data(), torch.device("cpu"))
+    training.run()
+    tokens = training.token_sums.tolist()
+    costs = cost_metrics(training, [1e6, 3e6])
+    flops = 3 * (1e6 * tokens[0] + 3e6 * tokens[1])  # a training step costs three forward passes
+    expected = flops / costs["system/train_seconds"] / peak_flops("cpu", "float32")
+    assert min(tokens) > 0
+    assert costs["system/mfu"] == pytest.approx(expected)

@@ -11,7 +11,7 @@ from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import teacher_forced, translator
 from headtohead.training.heads import head_effects, head_metrics, masked
 from headtohead.training.tensors import SplitTensors
-from made import case_table
+from made import case_table, moved
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +21,7 @@ def data():
 
 def model_of(data, **choices):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    model = Transformer(tiny_config(**choices), [1], *words).double().eval()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return model
+    return moved(Transformer(tiny_config(**choices), [1], *words).double())
 
 
 def loss_with_outputs_zeroed(model, data, attention, heads):
@@ -95,7 +90,7 @@ def test_masking_every_head_of_a_layer_leaves_only_its_bias(data):
         assert torch.allclose(output[1], model.attentions[0].output.bias[0].expand_as(output[1]))
 
 
-@pytest.mark.parametrize("style", [*current().entries["attention"], {"name": "random", "trained": False}], ids=str)
+@case_table("style", [{"name": "random", "trained": False}, *current().entries["attention"]], ids=str, default=3)
 def test_a_copy_without_masks_equals_its_model(data, style):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     model = Transformer(tiny_config(attention=style), [2], *words).eval()

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.colors import to_rgb
 
 from headtohead.figures.heat_map import HIDDEN, ColourRange
@@ -16,6 +15,7 @@ from headtohead.storage.run_directory import checksums
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.maps import probe_maps, write_maps
+from made import case_table, moved
 
 ROLES = ("encoder", "decoder", "cross")
 
@@ -24,12 +24,7 @@ def maps_of(attention, positional="sinusoidal"):
     subject = Subject(tiny_config(positional, attention))
     data = subject.data
     sizes = len(data.source_vocabulary), len(data.target_vocabulary)
-    model = Transformer(subject.config, (1, 2), *sizes).double().eval()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            moved = torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
-            parameter.add_(0.3 * moved)
+    model = moved(Transformer(subject.config, (1, 2), *sizes).double())
     return probe_maps(model, data, "ba da fa", "fao dao bao", 6)[1]
 
 
@@ -52,17 +47,17 @@ def test_the_maps_of_a_member_are_those_of_its_own_model(target):
 
 KINDS = {
     "split-heads": ("distribution", 4),
-    "multi-query": ("distribution", 4),
-    "talking-heads": ("signed", 4),
     "differential": ("signed", 2),
     "sigmoid": ("positive", 4),
     "linear": ("distribution", 4),
+    "talking-heads": ("signed", 4),
+    "multi-query": ("distribution", 4),
     "uniform": ("distribution", 4),
     "random": ("distribution", 4),
 }
 
 
-@pytest.mark.parametrize(("name", "kind", "heads"), [(n, *rest) for n, rest in KINDS.items()])
+@case_table(("name", "kind", "heads"), [(name, *rest) for name, rest in KINDS.items()], default=4)
 def test_maps_record_the_number_of_heads_and_the_kind_of_weights(name, kind, heads):
     found = maps_of(name)
     assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(ROLES, heads)

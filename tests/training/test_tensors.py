@@ -36,12 +36,6 @@ def test_decoder_inputs_start_with_sos_and_labels_end_with_eos(tensors):
     assert (labelled.sum(-1) == batch.target_lengths).all()
 
 
-def test_batches_are_padded_to_the_requested_lengths(tensors):
-    batch = tensors.batch(torch.tensor([[1]]), 2, 4)
-    assert batch.source.shape == (1, 1, 2)
-    assert batch.decoder_input_ids.shape == batch.labels.shape == (1, 1, 4)
-
-
 @pytest.mark.parametrize("by_target", [False, True])
 def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target):
     batches = tensors.unpadded_batches(2, by_target)
@@ -51,9 +45,6 @@ def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target)
         if by_target:
             assert len({len(TARGETS[row]) for row in rows.tolist()}) == 1
     assert len(batches) == (4 if by_target else 3)
-
-
-def test_target_tokens_of_a_member_are_counted(tensors):
     assert tensors.num_target_tokens(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
 
 

@@ -19,8 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
+from headtohead.model.counting import Operations
 from headtohead.model.dropout import Dropout, DropoutRNG
-from headtohead.model.operations import Operations
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.entry import Cost, Options
@@ -202,9 +202,7 @@ def _attention(
         positional = none(none.Options(), context)
     no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
     built = style(options, context)
-    return MultiHeadAttention(
-        context, built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
-    )
+    return MultiHeadAttention(built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross")
 
 
 def _context(style: type[Attention], options: Options, sizes: Sizes, role: str) -> BuildContext:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headtohead.config.project import cache_root
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
-from headtohead.data.generated import Example, LengthOptions, SymbolOptions, Task, generate_corpus, symbol_corpus
+from headtohead.data.generated import Example, LengthOptions, Task, generate_corpus
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
@@ -30,7 +30,6 @@ __all__ = [
     "PreparedData",
     "Side",
     "Split",
-    "SymbolOptions",
     "Task",
     "Vocabulary",
     "bag_of_words_upper_bound",
@@ -45,5 +44,4 @@ __all__ = [
     "prepare_corpus",
     "read_corpus",
     "read_lines",
-    "symbol_corpus",
 ]

@@ -29,14 +29,6 @@ class Bucket:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Padding:
-    """Fraction of padding tokens in an epoch, from 0 to 1."""
-
-    source: float
-    target: float
-
-
 class Batches:
     """The batches of every epoch of one training split, from the lengths of its sources and targets in tokens."""
 
@@ -56,13 +48,13 @@ class Batches:
         """
         raise NotImplementedError
 
-    def padding(self) -> Padding:
-        """Return the fraction of padding tokens in an epoch, the first where epochs differ."""
+    def padding(self) -> dict[str, float]:
+        """Return the fraction of padding tokens in an epoch by side, of the first epoch where epochs differ."""
         padded = np.zeros(2, dtype=np.int64)
         for rows, *times in self.batches([0], 0):
             padded += np.array(times) * rows.shape[1]
-        source, target = (1 - float(lengths.sum() / total) for lengths, total in zip(self.lengths, padded, strict=True))
-        return Padding(source, target)
+        totals = zip(("source", "target"), self.lengths, padded, strict=True)
+        return {side: 1 - float(lengths.sum() / total) for side, lengths, total in totals}
 
 
 class BatchPlan(Batches):

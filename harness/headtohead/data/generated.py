@@ -6,11 +6,9 @@ under every version of numpy.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 from pydantic import Field
@@ -146,73 +144,3 @@ def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[in
             f"{max(map(task.each, lengths)):,} pairs each, fewer than {MIN_EXAMPLES}; raise size or lower longest"
         )
     return {length: counts[length] for length in lengths}
-
-
-class SymbolOptions(LengthOptions):
-    """Options of tasks on sequences of symbols; symbols are numbers from 0."""
-
-    alphabet: int = Field(10, ge=2, le=1000, description="number of symbols")
-    distinct: bool = Field(False, description="no symbol occurs twice in a source")
-    all_orders: bool = Field(
-        False,
-        description="every generated set of n symbols in all its n! orders, in the same part of the split; "
-        "requires distinct",
-    )
-
-
-def symbol_corpus(
-    name: str,
-    options: SymbolOptions,
-    split: str,
-    answer: Callable[[Sequence[int]], Sequence[int]],
-    *,
-    citation: str,
-    ordered: bool = True,
-) -> Corpus:
-    """Generate sequences of symbols and compute the target of each.
-
-    Args:
-        name: Name of the dataset, for errors.
-        options: Options of the dataset.
-        split: ``iid`` or ``length``.
-        answer: Computes the target of a source.
-        citation: Origin of the task.
-        ordered: Whether another order of the same symbols is another example.
-
-    Raises:
-        HeadToHeadError: If options contradict each other, or the task has fewer examples than requested.
-    """
-    longest = options.longest * (2 if split == "length" else 1)
-    if options.distinct and options.alphabet < longest:
-        raise HeadToHeadError(
-            f"{name}: {longest} distinct symbols require an alphabet of {longest}, got {options.alphabet}; raise "
-            "alphabet or lower longest (split length has twice the longest length)"
-        )
-    if options.all_orders and (split == "length" or not options.distinct):
-        raise HeadToHeadError(f"{name}: all_orders requires distinct: true and split: iid")
-    by_bag = options.all_orders or not ordered
-
-    def draw(random: Random, length: int) -> Example:
-        symbols: np.ndarray
-        if options.distinct:
-            symbols = random.permutation(options.alphabet)[:length]
-        elif not by_bag:
-            symbols = random.randint(options.alphabet, size=length)
-        else:
-            # Stars and bars: n of alphabet + n - 1 positions are a multiset of n symbols, each equally likely.
-            positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
-            symbols = random.permutation(positions - np.arange(length))
-        source = symbols.tolist()
-        key = " ".join(map(str, sorted(source) if by_bag else source))
-        orders = map(list, permutations(sorted(source))) if options.all_orders else [source]
-        return Example(key, tuple((" ".join(map(str, order)), " ".join(map(str, answer(order)))) for order in orders))
-
-    def capacity(length: int) -> int:
-        size = options.alphabet
-        if options.distinct:
-            return math.comb(size, length) if by_bag else math.perm(size, length)
-        return math.comb(size + length - 1, length) if by_bag else size**length
-
-    each = math.factorial if options.all_orders else lambda _: 1
-    languages = ("symbols", f"symbols ({name})")
-    return generate_corpus(Task(name, languages, citation, draw, capacity, each), options, split)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,17 +12,16 @@ import numpy as np
 
 from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
-from headtohead.data.child import call_in_child
 from headtohead.data.normalise import normaliser, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
 from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
-from headtohead.data.tokenizer_file import file_name, read_tokenizer, tokenizer_key
+from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
 from headtohead.data.vocabulary import SPECIALS, Vocabulary
 from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Corpus, Dataset, Pair
+from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
@@ -74,8 +72,7 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
     early_key = dataset.cache_key(options, split, downloads)
-    data = store.load(early_key) if early_key else None
-    if data is not None:
+    if early_key and (data := store.load(early_key)) is not None:
         return data
     log.info("loading dataset %s, split %s", config.dataset, split)
     corpus = dataset.load(options, split, downloads)
@@ -83,28 +80,9 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     if early_key not in (None, key):
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
-    if data is not None:
-        return data
-    if config.vocabulary.file is None:
-        store.save(key, data := prepare_corpus(corpus, config))
-        return data
-    # The regular expressions of a tokenizer file can run long. The cache file passes the data to this process.
-    plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
-    arguments = plain, config.model_dump(mode="json"), str(store.folder), store.identity, key
-    call_in_child(name := file_name(config), f"{__name__}:prepare_and_save", *arguments)
-    data = store.load(key)
     if data is None:
-        raise HeadToHeadError(f"{name} cannot be read: its prepared data are damaged; run the command again")
+        store.save(key, data := prepare_corpus(corpus, config))
     return data
-
-
-def prepare_and_save(
-    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str
-) -> None:
-    """Prepare a corpus and write it to the cache; `prepare` calls this in a child process with JSON values."""
-    pairs = [Pair(*values) for values in corpus["pairs"]]
-    checked = DataConfig.model_validate_json(json.dumps(config))
-    PreparedStore(Path(folder), identity).save(key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked))
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
@@ -187,7 +165,7 @@ class _Preparation:
         data = PreparedData(vocabularies["source"], vocabularies["target"], splits, {}, digest, tokenisers)
         self._record(data, parts)
         if config.vocabulary.unknown == "drop":
-            self._record_dropped_words(data, words["train"])
+            self._note_dropped_words(data, words["train"])
         self._record_upper_bound(data)
         return data
 
@@ -196,7 +174,7 @@ class _Preparation:
             counts = ", ".join(f"{n} {reason.replace('_', '-')}" for reason, n in self.dropped.items() if n)
             raise HeadToHeadError(
                 f"{self.config.dataset} has no usable pair with data.normalise: {self.config.normalise} "
-                f"({f'dropped: {counts}' if counts else 'it is empty'}); check the file and data.max_words"
+                f"(dropped: {counts or 'none'}); check the file and data.max_words"
             )
 
     def _divide(self) -> dict[str, Labels]:
@@ -316,14 +294,11 @@ class _Preparation:
             )
         return notes
 
-    def _record_dropped_words(self, data: PreparedData, words: Mapping[Side, list[list[str]]]) -> None:
-        """Record how many training words were removed from their sentences, with the most frequent of them."""
-        counts = data.record["dropped_words"] = {}
+    def _note_dropped_words(self, data: PreparedData, words: Mapping[Side, list[list[str]]]) -> None:
+        """Note how many training words were removed from their sentences, with the most frequent of them."""
         for side in SIDES:
             known = data.vocabulary(side)
-            dropped = Counter(word for sentence in words[side] for word in sentence if word not in known)
-            counts[side] = dropped.total()
-            if dropped:
+            if dropped := Counter(word for sentence in words[side] for word in sentence if word not in known):
                 data.record["notes"].append(
                     f"{dropped.total()} of {sum(map(len, words[side]))} {side} words in train were dropped silently, "
                     f"because the vocabulary lacks them, most often '{dropped.most_common(1)[0][0]}'"

@@ -27,7 +27,7 @@ from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 12
+FORMAT = 13
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The vocabularies of a configuration: counted, printed, or by position."""
+"""The vocabularies of a configuration: counted, or printed by a dataset."""
 
 from __future__ import annotations
 
@@ -31,23 +31,20 @@ def vocabularies_of(
         UndefinedError: If ``data.vocabulary.ids`` is incompatible with the data or with other fields.
     """
     vocabulary, sentences = config.vocabulary, train
-    if vocabulary.ids in ("printed", "position"):
-        reason = f"data.vocabulary.ids: {vocabulary.ids} does not count words"
-        refuse_counting_fields(config, reason, "data.vocabulary.shared", vocabulary.shared)
     if vocabulary.ids == "printed":
+        reason = "data.vocabulary.ids: printed does not count words"
+        refuse_counting_fields(config, reason, "data.vocabulary.shared", vocabulary.shared)
         if printed is None:
             raise UndefinedError(
                 f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
         return {side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)}
-    if vocabulary.ids != "standard":
+    if vocabulary.ids == "frequency":
         sentences = {}
         for side in SIDES:
             front, back = BOUNDARIES[tokenisers[side].boundaries]
             plain = ([word for word in words if word not in SPECIALS] for words in train[side])
             sentences[side] = [[*front, *words, *back] for words in plain]
-    if vocabulary.ids == "position":
-        return {side: _by_position(sentences[side], vocabulary) for side in SIDES}
     pieces = {
         side: sorted(subwords.load_tokenizer(text).get_vocab()) if (text := tokenisers[side].subwords) else None
         for side in SIDES
@@ -93,21 +90,6 @@ def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
     if config.unknown == "token" and UNK_WORD not in table:
         raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
     return Vocabulary(words, unknown=config.unknown)
-
-
-def _by_position(sentences: Sequence[list[str]], config: VocabularyConfig) -> Vocabulary:
-    """Number the tokens of the only sentence by position; a repeated token has its last position.
-
-    There is no <pad> (as in the notebook by-hand-en-fr).
-    """
-    if len(sentences) != 1:
-        raise UndefinedError(
-            f"data.vocabulary.ids: position requires a single training pair, got {len(sentences)} "
-            "training pairs; use ids: frequency"
-        )
-    if config.unknown == "token":
-        raise UndefinedError("ids by position have no <unk>; set data.vocabulary.unknown: drop or refuse")
-    return Vocabulary(sentences[0], unknown=config.unknown)
 
 
 def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is_set: bool) -> None:

@@ -14,8 +14,7 @@ from headtohead.config.project import runs_folder
 from headtohead.data import PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
-from headtohead.model.decoding import Ends
-from headtohead.model.grouping import translate_each
+from headtohead.model.decoding import Ends, translate_each
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory

@@ -9,6 +9,7 @@ computes the weights and can record them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -16,14 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.model.attention_context import AttentionContext, Cache, may_be
+from headtohead.model.attention_context import AttentionContext, Cache, any_or_unknown
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
 from headtohead.model.geometry import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
-from headtohead.plugins.component import BuildContext, require_like, require_shape
+from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.positional import Positional
 
 MAX_SHORT_SCORES = 24 * 24
@@ -48,8 +49,7 @@ class MultiHeadAttention(nn.Module):
     """The attention of a layer and role, for all members of a stack.
 
     Args:
-        context: Sizes, role and generators.
-        style: The attention style, built with the same context.
+        style: The attention style. Its context has sizes, role and generators.
         positional: The encoding of the role, shared by its layers.
         mask_value: ``"-inf"``, ``"-1e9"`` (replaces masked scores) or ``"additive"`` (subtracts
             1e9 from masked scores).
@@ -64,7 +64,6 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self,
-        context: BuildContext,
         style: Attention,
         positional: Positional,
         mask_value: MaskValue,
@@ -74,7 +73,7 @@ class MultiHeadAttention(nn.Module):
         self_attention: bool,
     ) -> None:
         super().__init__()
-        mechanisms = positional.mechanisms
+        context, mechanisms = style.context, positional.mechanisms
         for encoding in positional.parts:
             reason = misfit(type(encoding), encoding.mechanisms, type(style), context.geometry, context.role)
             if reason:
@@ -86,48 +85,34 @@ class MultiHeadAttention(nn.Module):
         self.mask_value = mask_value
         self.dropout = dropout
         self.self_attention = self_attention
-        geometry = context.geometry
-        self._groups = geometry.heads // geometry.kv_heads
+        geometry, generators, d_model = context.geometry, context.generators, context.d_model
         self._joined = geometry.output_heads * geometry.value_width
-        self._projects = style.projects
         if style.projects:
-            self._build_projections(bias, init)
-        self._rotates = "rotate" in mechanisms
-        self._transforms = overrides(style, Attention, "transform")
-        self._has_post_heads = overrides(style, Attention, "post_heads")
-        self._mixes_scores = overrides(style, Attention, "mix_scores")
-        self._mixes = overrides(style, Attention, "mix")
-        self._has_bias = "bias" in mechanisms
-        own = ("scores", "mix_scores", "normalise", "mix")
-        needs_weights = (
-            not style.projects
-            or any(overrides(style, Attention, name) for name in own)
-            or bool(mechanisms & {"score", "values"})
-        )
+            q = geometry.heads * geometry.key_width
+            k = geometry.kv_heads * geometry.key_width
+            v = geometry.value_heads * geometry.value_width
+            if self_attention:
+                self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
+            else:
+                if q:
+                    self.queries = StackedLinear(generators, d_model, [q], bias, init)
+                self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
+            self._widths = [q, k, v]
+            self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
+        self._mechanisms = mechanisms
+        hooks = ("scores", "mix_scores", "normalise", "mix", "transform", "post_heads", "fast_path")
+        self._overridden = {name for name in hooks if overrides(style, Attention, name)}
         # Dropout acts on weights, which a fast path does not compute.
         self.has_fast_path = (
-            overrides(style, Attention, "fast_path")
-            and not mechanisms & {"bias", "score", "values"}
-            and not dropout.rate
+            "fast_path" in self._overridden and not mechanisms & {"bias", "score", "values"} and not dropout.rate
         )
-        needs_weights = needs_weights and not self.has_fast_path
-        self.path = "explicit" if needs_weights else "fused"
+        needs_weights = (
+            not style.projects
+            or self._overridden & {"scores", "mix_scores", "normalise", "mix"}
+            or mechanisms & {"score", "values"}
+        )
+        self.path = "explicit" if needs_weights and not self.has_fast_path else "fused"
         """``"fused"``, or ``"explicit"`` if the variant requires the weights."""
-
-    def _build_projections(self, bias: bool, init: Init) -> None:
-        context, geometry = self.context, self.context.geometry
-        generators, d_model = context.generators, context.d_model
-        q = geometry.heads * geometry.key_width
-        k = geometry.kv_heads * geometry.key_width
-        v = geometry.value_heads * geometry.value_width
-        if self.self_attention:
-            self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-        else:
-            if q:
-                self.queries = StackedLinear(generators, d_model, [q], bias, init)
-            self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
-        self._widths = [q, k, v]
-        self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
 
     @property
     def positional(self) -> Positional:
@@ -179,19 +164,22 @@ class MultiHeadAttention(nn.Module):
         record: Record | None = None,
     ) -> Tensor:
         """Return the output as ``forward`` does, with tokens concatenated: ``[member, tokens, d_model]``."""
-        if not self._projects:
+        if not self.style.projects:
             return self._read(x, memory, ctx, record)
         q, k, v = self._project(x, memory, ctx, cache, record)
         if record is not None:
-            record("queries", q)
-            record("keys", k)
-            record("values", v)
+            for name, value in (("queries", q), ("keys", k), ("values", v)):
+                record(name, value)
         k, v = self._repeat(k), self._repeat(v)
-        if record is None and self.path == "fused":
-            heads = self._without_weights(q, k, v, ctx)
-        else:
+        if record is not None or self.path == "explicit":
             heads = self._explicit(q, k, v, ctx, record)
-        if self._has_post_heads:
+        elif self.has_fast_path:
+            heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
+            shape = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
+            require_shape(self.style, "fast_path", heads, **shape, width=v.shape[-1])
+        else:
+            heads = self._fused(q, k, v, ctx)
+        if "post_heads" in self._overridden:
             heads = heads.view(*q.shape[:2], *heads.shape[-3:])
             finished = self.style.post_heads(heads)
             require_like(self.style, "post_heads", finished, heads, "member batch head query value_width")
@@ -230,36 +218,37 @@ class MultiHeadAttention(nn.Module):
             key_positions = ctx.query_positions
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
-            if cache is not None and cache.filled:
-                q = _split(q, time, geometry.heads)
-                if self._transforms:
-                    q, _ = self._transform(q, q)
-                return self._rotate(q, ctx.query_positions, ctx), cache.keys, cache.values
+            if cache is not None and cache.keys_values is not None:
+                q, _ = self._transform(_split(q, time, geometry.heads), None)
+                return self._rotate(q, ctx.query_positions, ctx), *cache.keys_values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
         q = _split(q, time, geometry.heads)
         key_time = key_positions.shape[1]
         k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.value_heads)
-        if record is not None and (self._transforms or self._rotates):
+        if record is not None and ("transform" in self._overridden or "rotate" in self._mechanisms):
             record("plain_queries", q)
             record("plain_keys", k)
-        if self._transforms:
-            q, k = self._transform(q, k)
+        q, k = self._transform(q, k)
         q, k = self._rotate(q, ctx.query_positions, ctx), self._rotate(k, key_positions, ctx)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
 
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
-        if not self._rotates:
+        if "rotate" not in self._mechanisms:
             return x
         folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
         rotated = self.positional.rotate(folded, positions, self.context.role)
         require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")
         return rotated.view(x.shape) if ctx.sampled_positions else rotated
 
-    def _transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def _transform(self, q: Tensor, k: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return transformed queries and keys; without new keys, the queries take their place."""
+        k = q if k is None else k
+        if "transform" not in self._overridden:
+            return q, k
         queries, keys = self._pair("transform", self.style.transform(q, k))
         require_like(self.style, "transform", queries, q, "member batch head time key_width")
         require_like(self.style, "transform", keys, k, "member batch head time key_width")
@@ -273,12 +262,12 @@ class MultiHeadAttention(nn.Module):
         return result
 
     def _repeat(self, x: Tensor) -> Tensor:
-        groups = self._groups
+        groups = self.context.geometry.heads // self.context.geometry.kv_heads
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
     def _bias(self, ctx: AttentionContext) -> Tensor | None:
         """Return the bias, the same object in all layers if the encoding caches it."""
-        if not self._has_bias:
+        if "bias" not in self._mechanisms:
             return None
         bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
         if bias is None:
@@ -296,15 +285,6 @@ class MultiHeadAttention(nn.Module):
         if ctx.sampled_positions:
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias
-
-    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return the outputs of the heads, with members folded into the batch or not."""
-        if not self.has_fast_path:
-            return self._fused(q, k, v, ctx)
-        heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
-        shape = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
-        require_shape(self.style, "fast_path", heads, **shape, width=v.shape[-1])
-        return heads
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
@@ -341,21 +321,16 @@ class MultiHeadAttention(nn.Module):
         return kernel.name == "math"
 
     def _additive_mask(
-        self,
-        ctx: AttentionContext,
-        bias: Tensor | None,
-        lead: tuple[int, int],
-        dtype: torch.dtype,
-        level: Tensor | None,
+        self, ctx: AttentionContext, bias: Tensor | None, lead: Sequence[int], dtype: torch.dtype, level: Tensor | None
     ) -> Tensor:
         """Return the sum of mask and bias, 0 for the queries of ``level``."""
-        tables = []
         mask = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
-        if mask is not None:
-            tables.append(mask)
         if bias is not None:
-            tables.append(_fold(bias.to(dtype), *lead))
-        total = sum(tables[1:], tables[0])
+            bias = bias.to(dtype)
+            shared = bias.shape[:2] == (1, 1)
+            bias = bias[0] if shared else bias.expand(*lead, -1, -1, -1).flatten(0, 1)
+        total = bias if mask is None else mask if bias is None else mask + bias
+        assert total is not None
         return total if level is None else total.masked_fill(level, 0.0)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
@@ -393,7 +368,7 @@ class MultiHeadAttention(nn.Module):
             if added is not None:
                 record("products", products)
                 record("bias", added.expand_as(products))
-            if self._mixes_scores:
+            if "mix_scores" in self._overridden:
                 record("unmixed", total)
             record("scores", scores)
         return self._weigh(apply_mask(scores, ctx.mask, self.mask_value), v, ctx, record)
@@ -419,7 +394,7 @@ class MultiHeadAttention(nn.Module):
             if ctx.mask is not None:
                 record("mask", ctx.mask.expand_as(filled))
             record("filled", filled)
-            if self._mixes:
+            if "mix" in self._overridden:
                 record("unmixed_weights", unmixed)
             record("weights", weights)
             record("heads", out)
@@ -435,13 +410,6 @@ def _split(x: Tensor, time: int, heads: int) -> Tensor:
     """Reshape ``[member, batch · time, head · width]`` to ``[member, batch, head, time, width]``."""
     batch, width = x.shape[1] // time, x.shape[2] // heads
     return x.view(x.shape[0], batch, time, heads, width).transpose(2, 3)
-
-
-def _fold(bias: Tensor, members: int, batch: int) -> Tensor:
-    """Fold the members of ``[member|1, batch|1, head|1, query, key]`` into the batch."""
-    if bias.shape[0] == 1 and bias.shape[1] == 1:
-        return bias[0]
-    return bias.expand(members, batch, -1, -1, -1).flatten(0, 1)
 
 
 def _for_rows(table: Tensor | None, rows: int) -> Tensor | None:
@@ -495,7 +463,7 @@ def _two_products(
 
         if ctx.has_dead_rows:
             rows = ctx.derived("dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True))
-            if may_be(rows):
+            if any_or_unknown(rows):
                 dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
         # With a mask of 0, dead rows have finite weights, which are then replaced.
         flat_mask = ctx.derived(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
@@ -14,9 +12,6 @@ from torch import Tensor
 from headtohead.model.cuda import on_cuda
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import MaskPattern
-
-LEAST_ROOM = 16
-"""Initial capacity of a cache, in tokens."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +43,9 @@ class AttentionContext:
             return None
 
         def additive() -> Tensor:
-            low = 0.0 if isinstance(mask_value, PerMemberMaskValue) else -torch.inf if mask_value == "-inf" else -1e9
-            zero, lowest = _numbers(dtype, mask.device, low)
+            zero, lowest = _numbers(dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9)
             if isinstance(mask_value, PerMemberMaskValue):
-                lowest = mask_value.low.like(zero).view(-1, 1, 1, 1, 1)
+                lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)
@@ -90,28 +84,12 @@ class AttentionContext:
     @cached_property
     def has_dead_rows(self) -> bool:
         """Whether any query may attend to no key."""
-        return self.mask is not None and may_be(self.dead_rows)
+        return self.mask is not None and any_or_unknown(self.dead_rows)
 
 
-_ASSUMED = ContextVar("assumed", default=False)
-
-
-def may_be(flags: Tensor) -> bool:
-    """Return whether any flag is set, or True where testing it has a cost.
-
-    On a GPU, the test would synchronise with the host.
-    """
-    return _ASSUMED.get() or on_cuda(flags) or flags.is_meta or bool(flags.any())
-
-
-@contextmanager
-def all_assumed() -> Iterator[None]:
-    """Make ``may_be`` return True within the context, as on a GPU."""
-    token = _ASSUMED.set(True)
-    try:
-        yield
-    finally:
-        _ASSUMED.reset(token)
+def any_or_unknown(flags: Tensor) -> bool:
+    """Return whether any flag is set, or True on a GPU, where the test would synchronise with the host."""
+    return on_cuda(flags) or flags.is_meta or bool(flags.any())
 
 
 @cache
@@ -121,41 +99,22 @@ def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tens
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``.
+    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``; None before the first."""
 
-    The capacity grows as needed, up to ``most`` tokens.
-    """
-
-    keys: Tensor
-    values: Tensor
-    most: int
-    filled: int = 0
+    keys_values: tuple[Tensor, Tensor] | None = None
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append keys and values of new tokens, and return those of all tokens."""
-        end = self.filled + keys.shape[3]
-        room = self.keys.shape[3]
-        if end > room:
-            room = min(max(2 * room, LEAST_ROOM, end), self.most)
-            self.keys, self.values = (
-                self._moved(x.to(new.dtype), room) for x, new in ((self.keys, keys), (self.values, values))
-            )
-        self.keys[:, :, :, self.filled : end] = keys
-        self.values[:, :, :, self.filled : end] = values
-        self.filled = end
-        return self.keys[:, :, :, :end], self.values[:, :, :, :end]
+        if self.keys_values is None:
+            self.keys_values = keys.contiguous(), values.contiguous()
+        else:
+            earlier = self.keys_values
+            self.keys_values = torch.cat([earlier[0], keys], dim=3), torch.cat([earlier[1], values], dim=3)
+        return self.keys_values
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch rows by the given rows ``[member, row]``; a row may occur more than once."""
-        own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
-        room = self.keys.shape[3]
-        self.keys, self.values = (
-            self._moved(x[:, :, :, : self.filled][own, rows], room) for x in (self.keys, self.values)
-        )
-
-    def _moved(self, x: Tensor, room: int) -> Tensor:
-        if x.shape[3] == room:
-            return x
-        moved = x.new_empty(*x.shape[:3], room, x.shape[4])
-        moved[:, :, :, : self.filled] = x[:, :, :, : self.filled]
-        return moved
+        if self.keys_values is not None:
+            own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+            keys, values = self.keys_values
+            self.keys_values = keys[own, rows], values[own, rows]

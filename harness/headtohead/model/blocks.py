@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.builder import Builder
-from headtohead.model.layers import FeedForward, Record, ResidualBlock, SharedModule
+from headtohead.model.layers import Record, ResidualBlock, SharedModule
 
 
 class EncoderLayer(nn.Module):
@@ -35,7 +35,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch()
-        self.between: FeedForward | SharedModule | None = None
+        self.between: nn.Module | SharedModule | None = None
         if build.config.quirks.decoder_feed_forward == "after-each":
             self.between = build.feed_forward()
             self.between_branch = build.branch()
@@ -61,7 +61,7 @@ class DecoderLayer(nn.Module):
 
 
 def _feed_forward(
-    branch: ResidualBlock, part: FeedForward | SharedModule, x: Tensor, name: str, record: Record | None
+    branch: ResidualBlock, part: nn.Module | SharedModule, x: Tensor, name: str, record: Record | None
 ) -> Tensor:
     """Apply a feed-forward in its residual block; recorded steps have the prefix ``name``."""
     if record is None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
-from headtohead.model.geometry import find_geometry
+from headtohead.model.geometry import Bound, find_bound, find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock, SharedModule, StackedLayerNorm
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,
+    PerMemberMaskValue,
     PerMemberPositional,
     groups,
-    mask_value_of,
     same_or_each,
 )
 from headtohead.plugins.attention import Attention
@@ -35,15 +33,6 @@ def member_generator(seed: int, purpose: str) -> torch.Generator:
     """Return the random generator of a run for a purpose; purposes have independent streams."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-
-
-BuiltComponent = TypeVar("BuiltComponent", bound=Component)
-
-
-def _checked(component: BuiltComponent) -> BuiltComponent:
-    """Return a component whose tensors all have a member axis; every component of a model is built here."""
-    require_members(component)
-    return component
 
 
 def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
@@ -72,7 +61,8 @@ class Builder:
         }
         inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.mask_value: MaskValue = mask_value_of([model.mask_value for model in models])
+        masked = [model.mask_value for model in models]
+        self.mask_value: MaskValue = masked[0] if len(set(masked)) == 1 else PerMemberMaskValue(masked)
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
@@ -84,11 +74,10 @@ class Builder:
 
     def _context(self, role: str, layer: int | None, members: Sequence[int] | None = None) -> BuildContext:
         model = self.config.model
-        layers = model.encoder_layers if role == "encoder" else model.decoder_layers
         own = range(len(self.generators)) if members is None else members
         return BuildContext(
             role=role,
-            layers=layers,
+            layers=model.encoder_layers if role == "encoder" else model.decoder_layers,
             d_model=model.d_model,
             geometry=find_geometry(self.config, role),
             generators=[self.generators[member] for member in own],
@@ -101,7 +90,8 @@ class Builder:
         parts = []
         for group in by_entry:
             entry = self.registry.positional(group.chosen.name)
-            parts.append(_checked(entry(group.chosen.options, self._context(role, None, group.members))))
+            parts.append(entry(group.chosen.options, self._context(role, None, group.members)))
+            require_members(parts[-1])
         if len(parts) == 1:
             return parts[0]
         return PerMemberPositional(parts, [group.members for group in by_entry])
@@ -123,15 +113,15 @@ class Builder:
 
     def style(self, role: str, layer: int) -> Attention:
         chosen = self.config.attention.role(role)
-        entry = self.registry.attention(chosen.name)
-        return _checked(entry(chosen.options, self._context(role, layer)))
+        style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
+        require_members(style)
+        return style
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         style = self.style(role, layer)
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
-            style.context,
             style,
             positional,
             self.mask_value,
@@ -153,27 +143,23 @@ class Builder:
 
     def share(self, name: str) -> None:
         """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
-        makers = {"norm": self._norm, "feed-forward": self._feed_forward}
-        self.shared[name.replace("-", "_")] = makers[name]()
+        module = self.norm() if name == "norm" else self.feed_forward()
+        assert isinstance(module, nn.Module)
+        self.shared[name.replace("-", "_")] = module
 
-    def feed_forward(self) -> FeedForward | SharedModule:
-        shared = self.shared.get("feed_forward")
-        return SharedModule(shared) if shared is not None else self._feed_forward()
-
-    def norm(self) -> StackedLayerNorm | SharedModule:
-        shared = self.shared.get("norm")
-        return SharedModule(shared) if shared is not None else self._norm()
-
-    def branch(self) -> ResidualBlock:
-        pre = self.config.model.norm == "pre"
-        return ResidualBlock(self.norm(), pre, self.dropout("residual"))
-
-    def _feed_forward(self) -> FeedForward:
+    def feed_forward(self) -> nn.Module | SharedModule:
+        if "feed_forward" in self.shared:
+            return SharedModule(self.shared["feed_forward"])
         model = self.config.model
         return FeedForward(
             self.generators, model.d_model, model.d_ff, model.bias, self.init, model.activation, self.dropout("ffn")
         )
 
-    def _norm(self) -> StackedLayerNorm:
+    def norm(self) -> nn.Module | SharedModule:
+        if "norm" in self.shared:
+            return SharedModule(self.shared["norm"])
         model = self.config.model
         return StackedLayerNorm(len(self.generators), model.d_model, model.norm_eps, self.device)
+
+    def branch(self) -> ResidualBlock:
+        return ResidualBlock(self.norm(), self.config.model.norm == "pre", self.dropout("residual"))

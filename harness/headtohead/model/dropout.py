@@ -6,18 +6,22 @@ SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number gener
 figure 16) turns them into 64 bits, of which 16 bits decide about an activation. A run therefore
 drops the same activations on every device, in any stack, with any number of micro-batches, and
 after a resume.
+
+On CUDA, dropout is one kernel with the same random numbers (``dropout_triton.py``): it stores no mask, and the
+backward pass computes the bits again. Triton is imported at its first call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from headtohead.errors import first_line
 from headtohead.model.cuda import on_cuda
-from headtohead.model.dropout_kernel import FusedDropout, kernel_fault
 from headtohead.model.members import PerMember, same_or_each
 from headtohead.model.splitmix import GAMMA, mix_, mixed, signed
 
@@ -35,23 +39,78 @@ overhead of a call per site is small.
 """
 
 
+torch.library.define(
+    "headtohead::dropout",
+    "(Tensor x, Tensor starts, Tensor low, Tensor scale, int start, int lead, int queries, int keys) -> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
+
+@torch.library.register_fake("headtohead::dropout")  # type: ignore[untyped-decorator]
+def _fake(x: Tensor, *arguments: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@torch.library.impl("headtohead::dropout", "CUDA")
+def _launch(*arguments: Any) -> Tensor:
+    from headtohead.model.dropout_triton import dropout
+
+    dropped: Tensor = dropout(*arguments)
+    return dropped
+
+
+@cache
+def kernel_fault(device: torch.device) -> str:
+    """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can."""
+    try:
+        starts, low, scale = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros(1), torch.ones(1)
+        FusedDropout.apply(  # type: ignore[no-untyped-call]
+            torch.ones(1, 1, device=device), starts, low.to(starts), scale.to(device), 0, 0, 0, 0
+        )
+    except Exception as error:
+        return first_line(error)
+    return ""
+
+
+class FusedDropout(torch.autograd.Function):
+    """Dropout of ``x [member · any, ...]`` with the numbers of a request.
+
+    Arguments after ``x``: starts of the members, smallest number that is kept and scale of the others (``[member]`` or
+    ``[1]``), first counter, first number of its word, and number of queries and keys if the numbers belong to
+    ``x.transpose(-2, -1)``, else zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:
+        """Return 0 for dropped activations, and scaled values for the others."""
+        ctx.save_for_backward(starts, low, scale)
+        ctx.numbers = numbers
+        dropped: Tensor = torch.ops.headtohead.dropout(x, starts, low, scale, *numbers)
+        return dropped
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        """Return the gradient of ``x``, with the same dropout."""
+        dropped = torch.ops.headtohead.dropout(gradient, *ctx.saved_tensors, *ctx.numbers)
+        return dropped, None, None, None, None, None, None, None
+
+
 def uses_kernel(x: Tensor) -> bool:
     """Return whether dropout of ``x`` is a single kernel."""
     return on_cuda(x) and x.device.type != "cpu" and not (x.device.type == "cuda" and kernel_fault(x.device))
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """The random numbers of a call at a site: first counter, first number of its word, and count."""
 
     start: int
     lead: int
-    count: int
+    numbers: int
 
     @property
     def words(self) -> int:
         """Number of words of 64 bits that contain the numbers."""
-        return -(-(self.lead + self.count) // LANES)
+        return -(-(self.lead + self.numbers) // LANES)
 
 
 class DropoutRNG(nn.Module):

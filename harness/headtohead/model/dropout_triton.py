@@ -1,4 +1,4 @@
-"""The Triton kernel of ``dropout_kernel.py``; Triton's interpreter verifies it against the CPU bit for bit."""
+"""The Triton kernel of ``dropout.py``; Triton's interpreter verifies it against the CPU bit for bit."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,18 +108,16 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
         self.outer = StackedLinear(generators, d_ff, [d_model], bias, init)
-        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
-        self.activation = activations[activation]
+        self.activation: Callable[[Tensor], Tensor] = getattr(functional, activation)
         self.dropout = dropout
 
     def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
-        hidden = self.inner(x)
+        inner = self.inner(x)
+        activated = self.activation(inner)
         if record is not None:
-            record("inner", hidden)
-        hidden = self.activation(hidden)
-        if record is not None:
-            record("activated", hidden)
-        outer: Tensor = self.outer(self.dropout(hidden))
+            record("inner", inner)
+            record("activated", activated)
+        outer: Tensor = self.outer(self.dropout(activated))
         return outer
 
 
@@ -128,16 +127,14 @@ class SharedModule:
     def __init__(self, part: nn.Module) -> None:
         self.part = part
 
-    def __call__(self, x: Tensor, record: Record | None = None) -> Tensor:
-        if record is None:
-            return self.part(x)  # type: ignore[no-any-return]
-        return self.part(x, record)  # type: ignore[no-any-return]
+    def __call__(self, *arguments: Any) -> Tensor:
+        return self.part(*arguments)  # type: ignore[no-any-return]
 
 
 class ResidualBlock(nn.Module):
     """Residual connection with pre- or post-norm, and dropout on the output of the sublayer."""
 
-    def __init__(self, norm: StackedLayerNorm | SharedModule, pre: bool, dropout: Dropout) -> None:
+    def __init__(self, norm: nn.Module | SharedModule, pre: bool, dropout: Dropout) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from headtohead.model.transformer import Transformer
 BITS_PER_NAT = math.log2(math.e)
 
 NARROW = 16
-"""Decoder width below which the transposed product of ``_hidden_gradient`` is faster on a CPU."""
+"""Decoder width below which the gradient of the decoder is faster as a transposed product on a CPU."""
 
 LARGE_VOCABULARY = 512
 """Vocabulary size from which logits are computed at positions with a label only."""
@@ -92,8 +92,7 @@ def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor,
     return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
 
 
-@dataclass(frozen=True)
-class LossGradients:
+class LossGradients(NamedTuple):
     """The mean loss of each member, ``[member]``, and the gradients of their sum; None where not required."""
 
     losses: Tensor
@@ -136,7 +135,7 @@ def loss_gradients(
     gradients = LossGradients(
         hidden.new_zeros(len(hidden)),
         torch.empty_like(hidden) if hidden.requires_grad else None,
-        _zeros(weight) if weight.requires_grad else None,
+        torch.zeros_like(weight) if weight.requires_grad else None,  # in its layout: a tied table is transposed
         torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
     )
     memory = None
@@ -168,7 +167,13 @@ def loss_gradients(
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:
-            gradients.hidden[members, rows] = _hidden_gradient(delta, columns[members]) * scale
+            own = columns[members]
+            # For narrow decoders, the transposed product is up to twice as fast.
+            if own.shape[1] < NARROW:
+                product = torch.bmm(own, delta.transpose(1, 2)).transpose(1, 2)
+            else:
+                product = torch.bmm(delta, own.transpose(1, 2))
+            gradients.hidden[members, rows] = product * scale
         if gradients.weight is not None:
             _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
         if gradients.bias is not None:
@@ -188,20 +193,6 @@ def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:
     for first in range(0, members, together):
         for start in range(0, positions, rows):
             yield slice(first, first + together), slice(start, start + rows)
-
-
-def _hidden_gradient(delta: Tensor, columns: Tensor) -> Tensor:
-    """Return ``delta @ columnsᵀ``; for narrow decoders as a transposed product, which is up to twice as fast."""
-    if columns.shape[1] < NARROW:
-        return torch.bmm(columns, delta.transpose(1, 2)).transpose(1, 2)
-    return torch.bmm(delta, columns.transpose(1, 2))
-
-
-def _zeros(weight: Tensor) -> Tensor:
-    """Return zeros in the memory layout of the weight; a tied embedding table is transposed."""
-    if weight.is_contiguous():
-        return torch.zeros_like(weight)
-    return torch.zeros_like(weight.transpose(1, 2)).transpose(1, 2)
 
 
 def _add_product(gradient: Tensor, x: Tensor, delta: Tensor) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
 
 def shape(config: RunConfig, registry: Registry) -> str:
@@ -34,29 +33,15 @@ def shape(config: RunConfig, registry: Registry) -> str:
         for name in fields:
             del content[section][name]
     del content["masking"]
-    content["positional"] = _positional(config.positional, registry)
-    content["limits"] = _limits(config.positional, registry)
+    content["positional"], content["limits"] = {}, []
+    for role, chosen in config.positional.by_role().items():
+        entry, options = registry.positional(chosen.name), chosen.options
+        # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
+        # on queries or weights need the explicit path and would slow down other members.
+        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+            content["positional"][role] = chosen.model_dump(mode="json")
+        content["limits"].append(entry.limit(options))  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)
-
-
-def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
-    """Return, by role, an encoding that can be stacked only with runs of the same encoding.
-
-    These are encodings with sampled positions or batch rows, which receive other positions than
-    other members; and encodings that act on queries or weights, which need the explicit path and
-    would slow down other members.
-    """
-    encodings: dict[str, Any] = {}
-    for role, choice in chosen.by_role().items():
-        entry = registry.positional(choice.name)
-        if entry.index(choice.options) == "row" or entry.mechanisms_of(choice.options) & {"draw", "score", "values"}:
-            encodings[role] = choice.model_dump(mode="json")
-    return encodings
-
-
-def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
-    """Return the maximum length per role: translations of all members have the same limit."""
-    return [registry.positional(choice.name).limit(choice.options) for choice in chosen.by_role().values()]
 
 
 class PerMember:
@@ -91,18 +76,12 @@ MaskValue = str | PerMemberMaskValue
 """``"-inf"``, ``"-1e9"`` or ``"additive"`` for all members, or a value per member."""
 
 
-def mask_value_of(names: Sequence[str]) -> MaskValue:
-    """Return the mask value of all members, or a value per member where they differ."""
-    return names[0] if len(set(names)) == 1 else PerMemberMaskValue(names)
-
-
 def same_or_each(values: Sequence[float]) -> float | PerMember:
     """Return the number of all members, or a number per member where they differ."""
     return values[0] if len(set(values)) == 1 else PerMember(values)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """An entry and the members that use it, by their indices in the stack."""
 
     chosen: EntryConfig
@@ -149,11 +128,10 @@ class MemberIndex:
             return joined
         return joined.index_select(0, index_tensor(self.inverse, joined.device))
 
-    def broadcast(self, parts: Sequence[Tensor]) -> Tensor:
-        """Join tensors as ``join`` does, expanding axes of length 1."""
-        shape = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
-        wide = [part.expand(len(members), *shape) for part, members in zip(parts, self.members, strict=True)]
-        return self.join(wide)
+    def broadcast(self, parts: Sequence[Tensor], shape: Sequence[int] | None = None) -> Tensor:
+        """Join tensors as ``join`` does, expanding axes of length 1 to ``shape`` or to the longest of the tensors."""
+        shape = shape or [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+        return self.join([x.expand(len(members), *shape) for x, members in zip(parts, self.members, strict=True)])
 
 
 class PerMemberPositional(Positional):
@@ -257,5 +235,4 @@ class PerMemberMasking(Masking):
             sentences = 1 if len(mask) == 1 else own.shape[1]
             masks.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
-        wide = [mask.expand(len(members), *shape) for mask, members in zip(masks, self.index_of.members, strict=True)]
-        return self.index_of.join(wide).flatten(0, 1)
+        return self.index_of.broadcast(masks, shape).flatten(0, 1)

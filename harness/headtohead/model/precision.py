@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 
 import torch
 
-from headtohead.model.operations import one_thread
 from headtohead.model.transformer import Transformer
 
 _SIZE = {"cpu": 384, "cuda": 4096}
@@ -26,6 +26,17 @@ def products_of(model: Transformer) -> AbstractContextManager[object]:
     if device.type == "cuda":
         torch.backends.cuda.matmul.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use a single thread within the context; for small tensors, more threads are slower."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

@@ -16,7 +16,7 @@ from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
-from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
+from headtohead.model.layers import Record, SharedModule, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerMemberPositional, require_mask
 from headtohead.plugins.component import require_shape
 from headtohead.plugins.masking import Masking
@@ -126,9 +126,8 @@ class Transformer(nn.Module):
     @property
     def obstacle(self) -> str:
         """Why steps cannot be captured as a graph; empty if they can."""
-        if any("draw" in self.positional(role).mechanisms for role in self.roles):
-            return "its encoding samples positions"
-        return ""
+        draws = any("draw" in self.positional(role).mechanisms for role in self.roles)
+        return "its encoding samples positions" if draws else ""
 
     @property
     def attentions(self) -> list[MultiHeadAttention]:
@@ -172,11 +171,7 @@ class Transformer(nn.Module):
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         for index, layer in enumerate(self.encoder):
             x = layer(x, ctx, _recorder(observe, "encoder", index))
-        if self.encoder_norm is not None:
-            x = self.encoder_norm(x)
-            if observe is not None:
-                observe("encoder", None, "final_norm", x)
-        return x.view(*source.shape, -1)
+        return self._finish(x, self.encoder_norm, "encoder", source, observe)
 
     def decode(
         self, target: Tensor, lengths: Tensor, memory: Tensor, memory_lengths: Tensor, observe: Observe | None = None
@@ -198,11 +193,18 @@ class Transformer(nn.Module):
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
             x = layer(x, memory, (own, cross), records=records)
-        if self.decoder_norm is not None:
-            x = self.decoder_norm(x)
+        return self._finish(x, self.decoder_norm, "decoder", target, observe)
+
+    @staticmethod
+    def _finish(
+        x: Tensor, norm: nn.Module | SharedModule | None, role: str, ids: Tensor, observe: Observe | None = None
+    ) -> Tensor:
+        """Apply the final norm, if any, and return ``[member, batch, time, d_model]``."""
+        if norm is not None:
+            x = norm(x)
             if observe is not None:
-                observe("decoder", None, "final_norm", x)
-        return x.view(*target.shape, -1)
+                observe(role, None, "final_norm", x)
+        return x.view(*ids.shape, -1)
 
     def step(
         self,
@@ -233,55 +235,27 @@ class Transformer(nn.Module):
         own = self._step_context("decoder", position, 1, (0, length), lengths)
         keys = memory.shape[2] if self.attends_to_source else length
         self._check("cross", memory.shape[1], max(length, keys))
-        if self.attends_to_source:
-            cross = self._step_context("cross", position, beam_size, (0, keys), memory_lengths)
-        else:
-            cross = self._step_context("cross", position, 1, (0, length), lengths)
+        of_keys = (beam_size, memory_lengths) if self.attends_to_source else (1, lengths)
+        cross = self._step_context("cross", position, of_keys[0], (0, keys), of_keys[1])
         x = self._embed(token, self.target_embedding, "decoder", position, beam_size=beam_size)
         memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
-        if self.decoder_norm is not None:
-            x = self.decoder_norm(x)
-        return x.view(*token.shape, -1)
+        return self._finish(x, self.decoder_norm, "decoder", token)
 
     def _step_context(
         self, role: str, position: int, beam_size: int, keys: tuple[int, int], lengths: Tensor
     ) -> AttentionContext:
         """Return the context of ``beam_size`` tokens at the same position; a mask of True becomes None."""
-        if beam_size == 1:
-            ctx = self._attention_context(role, (position, 1), keys, lengths)
-        else:
-            key = (position, -beam_size, lengths.device)
-            if key not in self._ranges:
-                positions = torch.full((beam_size,), position, device=lengths.device)
-                self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
-            ctx = self._context_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
+        ctx = self._attention_context(role, (position, -beam_size if beam_size > 1 else 1), keys, lengths)
         # On CUDA, the test would wait for the device.
         if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all()):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
         return ctx
 
-    def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
-        """Return empty caches of self-attention and cross-attention per decoder layer.
-
-        They have a row per sentence, and room for ``length`` target tokens.
-        """
-        keys = memory.shape[2] if self.attends_to_source else length
-        return [
-            (self._cache(memory, layer.attention, length), self._cache(memory, layer.cross, keys))
-            for layer in self.decoder
-            if isinstance(layer, DecoderLayer)
-        ]
-
-    @staticmethod
-    def _cache(memory: Tensor, attention: MultiHeadAttention, length: int) -> Cache:
-        geometry, lead = attention.context.geometry, memory.shape[:2]
-        return Cache(
-            memory.new_empty(*lead, geometry.kv_heads, 0, geometry.key_width),
-            memory.new_empty(*lead, geometry.value_heads, 0, geometry.value_width),
-            length,
-        )
+    def caches(self) -> list[tuple[Cache, Cache]]:
+        """Return empty caches of self-attention and cross-attention per decoder layer."""
+        return [(Cache(), Cache()) for _ in self.decoder]
 
     @property
     def output_map(self) -> tuple[Tensor, Tensor | None]:
@@ -314,9 +288,9 @@ class Transformer(nn.Module):
 
     def members_of(self, name: str) -> tuple[int, ...]:
         """Return the members along the first axis of a parameter or buffer."""
-        return self.owner(name)[1]
+        return self._owner(name)[1]
 
-    def owner(self, name: str) -> tuple[str, tuple[int, ...]]:
+    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         """Return the name of a tensor in a stack with one member, and its members."""
         for role, positional in self.positionals.items():
             prefix = f"positionals.{role}.entries."
@@ -328,7 +302,7 @@ class Transformer(nn.Module):
     def _of_member(self, member: int, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor, int]]:
         """Yield name, tensor and the member's index along its first axis."""
         for name, value in tensors.items():
-            plain, members = self.owner(name)
+            plain, members = self._owner(name)
             if member in members:
                 yield plain, value, members.index(member)
 
@@ -350,14 +324,23 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        table = self._position_embeddings(ids, role, start, sampled, beam_size)
+        positional, by_row = self.positional(role), role in self._row_indexed
+        span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
+        consecutive = self._positions(*span, ids.device)
+        positions = sampled if sampled is not None else consecutive.column if by_row else consecutive.row
+        table = positional.embed(positions, role)
         if table is not None:
+            members = 1 if sampled is not None else (1, len(ids))
+            time, width = positions.shape[1], positional.context.d_model
+            require_shape(positional, "embed", table, member=members, batch=None, time=time, d_model=width)
+            if beam_size > 1 and by_row:
+                table = table.repeat_interleave(beam_size, dim=1)
             if sampled is not None:
                 added = table.view(x.shape).to(x)
             elif table.requires_grad or table.dtype == x.dtype:
                 added = table.to(x.dtype)
             else:  # a table that the encoding caches is converted once
-                added = self.positional(role).cached(Tensor.to, table, x.dtype)
+                added = positional.cached(Tensor.to, table, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
@@ -384,30 +367,15 @@ class Transformer(nn.Module):
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 
-    def _position_embeddings(
-        self, ids: Tensor, role: str, start: int, sampled: Tensor | None, beam_size: int
-    ) -> Tensor | None:
-        positional = self.positional(role)
-        if sampled is not None:
-            positions = sampled
-        elif role in self._row_indexed:
-            positions = self._positions(0, ids.shape[1] // beam_size, ids.device).column
-        else:
-            positions = self._positions(start, ids.shape[-1], ids.device).row
-        embedded = positional.embed(positions, role)
-        if embedded is not None:
-            members = 1 if sampled is not None else (1, len(ids))
-            time, width = positions.shape[1], positional.context.d_model
-            require_shape(positional, "embed", embedded, member=members, batch=None, time=time, d_model=width)
-            if beam_size > 1 and role in self._row_indexed:
-                return embedded.repeat_interleave(beam_size, dim=1)
-        return embedded
-
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
-        """Return a range of positions; always the same tensor objects, as ``Positional.cached`` requires."""
+        """Return ``count`` positions from ``start``, or ``-count`` times ``start``.
+
+        They are always the same tensor objects, as ``Positional.cached`` requires.
+        """
         key = (start, count, device)
         if key not in self._ranges:
-            positions = torch.arange(start, start + count, device=device)
+            step = int(count > 0)
+            positions = torch.arange(abs(count), device=device) * step + start
             self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
         return self._ranges[key]
 
@@ -415,11 +383,6 @@ class Transformer(nn.Module):
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, sampled: Tensor | None = None
     ) -> AttentionContext:
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
-        return self._context_of(role, query, key, lengths, sampled)
-
-    def _context_of(
-        self, role: str, query: Range, key: Range, lengths: Tensor, sampled: Tensor | None = None
-    ) -> AttentionContext:
         mask = self.maskings[role].mask(role, query.positions, key.positions, lengths.flatten())
         if mask is not None:
             rows = (1, self.members, lengths.numel())
@@ -440,7 +403,7 @@ class Transformer(nn.Module):
 
 
 class Range(NamedTuple):
-    """Consecutive positions as ``[count]``, ``[1, count]`` and ``[count, 1]``."""
+    """Positions as ``[count]``, ``[1, count]`` and ``[count, 1]``."""
 
     positions: Tensor
     row: Tensor

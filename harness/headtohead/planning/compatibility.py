@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headtohead.config.builder import FAMILIES
 from headtohead.errors import HeadToHeadError
-from headtohead.model.bounds import find_bound
-from headtohead.model.geometry import geometry_of, misfit, only_length
+from headtohead.model.geometry import find_bound, geometry_of, misfit, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import Registered, Registry

@@ -124,8 +124,7 @@ class Component(nn.Module, Entry):
 
     Life cycle:
 
-    1. A plan calls the class methods ``incompatible_with``, ``limit`` and ``parameter_count``. No
-       object exists yet.
+    1. A plan calls the class methods ``incompatible_with`` and ``limit``. No object exists yet.
     2. The model is built: ``__init__`` stores ``options`` and ``context`` and calls ``build``.
     3. Training and evaluation call the hooks of the family in every forward pass.
     4. Parameters and persistent buffers are saved in checkpoints and loaded from them.
@@ -185,15 +184,6 @@ class Component(nn.Module, Entry):
         """
         has_data = self.context.generators[0] is not None
         return per_member(nn.Buffer(values if has_data else values.to("meta"), persistent=False))
-
-    @classmethod
-    def parameter_count(cls, options: Options, context: BuildContext) -> int:
-        """Return the number of weights per member, in closed form, without building the object.
-
-        The four projections of an attention are not counted here. The invariant ``parameters``
-        compares this number with the object.
-        """
-        return 0
 
     @classmethod
     def limit(cls, options: Options) -> int | None:

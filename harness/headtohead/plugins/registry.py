@@ -17,7 +17,7 @@ import logging
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,16 +79,10 @@ BUILT_IN = (
     "headtohead_notebooks.imported_runs",
     "headtohead_plugins.datasets.tatoeba",
     "headtohead_plugins.datasets.pairs",
-    "headtohead_plugins.datasets.copy",
-    "headtohead_plugins.datasets.reverse",
-    "headtohead_plugins.datasets.sort",
+    "headtohead_plugins.datasets.symbols",
     "headtohead_plugins.datasets.lookup",
     "headtohead_plugins.datasets.addition",
-    "headtohead_notebooks.recipes.scratch_en_fr",
-    "headtohead_notebooks.recipes.architecture_en_de",
-    "headtohead_notebooks.recipes.tatoeba_en_es",
-    "headtohead_notebooks.recipes.slides_en_fr",
-    "headtohead_notebooks.recipes.by_hand_en_fr",
+    "headtohead_notebooks.recipes",
     "headtohead_plugins.launchers.local",
     "headtohead_plugins.launchers.ray",
     "headtohead_plugins.launchers.slurm",
@@ -153,8 +147,6 @@ class Registry:
     modules: list[str] = field(default_factory=list)
     """Import names of the plugins that an experiment file selected."""
     objects: list[object] = field(default_factory=list)
-    contents: dict[str, Sequence[Registered]] = field(default_factory=dict)
-    """The entries of each plugin, by the plugin's name in ``manager``."""
 
     def describe(self, error: BaseException) -> str:
         """Return an error as a single line, with its location in the plugin that raised it.
@@ -227,50 +219,48 @@ class Registry:
             return
         with _importing(name, "module", name):
             plugin = importlib.import_module(name)
-        self.add(plugin, name, *_module_distribution(name))
+        owner = importlib.metadata.packages_distributions().get(name.partition(".")[0], ("module",))[0]
+        self.add(plugin, name, owner, "-" if owner == "module" else _version(owner))
         self.modules.append(name)
 
     def add_object(self, plugin: object) -> None:
         """Register a module or object from Python, replacing a plugin of the same name.
 
-        The name is the module and the ``__name__`` of the object, or of its class. A notebook cell
-        that is executed again defines a class of the same name.
+        The name has the module and the class of an object. A notebook cell that is executed again
+        defines a class of the same name.
 
         Raises:
             HeadToHeadError: As in ``add``. The earlier object then stays registered.
         """
-        label = getattr(plugin, "__name__", type(plugin).__qualname__)
-        name = f"{_module_of(plugin)}:{label}"
+        name = _module_of(plugin)
+        if not isinstance(plugin, ModuleType):
+            name += f":{getattr(plugin, '__qualname__', type(plugin).__qualname__)}"
         replaced = self.manager.get_plugin(name)
-        self.add(plugin, label, "python", "-", name)
+        self.add(plugin, name, "python", "-")
         self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
 
-    def add(self, plugin: object, label: str, distribution: str, version: str, name: str = "") -> None:
+    def add(self, plugin: object, name: str, distribution: str, version: str) -> None:
         """Register a module or object that implements hooks, and its entries.
 
         Raises:
             HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
                 taken. The registry is then unchanged.
         """
-        name = name or label
-        where = f"plugin '{label}' ({distribution})"
+        where = f"plugin '{name}' ({distribution})"
         with nullcontext() if distribution == OWN else unchanged_torch(where):
-            hooks = _checked_hooks(plugin, where)
-            new = list(_entries_of(plugin, hooks, label, distribution, version, where))
-        old = self.contents.get(name, ())
+            new = list(_entries_of(plugin, name, distribution, version, where))
         for entry in new:
             other = self.entries[entry.family].get(entry.name)
-            if other is not None and other not in old:
+            if other is not None and other.module != name:
                 raise HeadToHeadError(
                     f"two plugins register {entry.family} '{entry.name}': {other.module} "
-                    f"({other.distribution}) and {label} ({distribution}); rename one of them"
+                    f"({other.distribution}) and {name} ({distribution}); rename one of them"
                 )
         if self.manager.has_plugin(name):
             self.manager.unregister(name=name)
-        for entry in old:
-            self.entries[entry.family].pop(entry.name, None)
+            for entry in [entry for entry in self.all() if entry.module == name]:
+                del self.entries[entry.family][entry.name]
         self.manager.register(plugin, name=name)
-        self.contents[name] = new
         for entry in new:
             if "entry_name" not in vars(entry.entry):  # a class registered twice keeps its first name
                 entry.entry.entry_name = entry.name
@@ -283,12 +273,8 @@ def _module_of(plugin: object) -> str:
     return str(getattr(plugin, "__module__", type(plugin).__module__))
 
 
-def _checked_hooks(plugin: object, where: str) -> set[str]:
-    """Return the names of the hooks that a plugin implements.
-
-    Raises:
-        HeadToHeadError: If there is none, or a hook or one of its arguments is unknown.
-    """
+def _check_hooks(plugin: object, where: str) -> None:
+    """Raise if a plugin implements no hook, or a hook or one of its arguments is unknown."""
     with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
         attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
         hooks = {name: inspect.signature(hook) for name, hook in attributes.items() if hasattr(hook, "headtohead_impl")}  # type: ignore[arg-type]
@@ -307,15 +293,13 @@ def _checked_hooks(plugin: object, where: str) -> set[str]:
                 raise HeadToHeadError(
                     f"{where}: hook '{name}' takes {', '.join(takes) or 'no arguments'}; got '{argument.name}'"
                 )
-    return set(hooks)
 
 
-def _entries_of(
-    plugin: object, hooks: set[str], label: str, distribution: str, version: str, where: str
-) -> Iterator[Registered]:
+def _entries_of(plugin: object, module: str, distribution: str, version: str, where: str) -> Iterator[Registered]:
+    _check_hooks(plugin, where)
     for family, path in FAMILY_BASES.items():
         hook, base = f"register_{family}s", pkgutil.resolve_name(path)
-        if hook not in hooks:
+        if not hasattr(getattr(plugin, hook, None), "headtohead_impl"):
             continue
         with _named(f"{where}: {hook} raised", _module_of(plugin)):
             entries = getattr(plugin, hook)()
@@ -340,7 +324,7 @@ def _entries_of(
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
                     _check_class(cast("type[Entry]", entry))
                 _check_methods(family, entry, base, f"{where}: {family} '{name}'")
-            yield Registered(family, name, entry, label, distribution, version, source_hash(entry))
+            yield Registered(family, name, entry, module, distribution, version, source_hash(entry))
 
 
 def _check_class(entry: type[Entry]) -> None:
@@ -360,9 +344,8 @@ def _check_class(entry: type[Entry]) -> None:
     properties = getattr(entry, "properties", None) or frozenset()
     if not isinstance(properties, Set):
         raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
-    for name in sorted(map(str, properties)):
-        if name not in entry.known_properties:
-            raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
+    for name in sorted(map(str, properties - entry.known_properties)):
+        raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
 
 
 def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: str) -> None:
@@ -439,10 +422,15 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     manager = pluggy.PluginManager("headtohead")
     manager.add_hookspecs(hookspecs)
     registry = Registry(manager, {family: {} for family in FAMILY_BASES})
-    version = _version("headtohead")
+    version = _version(OWN)
     for module in BUILT_IN:
-        registry.add(importlib.import_module(module), module, "headtohead", version)
-    for point, distribution, version in _entry_points():
+        registry.add(importlib.import_module(module), module, OWN, version)
+    try:
+        points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+        found = [(point, getattr(point.dist, "name", "?"), getattr(point.dist, "version", "?")) for point in points]
+    except Exception as error:  # a text that is no entry-point file, or metadata without a name
+        raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
+    for point, distribution, version in found:
         with _importing(point.value, distribution, point.value.partition(":")[0]):
             plugin = point.load()
         registry.add(plugin, point.value, distribution, version)
@@ -453,16 +441,6 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     for plugin in objects:
         registry.add_object(plugin)
     return registry
-
-
-def _entry_points() -> Iterator[tuple[importlib.metadata.EntryPoint, str, str]]:
-    """Yield the entry points of installed plugins, each with the name and version of its distribution."""
-    try:
-        points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    except Exception as error:  # a text that is no entry-point file, or metadata without a name
-        raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
-    for point in points:
-        yield point, (point.dist and point.dist.name) or "?", (point.dist and point.dist.version) or "?"
 
 
 _current: Registry | None = None
@@ -514,9 +492,8 @@ def use_named(name: str, folder: Path) -> Registry:
         return use_files([path])
     if importlib.util.find_spec(package) is None:
         raise HeadToHeadError(f"no plugin file or folder '{path}', and no installed package '{package}'")
-    registry = current()
-    registry.add_module(name)
-    return registry
+    current().add_module(name)
+    return current()
 
 
 def plugin_files(path: Path) -> list[Path]:
@@ -549,10 +526,8 @@ def register(plugin: object) -> None:
 def _read(path: Path) -> bytes:
     if not path.exists():
         raise HeadToHeadError(f"plugin file '{path}' does not exist{similar_file(path, '.py')}")
-    if not path.is_file():
-        raise HeadToHeadError(f"plugin file '{path}' is not a regular file")
-    if path.suffix != ".py":
-        raise HeadToHeadError(f"plugin file '{path}' is not a Python file; its name must end in .py")
+    if not path.is_file() or path.suffix != ".py":
+        raise HeadToHeadError(f"plugin file '{path}' is not a regular file with a name that ends in .py")
     return path.read_bytes()
 
 
@@ -589,12 +564,6 @@ def _named(failure: str, module: str) -> Iterator[None]:
         yield
     except BaseException as error:
         raise HeadToHeadError(f"{failure} {describe(error, [module.partition('.')[0]])}") from error
-
-
-def _module_distribution(name: str) -> tuple[str, str]:
-    """Return name and version of the distribution of a module; ``module`` and ``-`` for one on the search path."""
-    names = importlib.metadata.packages_distributions().get(name.partition(".")[0], ())
-    return (names[0], _version(names[0])) if names else ("module", "-")
 
 
 def _version(distribution: str) -> str:

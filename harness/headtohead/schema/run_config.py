@@ -92,12 +92,11 @@ class VocabularyConfig(ConfigSection):
         "characters; default: no maximum",
     )
     shared: bool = Field(False, description="one vocabulary for both sides")
-    ids: Literal["standard", "frequency", "printed", "position"] = Field(
+    ids: Literal["standard", "frequency", "printed"] = Field(
         "standard",
         description="standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then tokens by frequency; "
         "frequency: <pad> 0, <unk> 1 only with unknown: token, then tokens and boundary tokens "
-        "by frequency; printed: the ids printed in the dataset's notebook; position: the position "
-        "in the only pair",
+        "by frequency; printed: the ids of the dataset's own tables, such as those of a notebook",
     )
     unknown: Literal["token", "drop", "refuse"] = Field(
         "token", description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error"

@@ -54,7 +54,6 @@ class DataRecord(TypedDict):
     tokens: str
     counts: dict[str, Count]
     dropped: NotRequired[dict[str, Count]]
-    dropped_words: NotRequired[dict[str, Count]]
     vocabulary: Sides
     longest: NotRequired[Sides]
     longest_in_train: NotRequired[Count]

@@ -174,15 +174,16 @@ class Graphs:
             graph.run(rows)
         elif graph is not None:
             self._verify(graph, training, spec)
-        elif self._seen[shape] and not self.fell_back and self._steps_left(shape) >= MIN_PLANNED_STEPS:
+        elif (
+            self._seen[shape]
+            and not self.fell_back
+            and self.planned.get(shape[:3], 0) - self._steps[shape[:3]] >= MIN_PLANNED_STEPS
+        ):
             self._capture(training, spec)
         else:
             training.update(rows, shape)
         self._seen[shape] += 1
         self._steps[shape[:3]] += 1
-
-    def _steps_left(self, shape: BatchShape) -> int:
-        return self.planned.get(shape[:3], 0) - self._steps[shape[:3]]
 
     def _capture(self, training: Trainable, spec: BatchSpec) -> None:
         """Execute a step, and capture it if no tensor that it allocated is still in use."""
@@ -211,7 +212,9 @@ class Graphs:
             fault = f"the first replay failed: {first_line(error)}"
         training.clear_gradients()
         if before is not None:
-            _put(training.state(), before)
+            with torch.no_grad():
+                for kind, parts in training.state().items():
+                    torch._foreach_copy_([owned.tensor.detach() for owned in parts], list(before[kind]))
         training.update(spec.rows, spec.shape)
         if before is not None and replayed is not None:
             # If the loss of every active member is infinite or NaN, nothing is compared.
@@ -314,9 +317,3 @@ def _copied(state: State) -> Values:
     """Return copies in host memory: a stack may use all memory of a GPU."""
     tensors = iter(to_host([owned.tensor for parts in state.values() for owned in parts]))
     return {kind: [next(tensors) for _ in parts] for kind, parts in state.items()}
-
-
-@torch.no_grad()
-def _put(state: State, values: Values) -> None:
-    for kind, parts in state.items():
-        torch._foreach_copy_([owned.tensor.detach() for owned in parts], list(values[kind]))

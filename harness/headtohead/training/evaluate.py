@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +14,8 @@ from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.data.metrics import Counts, References
 from headtohead.errors import UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
-from headtohead.model.beam import translate
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import Ends, most_probable
+from headtohead.model.decoding import Ends, translate
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
@@ -65,7 +65,7 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
             for members, part, logits in _logits(model, batch):
                 here, labels = rows[part], batch.labels[members, part]
                 losses[members, here] = token_losses(logits, labels).sum(-1).double().cpu()
-                correct[members, here] = (most_probable(logits) == labels).sum(-1).double().cpu()
+                correct[members, here] = (logits.argmax(-1) == labels).sum(-1).double().cpu()
     return TeacherForced(losses, correct, split.target_lengths.cpu())
 
 
@@ -121,10 +121,7 @@ def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int
         )
 
     def translate_step_by_step(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
-        source_time, _ = split.times(rows)
-        chosen = rows.expand(model.members, -1)
-        source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
-        ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
+        ids = translate(model, *_sources(model, split, rows), max_length, evaluate.beam, ends)
         return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step
@@ -136,10 +133,8 @@ def translate_non_autoregressive(model: Transformer, split: SplitTensors, rows: 
 
     Each position gives its most probable token, or none if this is id 0 (notebook slides-en-fr).
     """
-    source_time, _ = split.times(rows)
-    chosen = rows.expand(model.members, -1)
-    source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
-    ids = most_probable(model(source, lengths, torch.zeros_like(source), lengths))
+    source, lengths = _sources(model, split, rows)
+    ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(-1)
     return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
@@ -152,8 +147,14 @@ def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tens
     batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
     ids = torch.empty_like(batch.labels)
     for members, part, logits in _logits(model, batch):
-        ids[members, part] = most_probable(logits)
+        ids[members, part] = logits.argmax(-1)
     return _within(ids, batch.target_lengths)
+
+
+def _sources(model: Transformer, split: SplitTensors, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids and lengths of the sources for all members."""
+    chosen = rows.expand(model.members, -1)
+    return split.source[chosen, : split.times(rows)[0]], split.source_lengths[chosen]
 
 
 def _within(ids: Tensor, lengths: Tensor) -> Tensor:
@@ -175,8 +176,7 @@ def translate_rows(
     return translations
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(NamedTuple):
     """Teacher-forced sums of all pairs of a split, and token ids of translations by row, for all members."""
 
     forced: TeacherForced
@@ -221,9 +221,7 @@ class Translations:
     @property
     def exact(self) -> list[bool]:
         """Whether each translation equals one of its references."""
-        return [
-            hypothesis in references for hypothesis, references in zip(self.hypotheses, self.references, strict=True)
-        ]
+        return [own in references for own, references in zip(self.hypotheses, self.references, strict=True)]
 
     def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
         """Return the counts ``[sentence, count]`` of the metrics that are computed from translations."""
@@ -260,13 +258,3 @@ def collect(data: PreparedData, split: Split, rows: Sequence[int], translations:
         tuple(split.references[row] for row in rows),
         tuple(data.target_vocabulary.decode(translations[row], until_eos=False) for row in rows),
     )
-
-
-def bucket_of(length: int, bounds: Sequence[int]) -> tuple[int, int | None]:
-    """Return lower and upper end (None if open) of the bucket of a source length."""
-    low = 1
-    for bound in bounds:
-        if length <= bound:
-            return low, bound
-        low = bound + 1
-    return low, None

@@ -18,8 +18,7 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
-from headtohead.model.dropout import Dropout
-from headtohead.model.dropout_kernel import kernel_fault
+from headtohead.model.dropout import Dropout, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
@@ -30,7 +29,7 @@ from headtohead.storage.resume_points import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
-from headtohead.training.evaluate import TeacherForced, teacher_forced
+from headtohead.training.evaluate import teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
 from headtohead.training.tensors import SplitTensors, pads_of
 
@@ -164,7 +163,14 @@ class StackTraining:
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
-        self._choose_backend(on_fall_back)
+        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
+        self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)
+        if self.train.backend not in ("auto", self.choice.name):
+            on_fall_back(f"train.backend {self.train.backend} is not used: {self.choice.why}")
+        # ``Graphs`` receives the training with every call. A stored reference would be a cycle, and the
+        # memory of a stack would stay allocated until the garbage collector runs.
+        captured = self.choice.name == "cuda-graphs"
+        self.backend = Graphs(planned, cuda_capture(device), on_fall_back) if captured else None
         self.optimizer = StackOptimizer(trains, self.model, self.steps, capturable=self.backend is not None)
         self.evaluate_every = evaluation_interval(self.train, self.steps)
         self.progress = Progress(members=list(map(Member, seeds)))
@@ -173,17 +179,6 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
-
-    def _choose_backend(self, log: Callable[[str], None]) -> None:
-        requested, device = self.train.backend, self.device
-        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
-        self.choice = choose(requested, device.type, planned.values(), self.model.obstacle)
-        if requested not in ("auto", self.choice.name):
-            log(f"train.backend {requested} is not used: {self.choice.why}")
-        # ``Graphs`` receives the training with every call. A stored reference would be a cycle, and the
-        # memory of a stack would stay allocated until the garbage collector runs.
-        captured = self.choice.name == "cuda-graphs"
-        self.backend = Graphs(planned, cuda_capture(device), log) if captured else None
 
     @property
     def active_members(self) -> list[int]:
@@ -221,7 +216,8 @@ class StackTraining:
         # A process that is killed while it scores repeats at most this many seconds of training.
         if time.monotonic() - saved >= self.train.checkpoint_seconds:
             self.save_resume_point()
-        self._restore_best()
+        for member, weights in self.best_weights.items():
+            self.model.load_member(member, weights)
 
     def retire(self, member: int, reason: str) -> None:
         """Mark a member as ended; the others continue unchanged."""
@@ -335,42 +331,28 @@ class StackTraining:
         progress = self.progress
         self._wait()
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
-        split = self.splits["valid"]
+        split, step = self.splits["valid"], progress.step
         forced = teacher_forced(self.model, split, split.padded_batches(self.config.evaluate.batch_size))
+        # Training that is too short has not diverged, and early stopping returns to the best weights.
+        is_judged = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
         for index in self.active_members:
-            self._evaluate_member(index, train_losses[index] if progress.step else None, forced)
+            metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
+            if step:
+                metrics = {"train/loss": train_losses[index], "train/lr": self.optimizer.rate(index, step)} | metrics
+            losses = [metrics[name] for name in ("valid/loss", "train/loss") if name in metrics]
+            # At the end, both losses may exceed the loss of a uniform guess.
+            if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
+                self.retire(index, "diverged")
+            self.on_evaluation(Evaluation(index, step, step / self.plan.steps_per_epoch, metrics))
+            self._stop_early(index, metrics)
         self.loss_sums.zero_()
         progress.steps_since = 0
 
-    def _evaluate_member(self, index: int, train_loss: float | None, forced: TeacherForced) -> None:
-        step = self.progress.step
-        metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
-        if train_loss is not None:
-            rate = self.optimizer.rate(index, step)
-            metrics = {"train/loss": train_loss, "train/lr": rate} | metrics
-        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)) or self._is_worse_than_uniform(
-            metrics
-        ):
-            self.retire(index, "diverged")
-        epoch = step / self.plan.steps_per_epoch
-        self.on_evaluation(Evaluation(index, step, epoch, metrics))
-        if self.progress.members[index].ended is None:
-            self._watch(index, metrics)
-
-    def _is_worse_than_uniform(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether both losses at the end of training exceed the loss of a uniform guess.
-
-        Training that is too short has not diverged, and early stopping returns to the best weights.
-        """
-        is_judged = self.progress.step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
-        return is_judged and min(metrics["valid/loss"], metrics["train/loss"]) > self.uniform_loss
-
-    def _watch(self, index: int, metrics: dict[str, float]) -> None:
+    def _stop_early(self, index: int, metrics: dict[str, float]) -> None:
         """Apply early stopping: store the best weights, and end a member that no longer improves."""
-        stopping = self.train.early_stopping
-        if stopping is None:
+        stopping, member = self.train.early_stopping, self.progress.members[index]
+        if stopping is None or member.ended is not None:
             return
-        member = self.progress.members[index]
         value = metrics[stopping.metric]
         if higher_is_better(stopping.metric):
             value = -value
@@ -383,11 +365,6 @@ class StackTraining:
         if member.evaluations_since_best >= stopping.patience:
             self.retire(index, "stopped early")
 
-    def _restore_best(self) -> None:
-        """Load the best weights of members with early stopping."""
-        for index, weights in self.best_weights.items():
-            self.model.load_member(index, weights)
-
     # -- resume points ---------------------------------------------------------------------------
 
     def save_resume_point(self) -> None:
@@ -395,20 +372,16 @@ class StackTraining:
         if self.resume_points is None:
             return
         self._wait()
-        tensors = self._tensors()
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+        for member, weights in self.best_weights.items():
+            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
+        tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
         copies = dict(zip(tensors, to_host(list(tensors.values())), strict=True))
         with self.saving():
             self.resume_points.save(
                 self.progress.step, lambda path: checkpoint.save(path, copies, asdict(self.progress))
             )
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return every tensor that the rest of the training depends on."""
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
-        for member, weights in self.best_weights.items():
-            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
-        return tensors | {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
 
     def _resume(self) -> None:
         """Load the newest intact resume point, and remove damaged resume points."""

@@ -16,8 +16,7 @@ from torch import Tensor
 from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
-from headtohead.model.beam import translate
-from headtohead.model.decoding import Ends
+from headtohead.model.decoding import Ends, translate
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import STEPWISE
@@ -165,18 +164,14 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
             if values:
                 metrics[f"attention/{role}/{name}"] = math.fsum(values) / len(values)
     if maps:
-        differences = [probe.record["fused_difference"] for probe in maps]
-        metrics["attention/fused_difference"] = max(differences)
+        metrics["attention/fused_difference"] = max(probe.record["fused_difference"] for probe in maps)
     return metrics
 
 
 def _statistics(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
     """Return entropy and mean distance by layer and head; None for a head without weights."""
-    statistics = np.stack([entropy(maps), mean_distance(maps)], axis=-1)
-    return [
-        [
-            dict(zip(("entropy", "distance"), (None if math.isnan(x) else x for x in head), strict=True))
-            for head in layer
-        ]
-        for layer in statistics.tolist()
-    ]
+
+    def of_head(values: list[float]) -> dict[str, float | None]:
+        return {name: None if math.isnan(x) else x for name, x in zip(("entropy", "distance"), values, strict=True)}
+
+    return [list(map(of_head, layer)) for layer in np.stack([entropy(maps), mean_distance(maps)], axis=-1).tolist()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -58,7 +58,8 @@ class StackOptimizer:
             if own:
                 groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
         kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        device = next(iter(parameters.values())).device
+        self._updated: list[Tensor] = [tensor for group in groups for tensor in group["params"]]
+        device = self._updated[0].device
         on_gpu = device.type == "cuda"
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
         # in one copy. The dtype is what torch's fused update requires.
@@ -99,21 +100,16 @@ class StackOptimizer:
         """Return the tensors that an update changes besides the weights."""
         return {
             f"{index}/{name}": value
-            for index, updated in enumerate(self._updated())
+            for index, updated in enumerate(self._updated)
             for name, value in self.optimizer.state[updated].items()
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Load what ``state`` returned."""
-        updated = list(self._updated())
         for name, value in state.items():
             index, _, kind = name.partition("/")
-            own = updated[int(index)]
+            own = self._updated[int(index)]
             self.optimizer.state[own][kind] = value.to(own.device).clone()
-
-    def _updated(self) -> Iterator[Tensor]:
-        for group in self.optimizer.param_groups:
-            yield from group["params"]
 
 
 def part_of(name: str) -> ModelPart:
@@ -167,21 +163,21 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
         gradients: ``[member, ...]``.
         owners: The members of each gradient; None if all gradients have all members.
     """
-    norms: Sequence[Tensor]
+    norm: Callable[..., Tensor] = torch.linalg.vector_norm
     if owners is None and len(gradients[0]) > 1 and on_cuda(gradients[0]):
         # A copy costs less than a launch per parameter.
-        joined: Tensor = torch.linalg.vector_norm(torch.cat([g.flatten(1) for g in gradients], dim=1), dim=1)
-        return joined
+        return norm(torch.cat([gradient.flatten(1) for gradient in gradients], dim=1), dim=1)
     if owners is None and len(gradients[0]) == 1:
-        norms = list(torch._foreach_norm(list(gradients)))
-        total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)
-        return total
-    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+        return norm(torch.stack(list(torch._foreach_norm(list(gradients))))).unsqueeze(0)
+    norms = [norm(gradient.flatten(1), dim=1) for gradient in gradients]
     if owners is not None:
         members = 1 + max(map(max, owners))
-        norms = [_for_all(norm, own, members) for norm, own in zip(norms, owners, strict=True)]
-    each: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
-    return each
+        # Members without a gradient have the norm 0.
+        norms = [
+            own if len(owner) == members else own.new_zeros(members).index_copy(0, _index(owner, own), own)
+            for own, owner in zip(norms, owners, strict=True)
+        ]
+    return norm(torch.stack(norms), dim=0)
 
 
 def clip_gradients(
@@ -208,17 +204,11 @@ def clip_gradients(
     # torch.split_with_sizes_copy of joined gradients would be a single launch, but copies addresses from host memory,
     # which is not valid when a captured step is replayed.
     for number, gradient in enumerate(gradients):
-        own_factors = (
-            factors
-            if len(gradient) == len(factors) or owners is None
-            else (factors.index_select(0, index_tensor(tuple(owners[number]), factors.device)))
-        )
-        gradient.mul_(own_factors.view(-1, *[1] * (gradient.dim() - 1)))
+        shared = owners is None or len(gradient) == len(factors)
+        own = factors if shared or owners is None else factors.index_select(0, _index(owners[number], factors))
+        gradient.mul_(own.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 
 
-def _for_all(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
-    """Return norms of all members; members without this gradient have 0."""
-    if len(owners) == members:
-        return norms
-    return norms.new_zeros(members).index_copy(0, index_tensor(tuple(owners), norms.device), norms)
+def _index(owner: Sequence[int], like: Tensor) -> Tensor:
+    return index_tensor(tuple(owner), like.device)

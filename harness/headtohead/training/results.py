@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import resource
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import mul
 from typing import Any
 
@@ -19,13 +20,12 @@ from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.plugins.registry import current
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
-from headtohead.schema.run_config import STEPWISE, EvaluateConfig
+from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.results import BackendRecord, BucketRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.evaluate import (
     TeacherForced,
     Translations,
-    bucket_of,
     collect,
     distinct_sources,
     pooled,
@@ -65,6 +65,9 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
         alone = score(model, tensors, rows, translate, padded=False)
     task = task_metrics(training.config.data.dataset)
     lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
+    limit = {"max_length": decoding_limit} if config.decode in STEPWISE else {}
+    beam = {} if config.beam is None else config.beam.model_dump(mode="json")
+    decoding = None if config.decode == "none" else {"decode": config.decode} | limit | beam
 
     def results(member: int) -> SplitResults:
         metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
@@ -83,18 +86,9 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
                 primary = collect(data, split, rows, unpadded.translations[member]).scores(task[:1])
                 metrics |= {f"test/{name}{UNPADDED}": value for name, value in primary.items()}
         buckets = bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
-        return SplitResults(metrics, buckets, signatures, translations, _decoding(config, decoding_limit))
+        return SplitResults(metrics, buckets, signatures, translations, decoding)
 
     return results
-
-
-def _decoding(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any] | None:
-    """Return the settings of the decoding as JSON data, or None without decoding."""
-    if evaluate.decode == "none":
-        return None
-    limit = {"max_length": max_length} if evaluate.decode in STEPWISE else {}
-    beam = {} if evaluate.beam is None else evaluate.beam.model_dump(mode="json")
-    return {"decode": evaluate.decode} | limit | beam
 
 
 def bucket_scores(
@@ -117,11 +111,12 @@ def bucket_scores(
         member: The member.
         bounds: Upper ends of the buckets.
     """
-    groups: dict[tuple[int, int | None], list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
-        groups.setdefault(bucket_of(length, bounds), []).append(index)
+        groups.setdefault(bisect_left(bounds, length), []).append(index)
     scored: list[BucketRecord] = []
-    for (low, high), indices in sorted(groups.items(), key=lambda item: item[0][0]):
+    for number, indices in sorted(groups.items()):
+        low, high = 1 + (0, *bounds)[number], (*bounds, None)[number]
         sums = forced.counts(member, [rows[index] for index in indices])
         sums |= {name: of_sentences[indices].sum(axis=0).tolist() for name, of_sentences in counts.items()}
         scores = pooled((*TEACHER_FORCED, *task), sums)
@@ -200,7 +195,7 @@ def assemble(
         buckets=tuple(test.buckets),
         signatures=test.signatures,
         decoding=test.decoding,
-        padding=asdict(training.plan.padding()),
+        padding=training.plan.padding(),
         best_step=member.best_step,
         stopped_early=member.ended == "stopped early",
         backend=BackendRecord(name=training.choice.name, why=training.choice.why),

@@ -7,8 +7,7 @@ scores, because it was not trained here; ``imported`` in its record is the origi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock
@@ -75,20 +74,17 @@ def import_checkpoint(
         raise HeadToHeadError(f"run '{root / STUDY / name}' exists; use another --name, or --force to replace it")
     registry = current()
     settings = [read_override(text) for text in overrides]
-    checkpoint = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
-    log(checkpoint.summary())
-    pitfalls = [pitfall.name for pitfall in find_pitfalls(checkpoint.config, registry)]
-    if pitfalls:
-        log(f"pitfalls: {', '.join(pitfalls)}")
-    for note in checkpoint.vocabulary.notes:
+    imported = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
+    log(imported.summary())
+    if pitfalls := find_pitfalls(imported.config, registry):
+        log(f"pitfalls: {', '.join(pitfall.name for pitfall in pitfalls)}")
+    for note in imported.vocabulary.notes:
         log(f"note: {note}")
-    return _write_imported(checkpoint, name, root, registry)
+    return _write_imported(imported, name, root, registry)
 
 
 def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
-
-    An existing run with this name is moved to ``.archived``.
 
     Raises:
         HeadToHeadError: If the folder cannot be written.
@@ -96,15 +92,18 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
     study = inside(runs, STUDY)
     inside(study, name, tree=True)
     try:
+        scratch = inside(study, ".importing", name)
         study.mkdir(parents=True, exist_ok=True)
-        with FileLock(study / ".lock"), _scratch(study, name) as scratch:
-            with leased(scratch) as writer:
-                _fill(writer, imported, name, registry)
-            if (study / name).exists():
-                aside = inside(study, ".archived", now().replace(":", ""))
-                aside.mkdir(parents=True)
-                (study / name).rename(aside / name)
-            scratch.rename(study / name)
+        with FileLock(study / ".lock"):
+            delete_run_files(scratch)
+            scratch.mkdir(parents=True, exist_ok=True)
+            try:
+                with leased(scratch) as writer:
+                    _fill(writer, imported, name, registry)
+                delete_run_files(study / name)
+                scratch.rename(study / name)
+            finally:
+                delete_run_files(scratch.parent)
             _list_runs(study)
     except Exception as error:
         if not isinstance(error, OSError) and not is_disk_error(error):
@@ -114,18 +113,6 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
             f"cannot write to '{study}' ({reason}); free space, or use another folder with --runs"
         ) from error
     return study / name
-
-
-@contextmanager
-def _scratch(study: Path, name: str) -> Iterator[Path]:
-    """Yield a temporary folder beside the runs; it is removed afterwards unless it was renamed."""
-    scratch = inside(study, ".importing", name)
-    delete_run_files(scratch)
-    scratch.mkdir(parents=True, exist_ok=True)
-    try:
-        yield scratch
-    finally:
-        delete_run_files(scratch.parent)
 
 
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:

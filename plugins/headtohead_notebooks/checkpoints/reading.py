@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
+from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead_notebooks.checkpoints.mapping import CheckpointMapping, MismatchError, convert, map_names
@@ -93,55 +93,46 @@ def read_checkpoint(
             overrides, or if the vocabularies of the data have other sizes.
     """
     mapping = _matching_form(path, read_state_dict(path), recipe, registry)
-    with _mismatches_named(path, recipe, overrides):
+    try:
         sizes, fields = mapping.vocabulary_sizes, mapping.fields
-    if "quirks.min_vocab_size" in registry.recipe(recipe).values():
-        fields["quirks.min_vocab_size"] = min(sizes.values())
-    config = _configure(recipe, fields, overrides, registry)
-    with _mismatches_named(path, recipe, overrides):
+        if "quirks.min_vocab_size" in registry.recipe(recipe).values():
+            fields["quirks.min_vocab_size"] = min(sizes.values())
+        config = _configure(recipe, fields, overrides, registry)
         weights = convert(mapping, _model(config, sizes))
+    except MismatchError as error:
+        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
+        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
     for name, values in mapping.form.positions_computed.items():
         configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
         config = _nearest_table(configs, mapping, recipe)
-    vocabulary = _vocabulary(_notebook_recipes(registry)[recipe], recipe, config, sizes, data)
+    vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
     sha256 = file_sha256(path)
     vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
     return Imported(recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions)
 
 
-def _notebook_recipes(registry: Registry) -> dict[str, type[NotebookRecipe]]:
-    classes = {name: registered.entry for name, registered in registry.entries["recipe"].items()}
-    return {name: entry for name, entry in classes.items() if issubclass(entry, NotebookRecipe)}
-
-
 def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry: Registry) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
-    recipes = _notebook_recipes(registry)
-    recipe = recipes.get(registry.find("recipe", name).name, NotebookRecipe)
-    if not recipe.checkpoints:
-        raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {recipe.no_checkpoint}")
-
-    def nearest_form(recipe: type[NotebookRecipe]) -> CheckpointMapping:
-        mappings = (map_names(state, form) for form in recipe.checkpoints)
-        return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
-
-    best = nearest_form(recipe)
+    recipe = registry.recipe(name)
+    if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
+        reason = getattr(recipe, "no_checkpoint", NotebookRecipe.no_checkpoint)
+        raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {reason}")
+    best = _nearest_form(state, recipe)
     if not best.problems:
         return best
-    others = {name: other for name, other in recipes.items() if other.checkpoints}
-    fitting = next((name for name, other in others.items() if not nearest_form(other).problems), None)
-    hint = f"type --recipe {fitting}, which fits" if fitting else "no other recipe fits it either"
+    others = {other: entry.entry for other, entry in registry.entries["recipe"].items()}
+    fits = [
+        f"type --recipe {other}, which fits"
+        for other, entry in others.items()
+        if getattr(entry, "checkpoints", ()) and not _nearest_form(state, entry).problems
+    ]
+    hint = fits[0] if fits else "no other recipe fits it either"
     raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
 
 
-@contextmanager
-def _mismatches_named(path: Path, recipe: str, overrides: Sequence[Override]) -> Iterator[None]:
-    """Add file, recipe and advice to an error of the mapping."""
-    try:
-        yield
-    except MismatchError as error:
-        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
-        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
+def _nearest_form(state: Mapping[str, Tensor], recipe: Any) -> CheckpointMapping:
+    mappings = (map_names(state, form) for form in recipe.checkpoints)
+    return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
 
 
 def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:
@@ -194,9 +185,10 @@ def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, rec
 
 
 def _vocabulary(
-    recipe: type[NotebookRecipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
+    recipe: type[Recipe], name: str, config: RunConfig, sizes: Mapping[Side, int], data: Path | None
 ) -> ImportedVocabulary:
     """Return the vocabularies of the recipe's dataset or of the file of sentence pairs."""
+    assert issubclass(recipe, NotebookRecipe)
     if not recipe.needs_file:
         if data is not None:
             raise HeadToHeadError(f"recipe '{name}' has its own sentences; leave out --data")
@@ -249,14 +241,11 @@ def _file_vocabulary(
 
 
 def _has_sizes(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig) -> bool:
-    """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes.
-
-    Where a recipe sets a minimum vocabulary size, embeddings can have rows without a word.
-    """
-    lengths = {side: len(vocabularies[side]) for side in SIDES}
-    if config.quirks.min_vocab_size is not None:
-        return all(lengths[side] <= sizes[side] for side in SIDES)
-    return vocab_sizes(config, lengths["source"], lengths["target"]) == VocabSizes(sizes["source"], sizes["target"])
+    """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes."""
+    lengths = [len(vocabularies[side]) for side in SIDES]
+    if config.quirks.min_vocab_size is not None:  # embeddings can have rows without a word
+        return all(length <= sizes[side] for length, side in zip(lengths, SIDES, strict=True))
+    return vocab_sizes(config, *lengths) == VocabSizes(sizes["source"], sizes["target"])
 
 
 def _describe(vocabularies: Mapping[Side, Vocabulary]) -> str:

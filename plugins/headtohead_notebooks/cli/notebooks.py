@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +74,7 @@ def command(
     """
     from headtohead.config.project import reports_folder
     from headtohead.data import cache_root
-    from headtohead.errors import HeadToHeadError
+    from headtohead.errors import HeadToHeadError, nearest
     from headtohead.plugins.registry import current
     from headtohead_notebooks.page import editions, write_page
 
@@ -85,9 +84,13 @@ def command(
     all_editions = editions(
         quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=name, folder=out / EDITIONS
     )
+    names = [edition.experiment.name for edition in all_editions]
+    for unknown in set(only) - set(names):
+        raise HeadToHeadError(f"unknown experiment '{unknown}'{nearest(unknown, names)}")
     complete = True
-    for edition in list(_chosen(all_editions, only)):
-        complete &= _run(edition, runs, out, workers, retry)
+    for edition in all_editions:
+        if not only or edition.experiment.name in only:
+            complete &= _run(edition, runs, out, workers, retry)
     echo("measuring the pitfalls of the notebooks")
     page = write_page(
         all_editions,
@@ -103,16 +106,6 @@ def command(
         click.launch(str(page))
     echo(page)
     sys.exit(0 if complete else 1)
-
-
-def _chosen(all_editions: tuple[Edition, ...], only: tuple[str, ...]) -> Iterator[Edition]:
-    from headtohead.errors import HeadToHeadError, nearest
-
-    names = [edition.experiment.name for edition in all_editions]
-    for name in only:
-        if name not in names:
-            raise HeadToHeadError(f"unknown experiment '{name}'{nearest(name, names)}")
-    yield from (edition for edition in all_editions if not only or edition.experiment.name in only)
 
 
 def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:

@@ -68,7 +68,10 @@ def command(
         echo_text(_text(trace, form))
         return
     try:
-        _write(trace, form, out)
+        if form == "npz":
+            trace.write_arrays(out)
+        else:
+            out.write_text(_text(trace, form), encoding="utf-8")
     except OSError as error:
         raise HeadToHeadError(f"cannot write '{out}': {error.strerror}") from error
     echo(out)
@@ -82,10 +85,3 @@ def _text(trace: Trace, form: str) -> str:
     from headtohead_notebooks.trace.text import as_text
 
     return as_text(trace)
-
-
-def _write(trace: Trace, form: str, out: Path) -> None:
-    if form == "npz":
-        trace.write_arrays(out)
-    else:
-        out.write_text(_text(trace, form), encoding="utf-8")

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
-from headtohead.model.operations import one_thread
+from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
@@ -24,7 +25,7 @@ from headtohead.storage.record import read_record
 from headtohead.testing.checks.entries import recipe_config
 from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page import scores
-from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
+from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS
 from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.numbers import fill
@@ -81,14 +82,9 @@ class ExperimentResult:
     @property
     def axis_ends(self) -> tuple[float, float]:
         """Ends of a symmetric axis for all lines with the primary metric."""
-        ends = [
-            end
-            for contrast in self.contrasts
-            if contrast.paired is not None
-            for end in (contrast.paired.low, contrast.paired.mean, contrast.paired.high)
-            if math.isfinite(end)
-        ]
-        largest = max((abs(end) for end in ends), default=1.0) or 1.0
+        changes = [contrast.paired for contrast in self.contrasts if contrast.paired is not None]
+        ends = [abs(end) for change in changes for end in (change.low, change.mean, change.high)]
+        largest = max(filter(math.isfinite, ends), default=1.0) or 1.0
         return -largest, largest
 
 
@@ -112,7 +108,7 @@ class NotebookPitfall:
         return self.pitfall.name
 
     @property
-    def text(self) -> PitfallText:
+    def text(self) -> SimpleNamespace:
         """The texts about the pitfall."""
         return PITFALL_TEXTS[self.name]
 
@@ -127,9 +123,7 @@ class NotebookPitfall:
         if not self.numbers:
             return _capitalised(self.pitfall.consequence)
         is_zero = not next(iter(self.numbers.values()))
-        return fill(
-            self.text.effect_if_zero if is_zero and self.text.effect_if_zero else self.text.effect, self.numbers
-        )
+        return fill((is_zero and self.text.effect_if_zero) or self.text.effect, self.numbers)
 
 
 def measure_notebook(
@@ -157,23 +151,6 @@ def measure_notebook(
             except MissingFilesError as error:
                 measured.append(NotebookPitfall(pitfall, missing=f"Not measured: {error}."))
     return config, tuple(measured)
-
-
-@dataclass(frozen=True)
-class NotebookSection:
-    """One notebook on the page."""
-
-    notebook: Notebook
-    unique_choices: tuple[tuple[str, str], ...]
-    sizes: tuple[tuple[str, str], ...]
-    own_scores: tuple[str, ...]
-    same_scores: tuple[str, ...]
-    pitfalls: tuple[NotebookPitfall, ...]
-
-    @property
-    def short_score(self) -> str:
-        """The last line on translations of the own data, or else the first line."""
-        return next((line for line in reversed(self.own_scores) if "translation" in line), self.own_scores[0])
 
 
 @dataclass(frozen=True)
@@ -209,45 +186,46 @@ class PageContent:
         return (*rows, ChoiceRow("prints", tuple(" ".join(notebook.prints) for notebook in NOTEBOOKS)))
 
     @cached_property
-    def sections(self) -> tuple[NotebookSection, ...]:
+    def sections(self) -> tuple[SimpleNamespace, ...]:
         """A section for each notebook."""
         return tuple(self._section(index, notebook) for index, notebook in enumerate(NOTEBOOKS))
 
     @cached_property
-    def same_data(self) -> list[scores.VariantScore]:
+    def same_data(self) -> list[SimpleNamespace]:
         """The scores of the notebooks' choices on the same data, best first."""
-        result = self._by_name.get(SAME_DATA)
+        result = self._result(SAME_DATA)
         if result is None or result.analysis is None:
             return []
         names = {notebook.recipe: f"{notebook.number} {notebook.recipe}" for notebook in NOTEBOOKS}
         return scores.ranked_scores(result.analysis, names)
 
     @cached_property
-    def explained_pitfalls(self) -> tuple[list[tuple[Notebook, NotebookPitfall]], ...]:
+    def explained_pitfalls(self) -> tuple[list[tuple[SimpleNamespace, NotebookPitfall]], ...]:
         """Every pitfall with the notebooks that have it, in the order of the notebooks."""
-        by_name: dict[str, list[tuple[Notebook, NotebookPitfall]]] = {}
-        for section in self.sections:
-            for pitfall in section.pitfalls:
-                by_name.setdefault(pitfall.name, []).append((section.notebook, pitfall))
+        by_name: dict[str, list[tuple[SimpleNamespace, NotebookPitfall]]] = {}
+        for notebook, pitfalls in zip(NOTEBOOKS, self.pitfalls, strict=True):
+            for pitfall in pitfalls:
+                by_name.setdefault(pitfall.name, []).append((notebook, pitfall))
         return tuple(by_name.values())
 
-    @cached_property
-    def _by_name(self) -> Mapping[str, ExperimentResult]:
-        return {result.edition.experiment.name: result for result in self.results}
+    def _result(self, name: str) -> ExperimentResult | None:
+        return next((result for result in self.results if result.edition.experiment.name == name), None)
 
-    def _section(self, index: int, notebook: Notebook) -> NotebookSection:
+    def _section(self, index: int, notebook: SimpleNamespace) -> SimpleNamespace:
         values = {row.name: row.values[index] for row in self.choices}
-        return NotebookSection(
+        own = self._scores(OWN_DATA, notebook)
+        return SimpleNamespace(
             notebook=notebook,
-            unique_choices=tuple(choice for choice in unique_choices(self.choices, index) if choice[0] != "prints"),
-            sizes=tuple((name, values[name]) for name in SIZES),
-            own_scores=tuple(self._scores(OWN_DATA, notebook)),
-            same_scores=tuple(self._scores(SAME_DATA, notebook)),
-            pitfalls=tuple(self.pitfalls[index]),
+            unique_choices=[choice for choice in unique_choices(self.choices, index) if choice[0] != "prints"],
+            sizes=[(name, values[name]) for name in SIZES],
+            own_scores=own,
+            short_score=next((line for line in reversed(own) if "translation" in line), own[0]),
+            same_scores=self._scores(SAME_DATA, notebook),
+            pitfalls=self.pitfalls[index],
         )
 
-    def _scores(self, name: str, notebook: Notebook) -> list[str]:
-        result = self._by_name.get(name)
+    def _scores(self, name: str, notebook: SimpleNamespace) -> list[str]:
+        result = self._result(name)
         if result is None:
             return ["not run"]
         reason = result.edition.omitted.get(notebook.recipe)

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from headtohead.config.loading import labelled, load_text
 from headtohead.config.source_location import located
 from headtohead.config.yaml_text import dump, parse
-from headtohead_notebooks.page.descriptions import EXPERIMENTS, Experiment, load_descriptions
+from headtohead_notebooks.page.descriptions import EXPERIMENTS, load_descriptions
 
 FILE = "data.file"
 """The field of a recipe that names a file of sentence pairs."""
@@ -41,7 +42,7 @@ class Edition:
             seeds never drop finished runs.
     """
 
-    experiment: Experiment
+    experiment: SimpleNamespace
     name: str
     text: str
     changes: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import Summary
@@ -20,28 +20,6 @@ EVALUATION_FIELDS = ("evaluate_every", "valid", "test")
 """Changed fields that do not change the model, only the amount of evaluation."""
 MAX_LETTERS = 60
 """Letters shown of a translation."""
-
-
-@dataclass(frozen=True)
-class VariantScore:
-    """The mean score of a variant with its interval.
-
-    Attributes:
-        name: Description of the variant.
-        summary: Mean and interval over seeds.
-        metric: The scored metric.
-        pitfalls: Names of the variant's pitfalls.
-    """
-
-    name: str
-    summary: Summary
-    metric: str
-    pitfalls: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The mean with its interval."""
-        return _mean(self.summary, self.metric)
 
 
 def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
@@ -77,8 +55,8 @@ def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
             return
 
 
-def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[VariantScore]:
-    """Return the scores of all variants, best first.
+def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[SimpleNamespace]:
+    """Return name, mean with interval, text and pitfalls of all variants, best first.
 
     Args:
         analysis: The experiment on the same data.
@@ -89,7 +67,8 @@ def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[VariantS
         name = f"{names.get(recipe, recipe)}{changed and ', '}{changed and label('changed', changed)}"
         summary = analysis.frames.summary(slug, analysis.metric)
         pitfalls = tuple(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
-        scores.append(VariantScore(name, summary, analysis.metric, pitfalls))
+        text = _mean(summary, analysis.metric)
+        scores.append(SimpleNamespace(name=name, summary=summary, text=text, pitfalls=pitfalls))
     return sorted(scores, key=lambda score: -score.summary.mean if score.summary.n else math.inf)
 
 

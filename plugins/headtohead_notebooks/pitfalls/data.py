@@ -11,7 +11,7 @@ import random
 import torch
 
 from headtohead.data import Side, read_corpus
-from headtohead.data.batches import Padding, make_batches
+from headtohead.data.batches import make_batches
 from headtohead.data.normalise import normaliser
 from headtohead.testing.tiny import changed
 from headtohead.training.loop import split_tensors
@@ -99,12 +99,8 @@ def targets_not_shifted(case: Case) -> Numbers:
 def fixed_padding(case: Case) -> Numbers:
     """Compare an epoch's batches with batches padded to their longest sentence."""
     fixed, longest = _padding(case, case.config.quirks.pad_to), _padding(case, "batch")
-    return {
-        "source_padding": fixed.source,
-        "target_padding": fixed.target,
-        "source_padding_to_longest": longest.source,
-        "target_padding_to_longest": longest.target,
-    }
+    numbers = {f"{side}_padding": share for side, share in fixed.items()}
+    return numbers | {f"{side}_padding_to_longest": share for side, share in longest.items()}
 
 
 def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
@@ -116,7 +112,7 @@ def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
     return int((inputs == labels)[is_label].sum()), int(is_label.sum())
 
 
-def _padding(case: Case, pad_to: int | str) -> Padding:
+def _padding(case: Case, pad_to: int | str) -> dict[str, float]:
     config = changed(case.config, quirks={"pad_to": pad_to})
     tensors = case.training_tensors
     lengths = tensors.source_lengths.numpy(), tensors.target_lengths.numpy()

@@ -8,8 +8,7 @@ no end. Its two positional encodings are two forms of checkpoint.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Recipe, hookimpl
-from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
 
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
@@ -46,30 +45,16 @@ class ArchitectureEnDe(NotebookRecipe):
         "attention": "split-heads",
         "masking": "padding-causal",
         "model": {
+            **MODEL,
             "d_model": 512,
             "heads": 8,
             "layers": 6,
             "d_ff": 2048,
             "dropout": 0.1,
             "embedding_scale": "one",
-            "norm": "post",
-            "final_norm": False,
-            "activation": "relu",
-            "init": "torch",
             "mask_value": "-inf",
         },
-        "train": {
-            "epochs": 10,
-            "batch_size": 32,
-            "optimizer": "adam",
-            "lr": 1e-4,
-            "betas": [0.9, 0.98],
-            "eps": 1e-9,
-            "weight_decay": 0.0,
-            "schedule": "constant",
-            "warmup_steps": 0,
-            "clip_norm": None,
-        },
+        "train": {**TRAIN, "epochs": 10, "batch_size": 32, "lr": 1e-4, "betas": [0.9, 0.98], "eps": 1e-9},
         "quirks": {"pad_to": 100},
         "evaluate": {"decode": "none"},
     }
@@ -87,9 +72,3 @@ class ArchitectureEnDe(NotebookRecipe):
             positions_field="positional.max_length",
         ),
     )
-
-
-@hookimpl
-def register_recipes() -> dict[str, type[Recipe]]:
-    """Register ``architecture-en-de``."""
-    return {"architecture-en-de": ArchitectureEnDe}

@@ -9,8 +9,7 @@ the modules.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Recipe, hookimpl
-from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe
+from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, NotebookRecipe
 
 
 class ByHandEnFr(NotebookRecipe):
@@ -21,7 +20,7 @@ class ByHandEnFr(NotebookRecipe):
             "dataset": "notebook-by-hand",
             "split": "nothing-held-out",
             "normalise": "none",
-            "vocabulary": {"ids": "position", "unknown": "drop"},
+            "vocabulary": {"ids": "printed", "unknown": "drop"},
             "source_boundaries": "none",
             "target_boundaries": "sos-eos",
         },
@@ -29,30 +28,16 @@ class ByHandEnFr(NotebookRecipe):
         "attention": {"encoder": "split-heads", "decoder": "embedding-softmax", "cross": "split-heads"},
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
         "model": {
+            **MODEL,
             "d_model": 6,
             "heads": 2,
             "layers": 1,
             "d_ff": 24,
             "dropout": 0.0,
             "embedding_scale": "one",
-            "norm": "post",
-            "final_norm": False,
-            "activation": "relu",
-            "init": "torch",
             "mask_value": "-1e9",
         },
-        "train": {
-            "steps": 1,
-            "batch_size": 1,
-            "optimizer": "adam",
-            "lr": 1e-3,
-            "betas": [0.9, 0.999],
-            "eps": 1e-8,
-            "weight_decay": 0.0,
-            "schedule": "constant",
-            "warmup_steps": 0,
-            "clip_norm": None,
-        },
+        "train": {**TRAIN, "steps": 1, "batch_size": 1, "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8},
         "quirks": {
             "shared_modules": ["norm", "feed-forward"],
             "decoder_feed_forward": "after-each",
@@ -63,9 +48,3 @@ class ByHandEnFr(NotebookRecipe):
     }
 
     no_checkpoint = "its notebook has no model class, so it cannot save a state dict"
-
-
-@hookimpl
-def register_recipes() -> dict[str, type[Recipe]]:
-    """Register ``by-hand-en-fr``."""
-    return {"by-hand-en-fr": ByHandEnFr}

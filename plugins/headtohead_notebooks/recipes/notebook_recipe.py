@@ -64,6 +64,13 @@ class NotebookRecipe(Recipe):
         raise NotImplementedError
 
 
+MODEL = {"norm": "post", "final_norm": False, "activation": "relu", "init": "torch"}
+"""Fields of ``model`` with the same values in nearly all notebooks."""
+
+TRAIN = {"optimizer": "adam", "weight_decay": 0.0, "schedule": "constant", "warmup_steps": 0, "clip_norm": None}
+"""Fields of ``train`` with the same values in all notebooks that train."""
+
+
 def layer_modules(
     encoder: str,
     decoder: str,

@@ -8,8 +8,7 @@ split heads of the source code, and the independent heads that the text describe
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Recipe, hookimpl
-from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
 
 
 class ScratchEnFr(NotebookRecipe):
@@ -28,6 +27,7 @@ class ScratchEnFr(NotebookRecipe):
         "attention": "split-heads",
         "masking": "padding-causal",
         "model": {
+            **MODEL,
             "d_model": 10,
             "heads": 1,
             "layers": 1,
@@ -36,24 +36,9 @@ class ScratchEnFr(NotebookRecipe):
             "dropout_attention": 0.0,
             "dropout_ffn": 0.0,
             "embedding_scale": "one",
-            "norm": "post",
-            "final_norm": False,
-            "activation": "relu",
-            "init": "torch",
             "mask_value": "-1e9",
         },
-        "train": {
-            "epochs": 1,
-            "batch_size": 20,
-            "optimizer": "adam",
-            "lr": 1e-3,
-            "betas": [0.9, 0.98],
-            "eps": 1e-9,
-            "weight_decay": 0.0,
-            "schedule": "constant",
-            "warmup_steps": 0,
-            "clip_norm": None,
-        },
+        "train": {**TRAIN, "epochs": 1, "batch_size": 20, "lr": 1e-3, "betas": [0.9, 0.98], "eps": 1e-9},
         "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},
         "evaluate": {"decode": "greedy", "max_length": 5},
     }
@@ -84,9 +69,3 @@ class ScratchEnFr(NotebookRecipe):
             ("independent heads", ".{head}", "independent-heads"),
         )
     )
-
-
-@hookimpl
-def register_recipes() -> dict[str, type[Recipe]]:
-    """Register ``scratch-en-fr``."""
-    return {"scratch-en-fr": ScratchEnFr}

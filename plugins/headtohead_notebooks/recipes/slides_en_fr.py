@@ -8,8 +8,7 @@ translation is a single forward pass on a target of zeros.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead.plugin import Recipe, hookimpl
-from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import MODEL, Checkpoint, NotebookRecipe, layer_modules
 
 MODULES = layer_modules(
     "encoder_layers.{layer}",
@@ -37,6 +36,7 @@ class SlidesEnFr(NotebookRecipe):
         "attention": "split-heads",
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
         "model": {
+            **MODEL,
             "d_model": 128,
             "heads": 8,
             "encoder_layers": 2,
@@ -44,11 +44,7 @@ class SlidesEnFr(NotebookRecipe):
             "d_ff": 512,
             "dropout": 0.0,
             "embedding_scale": "one",
-            "norm": "post",
-            "final_norm": False,
-            "activation": "relu",
             "tie_embeddings": "embeddings",
-            "init": "torch",
             "mask_value": "-inf",
         },
         "train": {"epochs": 0, "batch_size": 1, "schedule": "inverse-sqrt", "warmup_steps": 0},
@@ -65,9 +61,3 @@ class SlidesEnFr(NotebookRecipe):
             {"positional.arithmetic": "single-log"},
         ),
     )
-
-
-@hookimpl
-def register_recipes() -> dict[str, type[Recipe]]:
-    """Register ``slides-en-fr``."""
-    return {"slides-en-fr": SlidesEnFr}

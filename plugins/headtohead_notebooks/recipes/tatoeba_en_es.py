@@ -8,8 +8,8 @@ token of sentence b gets P[b], and a batch of more than 128 sentences is an erro
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead.plugin import HeadToHeadError, Recipe, hookimpl
-from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe, layer_modules
+from headtohead.plugin import HeadToHeadError
+from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
 
 MODULES = layer_modules(
     "encoder.layers.{layer}",
@@ -43,6 +43,7 @@ class TatoebaEnEs(NotebookRecipe):
         "attention": "split-heads",
         "masking": "padding-causal",
         "model": {
+            **MODEL,
             "d_model": 512,
             "heads": 8,
             "layers": 6,
@@ -50,24 +51,10 @@ class TatoebaEnEs(NotebookRecipe):
             "dropout": 0.0,
             "dropout_residual": 0.1,
             "embedding_scale": "sqrt-d_model",
-            "norm": "post",
             "final_norm": True,
-            "activation": "relu",
-            "init": "torch",
             "mask_value": "-1e9",
         },
-        "train": {
-            "epochs": 10,
-            "batch_size": 64,
-            "optimizer": "adam",
-            "lr": 1e-4,
-            "betas": [0.9, 0.999],
-            "eps": 1e-8,
-            "weight_decay": 0.0,
-            "schedule": "constant",
-            "warmup_steps": 0,
-            "clip_norm": None,
-        },
+        "train": {**TRAIN, "epochs": 10, "batch_size": 64, "lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8},
         "evaluate": {"decode": "greedy", "max_length": 128},
     }
 
@@ -84,12 +71,6 @@ class TatoebaEnEs(NotebookRecipe):
         """
         rows = ((number, line.strip().split("\t")) for number, line in enumerate(lines, 1))
         return [_sentences(number, fields) for number, fields in rows if len(fields) > 1]
-
-
-@hookimpl
-def register_recipes() -> dict[str, type[Recipe]]:
-    """Register ``tatoeba-en-es``."""
-    return {"tatoeba-en-es": TatoebaEnEs}
 
 
 def _sentences(number: int, fields: Sequence[str]) -> tuple[str, str]:

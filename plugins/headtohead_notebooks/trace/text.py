@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from rich.cells import cell_len
 
 from headtohead_notebooks.trace.examples import number
@@ -39,27 +41,24 @@ def _step(step: TraceStep) -> str:
 
 
 def _table(step: TraceStep) -> list[str]:
-    rows = step.shown_rows(MAX_ROWS)
+    is_list = step.values.ndim == 1
+    columns = [] if is_list else step.shown_columns(MAX_COLUMNS)
     cells: list[list[str]] = []
-    columns = [] if step.values.ndim == 1 else step.shown_columns(MAX_COLUMNS)
     if step.columns:
         cells.append(["", *("…" if column is None else step.columns[column] for column in columns)])
-    for row in rows:
-        cells.append(["…"] if row is None else _row(step, row, columns))
+    for row in step.shown_rows(MAX_ROWS):
+        if row is None:
+            cells.append(["…"])
+        elif is_list:
+            cells.append([step.rows[row], str(step.values[row]), step.remarks[row] if step.remarks else ""])
+        else:
+            values = ("…" if column is None else _number(step.values[row, column]) for column in columns)
+            cells.append([step.rows[row], *values])
     return _aligned(cells)
 
 
-def _row(step: TraceStep, row: int, columns: Sequence[int | None]) -> list[str]:
-    if step.values.ndim == 1:
-        remark = step.remarks[row] if step.remarks else ""
-        return [step.rows[row], str(step.values[row]), remark]
-    shown = ("…" if column is None else _cell(step, row, column) for column in columns)
-    return [step.rows[row], *shown]
-
-
-def _cell(step: TraceStep, row: int, column: int) -> str:
-    value = step.values[row, column]
-    return str(int(value)) if step.values.dtype == bool else number(float(value))
+def _number(value: Any) -> str:
+    return str(int(value)) if isinstance(value, np.bool_) else number(float(value))
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:

@@ -54,11 +54,6 @@ class Differential(Attention):
         self.vectors = self.parameter(4, geometry.key_width, std=0.1)
         self.gain = self.parameter(geometry.value_width, std=0.0, mean=1.0)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return 4 d for λ and 2 d for the gain."""
-        return int(4 * context.geometry.key_width + context.geometry.value_width)
-
     def formula(self) -> str:
         factor = f"{1 - self.lambda_init:.3g}"
         return f"A = softmax(S_{{2i}}) − λ softmax(S_{{2i+1}}); Z' = {factor} · Z / rms(Z) · γ"
@@ -82,5 +77,4 @@ class Differential(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``differential``."""
     return {"differential": Differential}

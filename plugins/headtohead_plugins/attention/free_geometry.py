@@ -44,5 +44,4 @@ class FreeGeometry(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``free-geometry``."""
     return {"free-geometry": FreeGeometry}

@@ -42,5 +42,4 @@ class GroupedQuery(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``grouped-query``."""
     return {"grouped-query": GroupedQuery}

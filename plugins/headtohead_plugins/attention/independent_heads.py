@@ -23,5 +23,4 @@ class IndependentHeads(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``independent-heads``."""
     return {"independent-heads": IndependentHeads}

@@ -84,5 +84,4 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``linear``."""
     return {"linear": Linear}

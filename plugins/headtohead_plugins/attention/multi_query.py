@@ -26,5 +26,4 @@ class MultiQuery(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``multi-query``."""
     return {"multi-query": MultiQuery}

@@ -58,10 +58,6 @@ class QkNorm(Attention):
         mean = start if self.is_unit else 1.0
         self.gain = self.parameter(self.context.geometry.heads, std=0.0, mean=mean)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        return int(context.geometry.heads)
-
     def formula(self) -> str:
         norm = "|x|" if self.is_unit else "rms(x)"
         return f"x / {norm} for x = q, k; queries times g_h"
@@ -74,5 +70,4 @@ class QkNorm(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``qk-norm``."""
     return {"qk-norm": QkNorm}

@@ -44,11 +44,6 @@ class Random(Attention):
         create = self.parameter if self.options.trained else self.buffer
         self.table = create(self.context.geometry.heads, length, length, std=self.options.std)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return heads · max_length², or 0 if R is not trained."""
-        return int(context.geometry.heads * options.max_length**2) if options.trained else 0
-
     def formula(self) -> str:
         return "S = R_h[i, j], i and j: positions of query and key"
 
@@ -59,5 +54,4 @@ class Random(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``random``."""
     return {"random": Random}

@@ -34,5 +34,4 @@ class Sigmoid(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``sigmoid``."""
     return {"sigmoid": Sigmoid}

@@ -19,5 +19,4 @@ class SingleHead(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``single-head``."""
     return {"single-head": SingleHead}

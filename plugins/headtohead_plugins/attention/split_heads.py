@@ -14,5 +14,4 @@ class SplitHeads(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``split-heads``."""
     return {"split-heads": SplitHeads}

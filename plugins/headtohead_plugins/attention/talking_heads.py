@@ -46,10 +46,6 @@ class TalkingHeads(Attention):
             for matrix in (self.before, self.after):
                 matrix.data.diagonal(dim1=1, dim2=2).fill_(1.0)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        return int(2 * context.geometry.heads**2)
-
     def formula(self) -> str:
         return "L = (Q K^T / √d_k) P_l, A = softmax(L + B) P_w, across heads"
 
@@ -64,5 +60,4 @@ class TalkingHeads(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``talking-heads``."""
     return {"talking-heads": TalkingHeads}

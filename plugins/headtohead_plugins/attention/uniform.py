@@ -28,5 +28,4 @@ class Uniform(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``uniform``."""
     return {"uniform": Uniform}

@@ -50,7 +50,6 @@ class Addition(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``addition``."""
     return {"addition": Addition}
 
 

@@ -67,7 +67,6 @@ class Lookup(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``lookup``."""
     return {"lookup": Lookup}
 
 

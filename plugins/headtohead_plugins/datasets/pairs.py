@@ -131,7 +131,6 @@ class Pairs(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``pairs``."""
     return {"pairs": Pairs}
 
 
@@ -168,7 +167,9 @@ def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
 
 def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str]]:
     """Return source and target of each row of a file; rows without both texts are refused or counted."""
-    form, columns, has_header = _layout(name, options)
+    form = options.format or _format(name)
+    columns = options.columns or (("source", "target") if form == "jsonl" else (1, 2))
+    has_header = any(isinstance(column, str) for column in columns) if options.header is None else options.header
     rows, found = _rows(name, form), list(columns)
     if has_header and form != "jsonl":
         header = [field.strip() for field in next(rows)[1]]
@@ -201,20 +202,15 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     return pairs
 
 
-def _layout(name: str, options: Options) -> tuple[Format, tuple[Column, Column], bool]:
-    """Return the format of a file, its columns, and whether its first line has names."""
-    path = PurePath(name)
-    ending = (PurePath(path.stem) if path.suffix.lower() in PACKED else path).suffix.lower()
-    form = options.format or FORMATS.get(ending)
-    if form is None and path.suffix.lower() == ".zip":
-        form = "tsv"
-    if form is None:
+def _format(name: str) -> Format:
+    """Return the format of a file by the ending of its name."""
+    path = PurePath(name.lower())
+    ending = (PurePath(path.stem) if path.suffix in PACKED else path).suffix
+    if ending not in FORMATS and path.suffix != ".zip":
         raise HeadToHeadError(
             f"file '{name}': unknown ending '{ending}'; rename it to {', '.join(FORMATS)}, or set data.format"
         )
-    columns = options.columns or (("source", "target") if form == "jsonl" else (1, 2))
-    named = any(isinstance(column, str) for column in columns)
-    return form, columns, named if options.header is None else options.header
+    return FORMATS.get(ending, "tsv")
 
 
 def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:

@@ -72,7 +72,6 @@ class ToyGrammar(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``toy-grammar``."""
     return {"toy-grammar": ToyGrammar}
 
 

@@ -5,5 +5,4 @@ from headtohead.plugin import Launcher, LocalLauncher, hookimpl
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    """Register ``local``."""
     return {"local": LocalLauncher}

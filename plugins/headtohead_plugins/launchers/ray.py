@@ -163,5 +163,4 @@ def _join(ray: Any, address: str) -> None:
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    """Register ``ray``."""
     return {"ray": RayLauncher}

@@ -179,5 +179,4 @@ class _Submitted(Submitted):
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    """Register ``slurm``."""
     return {"slurm": SlurmLauncher}

@@ -44,5 +44,4 @@ class TensorBoardLogger(Logger):
 
 @hookimpl
 def register_loggers() -> dict[str, type[Logger]]:
-    """Register ``tensorboard``."""
     return {"tensorboard": TensorBoardLogger}

@@ -55,5 +55,4 @@ class WandbLogger(Logger):
 
 @hookimpl
 def register_loggers() -> dict[str, type[Logger]]:
-    """Register ``wandb``."""
     return {"wandb": WandbLogger}

@@ -29,5 +29,4 @@ class Causal(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``causal``."""
     return {"causal": Causal}

@@ -23,5 +23,4 @@ class NoMask(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``none``."""
     return {"none": NoMask}

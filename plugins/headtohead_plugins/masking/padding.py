@@ -26,5 +26,4 @@ class PaddingMask(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``padding``."""
     return {"padding": PaddingMask}

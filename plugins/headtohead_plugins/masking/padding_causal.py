@@ -31,5 +31,4 @@ class PaddingCausal(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``padding-causal``."""
     return {"padding-causal": PaddingCausal}

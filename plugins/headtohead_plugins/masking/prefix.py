@@ -49,5 +49,4 @@ class Prefix(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``prefix``."""
     return {"prefix": Prefix}

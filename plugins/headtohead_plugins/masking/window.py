@@ -60,5 +60,4 @@ class Window(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``window``."""
     return {"window": Window}

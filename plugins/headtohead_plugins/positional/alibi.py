@@ -50,5 +50,4 @@ class Alibi(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``alibi``."""
     return {"alibi": Alibi}

@@ -52,12 +52,6 @@ class Fire(Positional):
         self.multiple = self.parameter(sets, std=0.0, mean=1.0)
 
     @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return (layers or 1) · (2 · hidden + hidden · heads + 2)."""
-        heads, hidden = context.geometry.heads, options.hidden
-        return _sets(options, context) * int(2 * hidden + hidden * heads + 2)
-
-    @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Exclude attention to later keys, for which the ratio is not defined."""
         if setting.role != "decoder":
@@ -90,7 +84,6 @@ class Fire(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``fire``."""
     return {"fire": Fire}
 
 

@@ -51,11 +51,6 @@ class KerpleLog(Positional):
 
         return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, init=init)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return 2 · heads · (layers or 1)."""
-        return int(2 * _sets(options, context) * context.geometry.heads)
-
     def formula(self) -> str:
         return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained, per head"
 
@@ -69,7 +64,6 @@ class KerpleLog(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``kerple-log``."""
     return {"kerple-log": KerpleLog}
 
 

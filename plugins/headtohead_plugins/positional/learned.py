@@ -36,11 +36,6 @@ class Learned(Positional):
         shape = (self.options.max_length, self.context.d_model)
         self.table = self.parameter(*shape, std=self.options.std)
 
-    @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return max_length · d_model."""
-        return int(options.max_length * context.d_model)
-
     def formula(self) -> str:
         return "P[p]: row p of a trained table, p: position in the sentence"
 
@@ -51,5 +46,4 @@ class Learned(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``learned``."""
     return {"learned": Learned}

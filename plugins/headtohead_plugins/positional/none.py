@@ -16,5 +16,4 @@ class NoPositional(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``none``."""
     return {"none": NoPositional}

@@ -107,5 +107,4 @@ class Randomised(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``randomised``."""
     return {"randomised": Randomised}

@@ -62,5 +62,4 @@ class Rotary(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``rotary``."""
     return {"rotary": Rotary}

@@ -52,5 +52,4 @@ class Sandwich(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``sandwich``."""
     return {"sandwich": Sandwich}

@@ -54,5 +54,4 @@ class Shape(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``shape``."""
     return {"shape": Shape}

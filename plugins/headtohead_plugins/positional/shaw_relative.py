@@ -7,7 +7,6 @@ the vectors (section 3.3). The base model of section 4.1 has vectors per head an
 Departs from the paper: it is also defined in cross-attention, where the paper has no positions.
 """
 
-from math import prod
 from typing import Literal
 
 from pydantic import Field
@@ -53,11 +52,6 @@ class ShawRelative(Positional):
         self.on_values = self.parameter(*values, std=values[-1] ** -0.5) if values else None
 
     @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return layers · (heads or 1) · (2k + 1) · width, summed over keys and values."""
-        return sum(prod(shape) for shape in _shapes(options, context) if shape)
-
-    @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
         """Return ``score`` for vectors on keys and ``values`` for vectors on values."""
         return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, BOTH))
@@ -91,7 +85,6 @@ class ShawRelative(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``shaw-relative``."""
     return {"shaw-relative": ShawRelative}
 
 

@@ -87,7 +87,6 @@ class Sinusoidal(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``sinusoidal``."""
     return {"sinusoidal": Sinusoidal}
 
 

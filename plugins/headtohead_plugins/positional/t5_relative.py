@@ -73,11 +73,6 @@ class T5Relative(Positional):
         self.table = self.parameter(*shape, std=self.context.d_model**-0.5)
 
     @classmethod
-    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return heads · buckets."""
-        return int(context.geometry.heads * options.buckets)
-
-    @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Require a largest distance beyond the distances with a bucket of their own."""
         assert isinstance(options, T5Options)
@@ -101,5 +96,4 @@ class T5Relative(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``t5-relative``."""
     return {"t5-relative": T5Relative}

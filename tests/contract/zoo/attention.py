@@ -169,18 +169,8 @@ class Gain(SplitHeads):
     def build(self):
         self.gain = self.parameter(self.context.geometry.heads, std=0.1, mean=1.0)
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
     def transform(self, q, k):
         return q * self.gain[:, None, :, None, None], k
-
-
-@fault(Gain, "parameter_count", "parameter-count")
-def miscounted_gain(cls, options, context):
-    """wrong parameter count: members are counted"""
-    return int(context.geometry.heads * context.members)
 
 
 @fault(Gain, "transform", "gradients")

@@ -5,8 +5,10 @@ from unittest.mock import patch
 
 import torch
 
-from headtohead.model import attention, decoding_state
+from headtohead.model import attention
+from headtohead.model import decoding as model_decoding
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.batch import Batch
 from headtohead.model.blocks import DecoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.dropout import Dropout, DropoutRNG
@@ -50,7 +52,7 @@ def fault(description, *places, name, caught_by, found_in="", **config):
 def values_rotated(original):
     def project(self, x, memory, context, cache, record=None):
         q, k, v = original(self, x, memory, context, cache, record)
-        return q, k, self._rotate(v, context.key_positions, context) if self._rotates else v
+        return q, k, self._rotate(v, context.key_positions, context)
 
     return project
 
@@ -107,10 +109,10 @@ def source_ignored(original):
     found_in="Keras' English-Spanish example (keras-io #1964)",
 )
 def swapped_inputs(original):
-    def hidden(self, source, source_lengths, target, target_lengths):
+    def hidden(self, batch):
+        source, target = batch.source % self.vocab_sizes.target, batch.decoder_input_ids
         time = min(source.shape[-1], target.shape[-1])
-        vocab_size = self.vocab_sizes.target
-        out = original(self, target.clone(), target_lengths, source % vocab_size, source_lengths)
+        out = original(self, Batch(target.clone(), batch.target_lengths, source, source, batch.source_lengths))
         return torch.nn.functional.pad(out[:, :, :time], (0, 0, 0, target.shape[-1] - time))
 
     return hidden
@@ -156,14 +158,22 @@ def counts_active_sites(original):
     return dropout
 
 
+@fault(
+    "projections with biases, although model.bias is false",
+    MultiHeadAttention,
+    name="_build_projections",
+    caught_by=("parameter-count",),
+    bias=False,
+)
+def biased_projections(original):
+    return lambda self, bias, init: original(self, True, init)
+
+
 @fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")
 def missing_bias(original):
     def fused(self, q, k, v, context):
-        self._has_bias = False
-        try:
+        with patch.object(self, "_mechanisms", self._mechanisms - {"bias"}):
             return original(self, q, k, v, context)
-        finally:
-            self._has_bias = True
 
     return fused
 
@@ -176,17 +186,17 @@ def shared_table(original):
 @fault("the new key is missing from the cache", attention.Cache, name="append", caught_by=("cached-decoding",))
 def late_cache(original):
     def append(self, keys, values):
-        original(self, keys, values)
-        keys = self.keys.clone()
-        keys[:, :, :, self.filled - 1 : self.filled] = 0
-        return keys[:, :, :, : self.filled], self.values[:, :, :, : self.filled]
+        keys, values = original(self, keys, values)
+        keys = keys.clone()
+        keys[:, :, :, -1] = 0
+        return keys, values
 
     return append
 
 
 @fault(
     "a cache although the mask shows the future",
-    decoding_state,
+    model_decoding,
     decoding,
     name="is_causal",
     caught_by=("greedy-decoding",),

@@ -144,12 +144,6 @@ def wrapped_rotary(self, x, positions, role):
     return Rotary.rotate(self, x, positions % 1001, role)
 
 
-@fault(Learned, "parameter_count", "parameter-count")
-def miscounted_learned(cls, options, context):
-    """wrong parameter count"""
-    return options.max_length * (context.d_model - 1)
-
-
 @fault(Learned, "embed", "gradients")
 def idle_learned(self, positions, role):
     """parameter never used"""
@@ -210,10 +204,6 @@ class FirstHeadOnly(Positional):
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return context.geometry.heads
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()

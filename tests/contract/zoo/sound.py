@@ -17,10 +17,6 @@ class Cosine(SplitHeads):
     def build(self):
         self.heat = self.parameter(self.context.geometry.heads, std=0.1, mean=3.0)
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
     def transform(self, q, k):
         heat = self.heat[:, None, :, None, None]
         return functional.normalize(q, dim=-1) * heat, functional.normalize(k, dim=-1)
@@ -31,10 +27,6 @@ class CosineOverTau(SplitHeads):
 
     def build(self):
         self.tau = self.parameter(self.context.geometry.heads, std=0.0, mean=0.1)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
 
     def transform(self, q, k):
         tau = self.tau.clamp(min=0.01)[:, None, :, None, None]
@@ -54,10 +46,6 @@ class AdditiveScores(SplitHeads):
 
     def build(self):
         self.v = self.parameter(self.context.geometry.key_width)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.key_width)
 
     def scores(self, q, k, query_positions, key_positions):
         both = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()
@@ -93,10 +81,6 @@ class Gated(SplitHeads):
     def build(self):
         self.gate = self.parameter(self.context.geometry.heads)
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
     def post_heads(self, heads):
         return heads * self.gate.sigmoid()[:, None, :, None, None]
 
@@ -116,10 +100,6 @@ class LearnedSlopes(Positional):
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(context.geometry.heads)
-
     def bias(self, query_positions, key_positions, role, layer):
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
         rate = functional.softplus(self.raw)[:, None, :, None, None]
@@ -136,10 +116,6 @@ class TrainedTable(Positional):
     def limit(cls, options):
         return 16
 
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(16 * context.d_model)
-
     def embed(self, positions, role):
         return self.table[:, positions]
 
@@ -149,10 +125,6 @@ class ScaledSinusoids(Sinusoidal):
 
     def build(self):
         self.size = self.parameter(1, std=0.1, mean=1.0)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return 1
 
     def embed(self, positions, role):
         table = sinusoids(positions, self.context.d_model)
@@ -166,10 +138,6 @@ class DirectionAware(Positional):
 
     def build(self):
         self.rates = self.parameter(2, self.context.geometry.heads)
-
-    @classmethod
-    def parameter_count(cls, options, context):
-        return int(2 * context.geometry.heads)
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = key_positions[:, None, :] - query_positions[:, :, None]

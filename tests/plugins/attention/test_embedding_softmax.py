@@ -6,7 +6,6 @@ from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_notebooks.embedding_softmax import masked_embeddings
 
 # Notebook 5: embeddings with positions, their masked form and the weights, digits as printed.
 EMBEDDINGS = [
@@ -49,13 +48,6 @@ def test_weights_and_output_equal_the_printed_values_of_the_notebook():
     expected = torch.tensor(OUTPUT, dtype=torch.float64)
     torch.testing.assert_close(found[1, 2], expected, rtol=1e-3, atol=1e-3)
     assert seen["values"].shape == (2, 3, 1, 6, 6)
-
-
-def test_mask_is_added_to_embeddings_of_hidden_keys():
-    x = torch.zeros(1, 1, 3, 3)
-    hidden = masked_embeddings(x, torch.ones(3, 3).tril().bool()[None, None, None])
-    assert hidden[0, 0, 0].tolist() == [[0, -1e9, -1e9], [0, 0, -1e9], [0, 0, 0]]
-    assert masked_embeddings(x, None).eq(0).all()
 
 
 def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **choices):

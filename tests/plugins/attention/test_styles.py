@@ -23,13 +23,6 @@ INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 
 
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
-def test_multi_query_is_grouped_query_with_one_group(positional):
-    multi_query = tiny_config(positional, "multi-query")
-    grouped_query = tiny_config(positional, {"name": "grouped-query", "kv_heads": 1})
-    assert same_function(multi_query, grouped_query).state == "holds"
-
-
-@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize(("shift", "same"), [(0, True), (1, False)])
 def test_talking_heads_with_identity_projections_are_split_heads(positional, shift, same):
     """With heads shifted by 1, scores and weights belong to other values."""
@@ -77,28 +70,6 @@ def test_factor_of_the_second_map_is_initialised_by_layer(layer, share):
     assert found.gain.eq(1).all()
 
 
-def test_weights_of_a_differential_head_sum_to_one_minus_its_factor():
-    subject = Subject(tiny_config("none", "differential"))
-    attention, seen = subject.attention("encoder"), {}
-    x, _ = subject.activations("encoder")
-    attention(x, None, subject.attention_context("encoder"), None, seen.__setitem__)
-    expected = (1 - attention.style.lambda_())[:, None, None, None].expand(2, 3, 2, 6)
-    torch.testing.assert_close(seen["weights"].sum(-1), expected, rtol=0, atol=1e-12)
-    assert seen["weights"].shape == (2, 3, 2, 6, 6)
-    assert bool((seen["weights"] < 0).any())
-
-
-def test_uniform_attention_is_a_mean_or_weighted_by_the_encoding_only():
-    for positional, expected in (
-        ("none", torch.full((6,), 1 / 6, dtype=torch.float64)),
-        ("alibi", (-(2.0**-2) * torch.arange(6, dtype=torch.float64)).softmax(-1)),
-    ):
-        subject, seen = Subject(tiny_config(positional, "uniform")), {}
-        x, _ = subject.activations("encoder")
-        subject.attention("encoder")(x, None, subject.attention_context("encoder"), None, seen.__setitem__)
-        torch.testing.assert_close(seen["weights"][1, 2, 0, 0], expected, rtol=0, atol=1e-12)
-
-
 # -- incompatibility -----------------------------------------------------------------------------
 
 ON_QUERIES = "acts on queries, and {} attention has none; use an encoding that is added to"
@@ -142,7 +113,7 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
     with pytest.raises(HeadToHeadError, match="position 8 is beyond the 7 positions of random"):
-        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches(memory, 9))
+        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches())
 
 
 # -- decoding, costs, masks ----------------------------------------------------------------------

@@ -132,14 +132,6 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     assert all(test[length] <= 40 for length in test)
 
 
-@case_table("name", TRUTH, default=2)
-def test_a_seed_determines_the_corpus(name: str, read: Read, corpus: Read) -> None:
-    first, same, other = corpus(name, size=SIZE, seed=1), *(read(name, size=SIZE, seed=seed) for seed in (1, 2))
-    assert first.data_hash == same.data_hash
-    assert list(first.pairs) == list(same.pairs)
-    assert first.data_hash != other.data_hash
-
-
 FROZEN = {
     "copy": "2b68ae09d57dec5e",
     "reverse": "989ffe684e186519",

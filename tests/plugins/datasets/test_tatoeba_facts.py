@@ -1,4 +1,4 @@
-"""Measured facts of Tatoeba files, and the printed output of the tatoeba-en-es notebook."""
+"""Measured facts of a Tatoeba file."""
 
 from __future__ import annotations
 
@@ -18,36 +18,6 @@ from headtohead.testing.tiny import data_config
 Texts = list[tuple[str, str]]
 
 SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
-
-RAW = [
-    ("Let's try something.", "¡Intentemos algo!"),
-    ("I have to go to sleep.", "Tengo que irme a dormir."),
-    ("Today is June 18th and it is Muiriel's birthday!", "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
-    ("Today is June 18th and it is Muiriel's birthday!", "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
-    ("Muiriel is 20 now.", "Ahora, Muiriel tiene 20 años."),
-    ("Muiriel is 20 now.", "Muiriel tiene 20 años ahora."),
-    ('The password is "Muiriel".', 'La contraseña es "Muiriel".'),
-    ("I will be back soon.", "Volveré pronto."),
-    ("I will be back soon.", "Vuelvo en seguida."),
-    ("I will be back soon.", "Yo regresaré pronto."),
-]
-FOLDED = [
-    ("let s try something", "intentemos algo"),
-    ("i have to go to sleep", "tengo que irme a dormir"),
-    ("today is june th and it is muiriel s birthday", "hoy es de junio y es el cumplea os de muiriel"),
-    ("today is june th and it is muiriel s birthday", "hoy es el de junio y es el cumplea os de muiriel"),
-    ("muiriel is now", "ahora muiriel tiene a os"),
-    ("muiriel is now", "muiriel tiene a os ahora"),
-    ("the password is muiriel", "la contrase a es muiriel"),
-    ("i will be back soon", "volvere pronto"),
-    ("i will be back soon", "vuelvo en seguida"),
-    ("i will be back soon", "yo regresare pronto"),
-]
-
-
-def test_the_first_ten_rows_fold_as_the_notebook_prints_them() -> None:
-    assert [(ascii_fold(source), ascii_fold(target)) for source, target in RAW] == FOLDED
-
 
 pytestmark = pytest.mark.slow  # files of 100,000 rows and more
 

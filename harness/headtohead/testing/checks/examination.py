@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.data.preparing import dataset_options, loaded_split
 from headtohead.errors import HeadToHeadError
-from headtohead.model.operations import one_thread
+from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing

@@ -12,7 +12,7 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import plugins_of
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
-from headtohead.model.operations import one_thread
+from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registry, overrides_nothing
 from headtohead.schema.run_config import RunConfig

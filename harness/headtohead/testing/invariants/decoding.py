@@ -23,7 +23,7 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     model, sentences = subject.model, subject.sentences
     memory = model.encode(sentences.source, sentences.source_lengths)
     time = sentences.target.shape[-1]
-    caches = model.caches(memory, time)
+    caches = model.caches()
     hidden = [
         model.step(sentences.target[:, :, position : position + 1], position, memory, sentences.source_lengths, caches)
         for position in range(time)

@@ -43,9 +43,12 @@ def siblings(sentence: Sentence) -> list[Sentence]:
 
     All have the same bag of English words: nouns and determiners keep their number.
     """
-    slots = _Slots(sentence)
-    orders = product(_same_number(slots.nouns), _same_number(slots.determiners), permutations(slots.adjectives))
-    filled = (slots.fill(*order) for order in orders)
+    phrases = [phrase for part in sentence.parts for phrase in _phrases(part)]
+    nouns = [(phrase.noun, phrase.number) for phrase in phrases if phrase.noun.animate]
+    determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
+    adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
+    orders = product(_same_number(nouns), _same_number(determiners), permutations(adjectives))
+    filled = (_filled(sentence, iter(first), iter(second), iter(third)) for first, second, third in orders)
     return list(dict.fromkeys(other for other in filled if _natural(other)))
 
 
@@ -65,43 +68,31 @@ def draw_sentence(random: Random) -> Sentence:
     return Sentence((kind(random),))
 
 
-class _Slots:
-    """The words of a sentence that can be exchanged, from left to right."""
+def _filled(
+    sentence: Sentence,
+    nouns: Iterator[words.Noun],
+    determiners: Iterator[words.Determiner],
+    adjectives: Iterator[words.Adjective],
+) -> Sentence:
+    """Return the sentence with these words, from left to right."""
 
-    def __init__(self, sentence: Sentence) -> None:
-        self.sentence = sentence
-        phrases = [phrase for part in sentence.parts for phrase in _phrases(part)]
-        self.nouns = [(phrase.noun, phrase.number) for phrase in phrases if phrase.noun.animate]
-        self.determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
-        self.adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
+    def phrase(old: NounPhrase) -> NounPhrase:
+        return NounPhrase(
+            next(determiners),
+            next(adjectives) if old.adjective else None,
+            next(nouns) if old.noun.animate else old.noun,
+            old.number,
+        )
 
-    def fill(
-        self,
-        nouns: Sequence[words.Noun],
-        determiners: Sequence[words.Determiner],
-        adjectives: Sequence[words.Adjective],
-    ) -> Sentence:
-        """Return the sentence with these words in its slots."""
-        noun, determiner, adjective = iter(nouns), iter(determiners), iter(adjectives)
+    def part(old: Clause | Greeting) -> Clause | Greeting:
+        if isinstance(old, Greeting):
+            return Greeting(phrase(old.addressee))
+        changed: dict[str, Any] = {
+            name: phrase(value) for name in PHRASES if isinstance(value := getattr(old, name), NounPhrase)
+        }
+        return replace(old, **changed, predicate=next(adjectives) if old.predicate else None)
 
-        def phrase(old: NounPhrase) -> NounPhrase:
-            return NounPhrase(
-                next(determiner),
-                next(adjective) if old.adjective else None,
-                next(noun) if old.noun.animate else old.noun,
-                old.number,
-            )
-
-        def part(old: Clause | Greeting) -> Clause | Greeting:
-            if isinstance(old, Greeting):
-                return Greeting(phrase(old.addressee))
-            changed: dict[str, Any] = {
-                name: phrase(value) for name in PHRASES if isinstance(value := getattr(old, name), NounPhrase)
-            }
-            predicate = next(adjective) if old.predicate else None
-            return replace(old, **changed, predicate=predicate)
-
-        return Sentence(tuple(part(old) for old in self.sentence.parts))
+    return Sentence(tuple(part(old) for old in sentence.parts))
 
 
 def _same_number(slots: Sequence[tuple[Item, int]]) -> Iterator[tuple[Item, ...]]:

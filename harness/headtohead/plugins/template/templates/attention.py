@@ -6,7 +6,7 @@ Departs from the paper: nothing.
 
 from torch import Tensor
 
-from headtohead.plugin import Attention, BuildContext, Cost, Options, hookimpl
+from headtohead.plugin import Attention, Cost, hookimpl
 
 
 class MyIdea(Attention):
@@ -17,11 +17,6 @@ class MyIdea(Attention):
     def build(self) -> None:
         """Create t, ``[member, head]``."""
         self.log_scale = self.parameter(self.context.geometry.heads, std=0.1)
-
-    @classmethod
-    def parameter_count(cls, options: Options, context: BuildContext) -> int:
-        """Return the number of parameters besides the projections: one per head."""
-        return context.geometry.heads
 
     def formula(self) -> str:
         """Return the formula of the queries."""
@@ -34,5 +29,4 @@ class MyIdea(Attention):
 
 @hookimpl
 def register_attentions() -> dict[str, type[Attention]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

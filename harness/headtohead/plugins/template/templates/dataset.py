@@ -72,5 +72,4 @@ def generate_pairs(options: MyIdeaOptions, split: str) -> Iterator[Pair]:
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

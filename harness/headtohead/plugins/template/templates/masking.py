@@ -50,5 +50,4 @@ class MyIdea(Masking):
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

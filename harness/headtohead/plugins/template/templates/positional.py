@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from headtohead.plugin import BuildContext, Cost, Positional, hookimpl
+from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -31,11 +31,6 @@ class MyIdea(Positional):
         """Create the slopes before softplus, ``[member, layer, head]``."""
         self.raw_slope = self.parameter(self.context.layers, self.context.geometry.heads)
 
-    @classmethod
-    def parameter_count(cls, options: BaseOptions, context: BuildContext) -> int:
-        """Return the number of parameters of all layers: one per layer and head."""
-        return context.layers * context.geometry.heads
-
     def formula(self) -> str:
         """Return the formula of the bias."""
         return f"B[i, j] = −s_h · |i − j|^{{{self.options.exponent:g}}}, s_h > 0 learned"
@@ -49,5 +44,4 @@ class MyIdea(Positional):
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
-    """Register ``my-idea``."""
     return {"my-idea": MyIdea}

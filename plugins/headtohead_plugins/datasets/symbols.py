@@ -1,0 +1,131 @@
+"""copy, reverse and sort: the target is the source, its reverse, or its symbols in ascending order.
+
+The target of sort does not depend on the order of the source, so the encoder needs no positions; all orders of a
+multiset are the same example. With ``distinct`` and ``all_orders``, an order-invariant encoder reaches at most 1/n!
+exact match on n reversed symbols: it has the same output for all n! orders of a set.
+
+Papers: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.1 (copy, trained on lengths up to 20 and
+tested on longer ones) and section 4.5 (sort, here without its priorities: symbols are numbers sorted by value).
+Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:1506.02516, section 4 (reverse).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from headtohead.data import Example, LengthOptions, Task, generate_corpus
+from headtohead.plugin import Corpus, Dataset, HeadToHeadError, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+
+class Options(LengthOptions):
+    """Options of tasks on sequences of symbols; symbols are numbers from 0."""
+
+    alphabet: int = Field(10, ge=2, le=1000, description="number of symbols")
+    distinct: bool = Field(False, description="no symbol occurs twice in a source")
+    all_orders: bool = Field(
+        False,
+        description="every generated set of n symbols in all its n! orders, in the same part of the split; "
+        "requires distinct",
+    )
+
+
+class Symbols(Dataset):
+    """A task on sequences of symbols."""
+
+    Options: ClassVar[type[BaseOptions]] = Options
+    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
+    normalise: ClassVar[str] = "none"
+    citation: ClassVar[str]
+    ordered: ClassVar[bool] = True
+    """Whether another order of the same symbols is another example."""
+
+    @staticmethod
+    def _answer(symbols: Sequence[int]) -> Sequence[int]:
+        """Return the target of a source."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Generate sequences of symbols and compute the target of each."""
+        assert isinstance(options, Options)
+        longest, name, size = options.longest * (2 if split == "length" else 1), cls.entry_name, options.alphabet
+        if options.distinct and size < longest:
+            raise HeadToHeadError(
+                f"{name}: {longest} distinct symbols require an alphabet of {longest}, got {size}; raise "
+                "alphabet or lower longest (split length has twice the longest length)"
+            )
+        if options.all_orders and (split == "length" or not options.distinct):
+            raise HeadToHeadError(f"{name}: all_orders requires distinct: true and split: iid")
+        by_bag = options.all_orders or not cls.ordered
+
+        def draw(random: np.random.RandomState, length: int) -> Example:
+            symbols: np.ndarray
+            if options.distinct:
+                symbols = random.permutation(size)[:length]
+            elif not by_bag:
+                symbols = random.randint(size, size=length)
+            else:
+                # Stars and bars: n of size + n - 1 positions are a multiset of n symbols, each equally likely.
+                positions = np.sort(random.permutation(size + length - 1)[:length])
+                symbols = random.permutation(positions - np.arange(length))
+            source = symbols.tolist()
+            orders = map(list, permutations(sorted(source))) if options.all_orders else [source]
+            pairs = tuple((_text(order), _text(cls._answer(order))) for order in orders)
+            return Example(_text(sorted(source) if by_bag else source), pairs)
+
+        def capacity(length: int) -> int:
+            if options.distinct:
+                return math.comb(size, length) if by_bag else math.perm(size, length)
+            return math.comb(size + length - 1, length) if by_bag else size**length
+
+        each: Callable[[int], int] = math.factorial if options.all_orders else lambda _: 1
+        task = Task(name, ("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each)
+        return generate_corpus(task, options, split)
+
+
+class Copy(Symbols):
+    """Generated sequences of symbols that the model must repeat."""
+
+    citation = "Graves et al. 2014, Neural Turing Machines, section 4.1"
+
+    @staticmethod
+    def _answer(symbols: Sequence[int]) -> Sequence[int]:
+        return symbols
+
+
+class Reverse(Symbols):
+    """Generated sequences of symbols that the model must reverse."""
+
+    citation = "Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory"
+
+    @staticmethod
+    def _answer(symbols: Sequence[int]) -> Sequence[int]:
+        return symbols[::-1]
+
+
+class Sort(Symbols):
+    """Generated sequences of numbers that the model must sort."""
+
+    citation = "Graves et al. 2014, Neural Turing Machines, section 4.5"
+    ordered = False
+
+    @staticmethod
+    def _answer(symbols: Sequence[int]) -> Sequence[int]:
+        return sorted(symbols)
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    return {"copy": Copy, "reverse": Reverse, "sort": Sort}
+
+
+def _text(symbols: Sequence[int]) -> str:
+    return " ".join(map(str, symbols))

@@ -2,7 +2,8 @@
 # the project. Each is complete on a fresh machine with Python 3.11 or newer, git and make.
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Without compiled modules: Python compiles at the first import, and most modules of these packages are never imported.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 QUICKSTART := experiments/quickstart.yaml
 
 .PHONY: help demo install test test-slow test-all lint format wheel docs notebooks site picture clean
@@ -29,14 +30,16 @@ demo: .venv/installed
 
 install: .venv/installed
 
-# In the order of the files: files with few tests are the slowest, and would be the last ones otherwise.
+# In the order of the tests (tests/conftest.py): modules with few tests are the slowest, and would be the last otherwise.
+TEST := $(BIN)/python -m pytest --dist loadscope --no-loadscope-reorder
+
 test: .venv/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations 20 -m "not slow"
+	$(TEST) -n auto --durations 20 -m "not slow"
 
 # Two workers per core: many of these tests wait for other processes.
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --dist loadscope --durations 40 -m slow
+	$(TEST) -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --durations 40 -m slow
 
 test-all: test test-slow
 
@@ -78,12 +81,12 @@ clean:
 # Stamps: an installation is repeated only when what it was made from has changed. The build backend
 # comes from the constraints file too, so that nothing is fetched that was not tested.
 .venv/installed: .venv/created constraints.txt pyproject.toml
-	$(PIP) install --quiet -c constraints.txt hatchling editables
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e .
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e .
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@
 
 # The first of these that is new enough and can make virtual environments, or the one that is given

@@ -20,7 +20,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from headtohead.cli import main
-from headtohead.plugins import registry
+from made import separate_registry
 
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
@@ -54,11 +54,19 @@ for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SI
 gc.disable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Repeat a timed test that fails, up to twice: a slow product fails three times, a busy machine does not."""
+    """Start with the longest modules, by their ``timeout`` marker, so that they are not the last ones of one worker.
+
+    A timed test that fails is repeated up to twice: a slow product fails three times, a busy machine does not.
+    """
+    longest: dict[Path, float] = {}
     for item in items:
+        marker = item.get_closest_marker("timeout")
+        longest[item.path] = max(longest.get(item.path, 0), marker.args[0] if marker else 0)
         if item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun="AssertionError"))
+    items.sort(key=lambda item: -longest[item.path])
 
 
 @pytest.fixture(scope="session")
@@ -91,9 +99,8 @@ def h2h_here() -> Command:
 
     def call(folder: Path, *arguments: str, **environment: str) -> Completed:
         away = dict.fromkeys(name for name in os.environ if name.startswith(("H2H_", "MLFLOW_")))
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, separate_registry():
             patch.chdir(folder)
-            patch.setattr(registry, "_current", None)
             done = CliRunner().invoke(main, list(arguments), prog_name="h2h", env=away | environment)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

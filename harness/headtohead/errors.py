@@ -16,14 +16,19 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
 
 _LIMITS = {
-    "free memory or raise ulimit -v": r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-    r"annot allocate memory|SystemError: error return without exception set",  # C code without memory
-    "raise ulimit -n": r"Too many open files",
-    "raise ulimit -u, or ulimit -v for the memory of a thread": r"can't start new thread|"
-    r"BlockingIOError: .*Resource temporarily unavailable",
+    "free memory or raise ulimit -v": re.compile(
+        r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
+        r"annot allocate memory|SystemError: error return without exception set"  # C code without memory
+    ),
+    "raise ulimit -n": re.compile(r"Too many open files"),
+    "raise ulimit -u, or ulimit -v for the memory of a thread": re.compile(
+        r"can't start new thread|BlockingIOError: .*Resource temporarily unavailable"
+    ),
 }
-"""Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove."""
+"""Remedies, and patterns of the errors of Python, torch, the loader and the system that they remove.
 
+The patterns are compiled at import, because without memory they cannot be.
+"""
 
 MAX_NAMES = 40
 """Maximum number of known names that an error lists."""
@@ -192,7 +197,7 @@ def machine_limit(error: BaseException | None) -> str | None:
     while error is not None:
         text = f"{type(error).__name__}: {error}"
         for remedy, pattern in _LIMITS.items():
-            if re.search(pattern, text):
+            if pattern.search(text):
                 return remedy
         error = error.__cause__
     return None

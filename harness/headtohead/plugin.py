@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
     from headtohead.execution.cluster import RemoteJob as RemoteJob
-    from headtohead.execution.cluster import Submitted as Submitted
     from headtohead.execution.cluster import exchange_folder as exchange_folder
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.model.geometry import find_geometry as find_geometry
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "headtohead.children": "run_program without_working_directory",
     "headtohead.errors": "HeadToHeadError",
-    "headtohead.execution.cluster": "ClusterLauncher RemoteJob Submitted exchange_folder",
+    "headtohead.execution.cluster": "ClusterLauncher RemoteJob exchange_folder",
     "headtohead.execution.local": "LocalLauncher",
     "headtohead.model.geometry": "find_geometry",
     "headtohead.plugins.attention": "Attention MaskPattern",

@@ -22,7 +22,7 @@ def subject_of(name, folder, **options):
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_every_invariant_holds_for_a_computed_dataset(name, tmp_path):
-    size = {"size": 600} if "size" in REGISTRY.dataset(name).Options.model_fields else {}
+    size = {"size": 200} if "size" in REGISTRY.dataset(name).Options.model_fields else {}
     subject = subject_of(name, tmp_path, **size)
     verdicts = {invariant.name: invariant(subject) for invariant in DATASET_INVARIANTS}
     assert {name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "holds"} == {}

@@ -53,7 +53,7 @@ def toy(tmp_path_factory):
     return prepare(config, tmp_path_factory.mktemp("cache"))
 
 
-@case_table("attention", ATTENTIONS, default=6)
+@case_table("attention", ATTENTIONS, default=3)
 def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(attention, toy):
     for row in (row for row in rows() if row["attention"] == attention):
         config = tiny_config(**row, decoder_layers=1, train={"batch_tokens": 128})
@@ -87,7 +87,7 @@ def test_every_entry_trains_in_some_stack():
         assert {row[family] for row in rows()} | {"fire"} >= set(entries)
 
 
-@case_table("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str, default=3)
+@case_table("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str, default=2)
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}
     configs = [

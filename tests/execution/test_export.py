@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,37 +47,20 @@ def model(exported: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(exported, tmp_path / "model"))
 
 
-@pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], None]:
-    """Leave the study's folder and its data."""
-
-    def go() -> None:
-        monkeypatch.setenv("H2H_CACHE", str(tmp_path / "no-cache"))
-        monkeypatch.chdir(tmp_path)
-
-    return go
-
-
 def logits(model: LoadedRun) -> list[Tensor]:
     target = torch.tensor([model.data.tokenise("le chat mange", "target")])
     return [model.logits(torch.tensor([model.data.tokenise(text, "source")]), target) for text in SENTENCES]
 
 
-def record_sha256(model: Path, name: str) -> None:
-    """Record the sha256 of a file of a model as it is."""
-    manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
-    manifest["files"][name] = hashlib.sha256((model / name).read_bytes()).hexdigest()
-    (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-
-
 def test_the_exported_model_computes_equal_logits_without_the_study(
-    run: Path, model: Path, away: Callable[[], None]
+    run: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = headtohead.load(run)
     expected, translations = logits(original), original.translate(SENTENCES)
     (model / "README.md").write_text("mine")  # the card may be edited
     moved = shutil.move(model, model.with_name("elsewhere"))
-    away()
+    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "no-cache"))
+    monkeypatch.chdir(tmp_path)
     exported = headtohead.load(moved)
     assert all(torch.equal(*pair) for pair in zip(expected, logits(exported), strict=True))
     assert exported.translate(SENTENCES) == translations
@@ -87,14 +69,14 @@ def test_the_exported_model_computes_equal_logits_without_the_study(
 
 
 @pytest.mark.slow
-def test_subwords_are_exported(study: Study, away: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subwords_are_exported(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
     study.write(base={"data": {"tokens": "subword", "vocabulary": {"max_size": 120}}, "train": {"steps": 4}}, seeds=1)
     study.run()
     (run,) = study.directories()
     expected, model = logits(headtohead.load(run)), study.folder / "model"
     headtohead.export(run, model)
-    away()
+    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "no-cache"))
     assert all(torch.equal(*pair) for pair in zip(expected, logits(headtohead.load(model)), strict=True))
 
 
@@ -169,6 +151,8 @@ def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
         ("config.json", "{}", "config.json': run: Field required"),
     ):
         (model / name).write_text(text, encoding="utf-8")
-        record_sha256(model, name)
+        manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
+        manifest["files"][name] = hashlib.sha256((model / name).read_bytes()).hexdigest()
+        (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         with pytest.raises(HeadToHeadError, match=message):
             headtohead.load(model)

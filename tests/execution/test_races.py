@@ -43,33 +43,23 @@ STUDY: dict[str, Any] = {
 RUNS = 6
 
 COMMAND = """
-import json, sys, time
+import json, sys
 from pathlib import Path
+import headtohead
 from headtohead import files
-from headtohead.plugin import LocalLauncher
-from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
-from headtohead.planning.planner import make_plan
-from headtohead.plugins.registry import current, use_files
 from headtohead.storage import leases
 
 scheduler.BUSY_SECONDS = 0.1
 leases.WATCH_SECONDS = 1.0
-use_files([Path(sys.argv[1])])
 for line in sys.stdin:
-    file, cache, workers, ready, go, reply = json.loads(line)
-    plan = make_plan(load_file(file, (), None), current(), Path(file).parent / "runs",
-                     Path(cache))
-    Path(ready).touch()
-    while go and not Path(go).exists():
-        time.sleep(0.002)
-    machine = scheduler.Machine(LocalLauncher(), "cpu", workers, 1)
-    outcome = scheduler.execute(plan, machine, Path(cache), "")
-    files.write_json(Path(reply), dict(outcome.states))
+    file, workers, reply = json.loads(line)
+    done = headtohead.run(file, workers=workers, threads=1, tracking=False, report=False)
+    files.write_json(Path(reply), dict(done.states))
 """
-"""The steps of ``h2h run`` for each line of the input, without report and tracking."""
+"""Trains an experiment for each line of the input."""
 
-AUDIT = """
+PLUGIN = """
 import os, re, sys
 from pathlib import Path
 
@@ -95,26 +85,27 @@ import headtohead
 @headtohead.plugin.hookimpl
 def register_positionals():
     return {}
-"""
-"""A plugin file that records each write into a run directory before the process makes it."""
 
-SLOW_LAYOUT = f"""{AUDIT}
 import time
 from headtohead.execution import scheduler
 
 def slow(*arguments, arrange=scheduler.arrange):
-    time.sleep(0.5)
+    time.sleep(1.0)
     return arrange(*arguments)
 
-scheduler.arrange = slow
+if scheduler.arrange.__name__ != "slow":
+    scheduler.arrange = slow
 """
-"""Delays the assignment of runs to stacks, so that another command waits to make it too."""
+"""A plugin file that records each write into a run directory before the process makes it.
+
+It delays the assignment of runs to stacks, so that another command waits to make it too.
+"""
 
 HOST = """
 import os, socket
 
-if "HOST_OF_TEST" in os.environ:
-    socket.gethostname = lambda: os.environ["HOST_OF_TEST"]
+if host := os.environ.get("HOST_OF_TEST"):
+    socket.gethostname = lambda: host
 """
 """``sitecustomize.py``: another host name for a command and its child processes."""
 
@@ -128,17 +119,16 @@ class Command:
 
     @classmethod
     @contextmanager
-    def started(cls, folder: Path, host: str = "") -> Iterator[Command]:
+    def started(cls, folder: Path, cache: Path, host: str = "") -> Iterator[Command]:
         folder.mkdir()
-        (folder / "plugin.py").write_text(SLOW_LAYOUT)
         (folder / "sitecustomize.py").write_text(HOST)
         path = os.pathsep.join([str(folder), *sys.path])
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND, str(folder / "plugin.py")],
+                [sys.executable, "-c", COMMAND],
                 cwd=folder,
                 text=True,
-                env=os.environ | {"PYTHONPATH": path} | ({"HOST_OF_TEST": host} if host else {}),
+                env=os.environ | {"PYTHONPATH": path, "H2H_CACHE": str(cache), "HOST_OF_TEST": host},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -164,26 +154,15 @@ class Race(Study):
     def made(cls, folder: Path, cache: Path) -> Race:
         folder.mkdir()
         race = cls(folder, cache, subprocess.run)
-        race.write()
+        race.write(plugin=PLUGIN)
         return race
 
-    def start(self, command: Command, workers: int, go: str = "") -> None:
-        number = len(self.orders)
-        reply = self.folder / f"ended-{number}"
+    def start(self, command: Command, workers: int) -> None:
+        reply = self.folder / f"ended-{len(self.orders)}"
         assert command.process.stdin is not None
-        ready = self.folder / f"ready-{number}"
-        order = [str(self.file), str(self.cache), workers, str(ready), go, str(reply)]
-        command.process.stdin.write(json.dumps(order) + "\n")
+        command.process.stdin.write(json.dumps([str(self.file), workers, str(reply)]) + "\n")
         command.process.stdin.flush()
         self.orders.append((command, reply))
-
-    def start_together(self, *orders: tuple[Command, int]) -> None:
-        """Start commands, each with its number of workers, that create stacks at the same time."""
-        go = self.folder / "go"
-        for command, workers in orders:
-            self.start(command, workers, str(go))
-        wait_for(lambda: len(list(self.folder.glob("ready-*"))) == len(orders))
-        go.touch()
 
     def ended(self, number: int) -> bool:
         command, reply = self.orders[number]
@@ -261,13 +240,13 @@ def check_single_writer(race: Race) -> None:
 
 
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, Command, Command]]:
+def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[tuple[Command, Command, Command]]:
     """Two commands of this host and one of another."""
     folder = tmp_path_factory.mktemp("commands")
     with (
-        Command.started(folder / "one") as first,
-        Command.started(folder / "two") as second,
-        Command.started(folder / "three", host="elsewhere") as third,
+        Command.started(folder / "one", cache) as first,
+        Command.started(folder / "two", cache) as second,
+        Command.started(folder / "three", cache, host="elsewhere") as third,
     ):
         yield first, second, third
 
@@ -332,7 +311,8 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_templa
         shutil.copyfile(store_template, race.folder / "mlflow.db")
         pair = chance.choice([(third, second), (first, third), (first, second)])
         workers = chance.sample((1, 2), 2)
-        race.start_together(*zip(pair, workers, strict=True))
+        for command, number in zip(pair, workers, strict=True):
+            race.start(command, number)
         disturb(race, chance, figures, takeovers=third in pair)
         race.finish()
         check_single_writer(race)

@@ -43,6 +43,9 @@ def trial(study: Study) -> Study:
 
 
 def test_a_trial_prints_loss_and_speed_and_changes_only_its_own_folder(trial: Study) -> None:
+    """It ignores tuning and sequential seeds."""
+    seeds = {"until": "decided", "at_most": 9}
+    trial.write(plugin=PLUGIN, **CHANGES, seeds=seeds, tune={"train.lr": [1.0e-3, 2.0e-3]})
     tried = trial.h2h("run", "tiny.yaml", "--try", "--only", "rotary", "--only", "sinusoidal", "--steps", "4")
     lines = tried.stdout.splitlines()
     assert [line for line in lines if not line.startswith("  ")][1:] == ["sinusoidal:", "rotary:"]
@@ -57,13 +60,6 @@ def test_a_trial_prints_loss_and_speed_and_changes_only_its_own_folder(trial: St
     assert {path.name for path in trial.folder.iterdir()} == {"mine.py", "runs", "tiny.yaml"}
     assert [path.name for path in trial.runs.iterdir()] == [".try"]
     assert "no experiments" in trial.h2h("list").stdout
-
-
-def test_a_trial_ignores_tuning_and_sequential_seeds(trial: Study) -> None:
-    seeds = {"until": "decided", "at_most": 9}
-    trial.write(plugin=PLUGIN, **CHANGES, seeds=seeds, tune={"train.lr": [1.0e-3, 2.0e-3]})
-    tried = trial.h2h("run", "tiny.yaml", "--try", "--only", "sinusoidal", "--steps", "2")
-    assert "trying 1 variant for 2 steps" in tried.stdout
 
 
 def test_a_trial_raises_the_error_of_a_plugin_in_this_process(trial: Study) -> None:

@@ -1,9 +1,4 @@
-"""Shared by the tests of damaged and hostile input: a table of cases per module, limits of time and memory.
-
-A module with cases defines ``CASES``, a sequence of objects with the attributes ``kind`` and ``name``. A test with an
-argument ``case`` runs once per case. The first case of each kind whose attribute ``slow`` is not set belongs to the
-default tier, the others to the slow tier.
-"""
+"""Shared by the tests of damaged and hostile input: limits of time and memory, a study."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,28 +17,13 @@ import pytest
 import yaml
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise ``case`` with the module's CASES."""
-    if "case" not in metafunc.fixturenames:
-        return
-    kinds: set[str] = set()
-    parameters = []
-    for case in metafunc.module.CASES:
-        slow = case.kind in kinds or getattr(case, "slow", False)
-        marks = [pytest.mark.slow] if slow else []
-        kinds |= set() if slow else {case.kind}
-        parameters.append(pytest.param(case, id=f"{case.kind}-{case.name}", marks=marks))
-    metafunc.parametrize("case", parameters)
-
-
 @dataclass(frozen=True)
 class Ended:
-    """A finished process: its streams, duration, processor time and peak resident memory."""
+    """A finished process: its streams, peak resident memory and processor time."""
 
     returncode: int
     stdout: str
     stderr: str
-    seconds: float
     peak_bytes: int
     cpu_seconds: float
 
@@ -52,50 +31,34 @@ class Ended:
 Refusal = Callable[[object], str]
 
 
-def _peak_bytes(pid: int) -> int:
-    """Return the peak resident memory of a process since its exec; 0 once it has ended.
-
-    ``ru_maxrss`` of ``wait4`` includes the memory of the process that started it.
-    """
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(lines[0][1]) * 1024 if lines else 0
+MEASURE = """
+import os, sys, threading
+process = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[2:]], os.environ)
+timer = threading.Timer(float(sys.argv[1]), os.kill, (process, 9))
+timer.start()
+_, status, used = os.wait4(process, 0)
+timer.cancel()
+print(end=f"\\x1e{used.ru_maxrss * 1024} {used.ru_utime + used.ru_stime}")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process that starts Python: the peak memory of a process includes that of the process that started it."""
 
 
 @pytest.fixture(scope="session")
 def h2h_process() -> Callable[..., Ended]:
-    """Run ``h2h`` as a process of its own in a folder, and measure its duration and peak memory.
+    """Run ``h2h`` as a process of its own in a folder, and measure its processor time and peak memory.
 
     The process is killed after ``timeout`` seconds; pass a larger value than the limit that the test asserts.
     """
 
     def run(folder: Path, *arguments: str, timeout: float = 60.0, **environment: str) -> Ended:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("H2H_", "MLFLOW_"))}
-        command = [sys.executable, "-m", "headtohead.cli", *arguments]
-        out, err = folder / ".stdout", folder / ".stderr"
-        started = time.monotonic()
-        with out.open("w") as stdout, err.open("w") as stderr:
-            process = subprocess.Popen(
-                command, cwd=folder, env=inherited | environment, stdout=stdout, stderr=stderr, start_new_session=True
-            )
-            peak = 0
-            while True:
-                peak = max(peak, _peak_bytes(process.pid))
-                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid:
-                    break
-                if time.monotonic() - started > timeout:
-                    process.kill()
-                    os.wait4(process.pid, 0)
-                    pytest.fail(f"{' '.join(arguments)} did not end within {timeout:.0f} s")
-                time.sleep(0.01)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in (out, err)]
-        seconds = time.monotonic() - started
-        return Ended(process.returncode, *texts, seconds, peak, usage.ru_utime + usage.ru_stime)
+        command = [sys.executable, "-c", MEASURE, str(timeout), "-m", "headtohead.cli", *arguments]
+        done = subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=False)
+        out, _, used = done.stdout.decode("utf-8", "replace").rpartition("\x1e")
+        peak_bytes, cpu_seconds = used.split()
+        error = done.stderr.decode("utf-8", "replace")
+        return Ended(done.returncode, out, error, int(peak_bytes), float(cpu_seconds))
 
     return run
 
@@ -175,12 +138,11 @@ class SmallStudy:
     def recompute_checksums(self) -> None:
         """Recompute the checksums of the run's files in status.json, as somebody who edits the files can."""
         status = self.run / "status.json"
-        if not status.is_file() or "files" not in (record := json.loads(status.read_bytes())):
-            return
-        for name in record["files"]:
+        record = json.loads(status.read_bytes()) if status.is_file() else {}
+        for name in record.get("files", ()):
             if (self.run / name).is_file() and (self.run / name).stat().st_size < 2**30:
                 record["files"][name] = hashlib.sha256((self.run / name).read_bytes()).hexdigest()
-        status.write_text(json.dumps(record), encoding="utf-8")
+                status.write_text(json.dumps(record), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

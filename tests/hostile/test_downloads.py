@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 import io
-import lzma
 import os
 import signal
 import socket
@@ -24,24 +23,13 @@ import pytest
 
 from headtohead.data import download, fetch, fetched_sha256
 from headtohead.errors import HeadToHeadError
-from made import case_table
+from made import kind_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
 OFFLINE = "; without a network, set data.file to a file of your own"
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A server that sends ``answer`` to each request for a file, and a part of the line that results."""
-
-    kind: str
-    name: str
-    file: str
-    answer: Answer
-    message: str
 
 
 def packed() -> bytes:
@@ -51,22 +39,16 @@ def packed() -> bytes:
     return buffer.getvalue()
 
 
-def raw(*parts: bytes, endless: bytes = b"", pause: float = 0.0) -> Answer:
-    """Send bytes as they are, then ``endless`` again and again until the client closes the connection."""
+def response(body: bytes, *headers: str, status: str = "200 OK", endless: bytes = b"") -> Answer:
+    """Send a response with these headers only, then ``endless`` again and again until the client closes."""
+    head = "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"".join(parts))
+        handler.wfile.write(head + body)
         while endless:
             handler.wfile.write(endless)
-            time.sleep(pause)
 
     return answer
-
-
-def response(body: bytes, *headers: str, status: str = "200 OK", endless: bytes = b"", pause: float = 0.0) -> Answer:
-    """Send a response with these headers only; HTTP/1.1, and the connection is closed after the body."""
-    lines = [f"HTTP/1.1 {status}", *headers, "", ""]
-    return raw("\r\n".join(lines).encode(), body, endless=endless, pause=pause)
 
 
 def length(number: object) -> str:
@@ -77,27 +59,28 @@ def silence(handler: BaseHTTPRequestHandler) -> None:
     time.sleep(1.5)
 
 
-def redirect(target: str, *, endless: bytes = b"") -> Answer:
-    return response(b"", f"Location: {target}", status="302 Found", endless=endless)
-
-
-CHUNKED = "Transfer-Encoding: chunked"
 BLOCK = b"a\tb\n" * 16_000
 CASES = [
-    Case("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
-    Case("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
-    Case(
+    ("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
+    ("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
+    (
         "length",
         "short",
         "x.tsv",
         response(ROWS, length(len(ROWS) + 7)),
         f"{len(ROWS)} of {len(ROWS) + 7} bytes were received; run the command again",
     ),
-    Case("slow", "silent", "x.tsv", silence, "timed out" + OFFLINE),
-    Case("redirect", "file", "x.tsv", redirect("file:///etc/passwd"), "edirection to url 'file:///etc/passwd' is not"),
-    Case("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "503: Later"),
-    Case("content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), "it is empty or an HTML page; check the URL"),
-    Case(
+    ("slow", "silent", "x.tsv", silence, "timed out" + OFFLINE),
+    (
+        "redirect",
+        "file",
+        "x.tsv",
+        response(b"", "Location: file:///etc/passwd", status="302 Found"),
+        "edirection to url 'file:///etc/passwd' is not",
+    ),
+    ("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "503: Later"),
+    ("content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), "it is empty or an HTML page; check the URL"),
+    (
         "content",
         "bomb",
         "x.tsv",
@@ -154,21 +137,29 @@ def imported(h2h_here: Callable, tmp_path_factory: pytest.TempPathFactory) -> No
     assert h2h_here(tmp_path_factory.mktemp("first"), "data", "fetch", "copy").returncode == 0
 
 
+@kind_table("file, answer, message", CASES)
 def test_a_hostile_server_is_one_line_and_a_good_answer_works(
-    case: Case, tmp_path: Path, server: Server, h2h_here: Callable, refusal: Callable, monkeypatch: pytest.MonkeyPatch
+    file: str,
+    answer: Answer,
+    message: str,
+    tmp_path: Path,
+    server: Server,
+    h2h_here: Callable,
+    refusal: Callable,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.5)
-    url = f"{server.address}/{case.file}"
+    url = f"{server.address}/{file}"
     command = ("data", "fetch", "tatoeba", "--set", f"url={url}")
     environment = {"H2H_CACHE": "cache", "H2H_MAX_DATA_BYTES": str(LIMIT)}
-    server.answer = case.answer
+    server.answer = answer
     started = time.monotonic()
     line = refusal(h2h_here(tmp_path, *command, **environment))
     assert time.monotonic() - started < 10
-    assert case.message in line
+    assert message in line
     assert line.startswith(f"download of {url} failed: ")
     assert not complete(tmp_path / "cache")
-    body = {"gz": gzip.compress(ROWS), "xz": lzma.compress(ROWS), "zip": packed()}.get(case.file[2:], ROWS)
+    body = packed() if file == "x.zip" else ROWS
     server.answer = response(body, length(len(body)))
     ended = h2h_here(tmp_path, *command, **environment)
     assert ended.stdout.startswith("tatoeba: 40 pairs"), ended.stderr
@@ -182,7 +173,7 @@ def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProce
     return ended
 
 
-@case_table("url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"], default=3)
+@pytest.mark.parametrize("url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"])
 def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
     assert len(refusal(fetched(h2h_here, tmp_path, url))) < 400
     assert not complete(tmp_path)

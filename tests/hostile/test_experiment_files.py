@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import types
-import typing
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import MAX_BYTES, MAX_NODES, parse
@@ -22,6 +16,7 @@ from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
+from made import kind_table, matches
 
 QUESTION = "question: q\n"
 VALID = "question: q\nbase: {data: {size: 60}, model: {layers: 1}, train: {epochs: 1}}\n"
@@ -30,20 +25,13 @@ SECONDS = 2.0
 MEGABYTES = 500
 
 
-@dataclass(frozen=True)
-class Case:
-    """The content of an experiment file, the options of ``h2h plan``, and the error after the file's name."""
-
-    kind: str
-    name: str
-    content: str | bytes
-    message: str
-    options: tuple[str, ...] = ()
+Case = tuple[str, str, str | bytes, tuple[str, ...], str]
+"""Kind, name, the content of an experiment file, the options of ``h2h plan``, and the error after the file's name."""
 
 
 def text(kind: str, name: str, written: str, message: str) -> Case:
     """A case with text after the question, hence from line 2 on."""
-    return Case(kind, name, QUESTION + written, message)
+    return kind, name, QUESTION + written, (), message
 
 
 def nested(levels: int, first: str, following: str) -> str:
@@ -58,7 +46,7 @@ def base(kind: str, path: str, value: str, message: str) -> Case:
 
 
 def override(setting: str, message: str) -> Case:
-    return Case("override", setting[:30], VALID, message, ("--set", setting))
+    return "override", setting[:30], VALID, ("--set", setting), message
 
 
 TOO_MANY = "more than 100,000 values and keys or 10,000,000 characters, aliases expanded"
@@ -96,8 +84,8 @@ FIELDS = (
         ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
     ),
     override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
-    Case("encoding", "nul", QUESTION.encode() + b"base: \0\n", ":2: not valid YAML: a character that is not allowed"),
-    Case("encoding", "utf-16", QUESTION.encode("utf-16"), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
+    ("encoding", "nul", QUESTION.encode() + b"base: \0\n", (), ":2: not valid YAML: a character that is not allowed"),
+    ("encoding", "utf-16", QUESTION.encode("utf-16"), (), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
     text(
         "encoding",
         "surrogate",
@@ -126,29 +114,30 @@ FIELDS = (
 )
 
 
-def matches(line: str, pattern: str) -> bool:
-    """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
-
-
 @pytest.mark.timed
-def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(case, tmp_path, h2h_process, refusal):
-    (tmp_path / "x.yaml").write_text(case.content)
-    ended = h2h_process(tmp_path, "plan", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
+@kind_table("content, options, message", CASES)
+def test_a_hostile_file_is_refused_in_one_line_with_little_time_and_memory(
+    content, options, message, tmp_path, h2h_process, refusal
+):
+    (tmp_path / "x.yaml").write_text(content)
+    ended = h2h_process(tmp_path, "plan", "x.yaml", *options, H2H_CACHE=str(tmp_path / "cache"))
     line = refusal(ended)
-    assert matches(line, "x.yaml" + case.message), line
+    assert matches(line, "x.yaml" + message), line
     assert len(line) < 1000
     assert ended.peak_bytes < MEGABYTES * 1e6
     assert ended.cpu_seconds < SECONDS
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda case: case.name)
-def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(field, tmp_path, h2h_here, refusal):
-    content = field.content.encode() if isinstance(field.content, str) else field.content
-    (tmp_path / "x.yaml").write_bytes(content)
-    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *field.options, H2H_CACHE=str(tmp_path / "cache")))
-    assert matches(line, field.message if field.options else "x.yaml" + field.message), line
+@pytest.mark.parametrize(
+    ("content", "options", "message"), [case[2:] for case in FIELDS], ids=[case[1] for case in FIELDS]
+)
+def test_a_value_beyond_its_limits_is_refused_before_anything_is_prepared(
+    content, options, message, tmp_path, h2h_here, refusal
+):
+    (tmp_path / "x.yaml").write_bytes(content.encode() if isinstance(content, str) else content)
+    line = refusal(h2h_here(tmp_path, "plan", "x.yaml", *options, H2H_CACHE=str(tmp_path / "cache")))
+    assert matches(line, message if options else "x.yaml" + message), line
 
 
 def test_a_path_that_is_no_file_is_refused_at_once(tmp_path, h2h_here, refusal):
@@ -171,71 +160,51 @@ def test_a_file_at_the_limits_is_read():
 
 # --- every number of the schema has limits ---
 
-Number = tuple[tuple[str, ...], Sequence[Any]]
+Schema = dict[str, Any]
 
 
-def numbers(annotation: Any, metadata: Sequence[Any], path: tuple[str, ...]) -> Iterator[Number]:
-    """Yield the path and the markers of every number in an annotation."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation in (int, float):
-        yield path, metadata
-    elif origin is Annotated:
-        info = FieldInfo.from_annotation(annotation)
-        yield from numbers(info.annotation, [*metadata, *info.metadata], path)
-    elif origin in (typing.Union, types.UnionType):
-        for argument in arguments:
-            yield from numbers(argument, metadata, path)
-    elif origin in (list, tuple, dict):
-        for number, argument in enumerate(arguments):
-            yield from numbers(argument, [], (*path, f"[{number}]"))
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield from numbers_of(annotation, path)
+def numbers(schema: Schema, whole: Schema | None = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Schema]]:
+    """Yield the path and the JSON schema of every number in a JSON schema."""
+    whole = whole or schema
+    schema = whole["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    if schema.get("type") in ("integer", "number"):
+        yield ".".join(path), schema
+    inner = [(path, part) for part in schema.get("anyOf", ())]
+    inner += [((*path, name), part) for name, part in schema.get("properties", {}).items()]
+    inner += [((*path, f"[{index}]"), part) for index, part in enumerate(schema.get("prefixItems", ()))]
+    rest = (schema.get("items"), schema.get("additionalProperties"))
+    inner += [((*path, "[0]"), part) for part in rest if isinstance(part, dict)]
+    for place, part in inner:
+        yield from numbers(part, whole, place)
 
 
-def numbers_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Number]:
-    for name, info in model.model_fields.items():
-        yield from numbers(info.annotation, info.metadata, (*path, name))
-
-
-def limit(metadata: Sequence[Any], *names: str) -> float | None:
-    found = [getattr(marker, name) for marker in metadata for name in names if getattr(marker, name, None) is not None]
-    return found[0] if found else None
-
-
-def unlimited(model: type[BaseModel], name: str = "") -> list[str]:
-    """Return the numbers of a model without a lower or an upper limit."""
-    return [
-        ".".join((name or model.__name__, *path))
-        for path, metadata in numbers_of(model)
-        if limit(metadata, "ge", "gt") is None or limit(metadata, "le", "lt") is None
-    ]
+def limits(number: Schema) -> tuple[float | None, float | None]:
+    """Return the lower and the upper limit of a number."""
+    return number.get("minimum", number.get("exclusiveMinimum")), number.get("maximum", number.get("exclusiveMaximum"))
 
 
 def test_every_number_of_the_schema_has_limits():
-    models = {model.__name__: model for model in (ExperimentFile, RunConfig, *SECTIONS.values())}
-    models |= {
-        f"{entry.family} {entry.name}": entry.entry.Options
-        for entry in current().all()
-        if entry.distribution == "headtohead"
-    }
-    assert len([path for model in models.values() for path, _ in numbers_of(model)]) > 120
-    assert [text for name, model in models.items() for text in unlimited(model, name)] == []
+    entries = [entry for entry in current().all() if entry.distribution == "headtohead"]
+    models = (ExperimentFile, RunConfig, *SECTIONS.values(), *(entry.entry.Options for entry in entries))
+    found = [(model, path, limits(number)) for model in models for path, number in numbers(model.model_json_schema())]
+    assert len(found) > 120
+    assert [case for case in found if None in case[2]] == []
 
 
-NUMBERS = [(section, path, metadata) for section, model in SECTIONS.items() for path, metadata in numbers_of(model)]
+NUMBERS = [
+    (f"{section}.{path}", limits(number))
+    for section, model in SECTIONS.items()
+    for path, number in numbers(model.model_json_schema())
+]
 
 
-@pytest.mark.parametrize(
-    ("section", "path", "metadata"), NUMBERS, ids=lambda value: ".".join(value) if isinstance(value, tuple) else ""
-)
-def test_a_number_beyond_its_limits_is_refused_with_its_line(section, path, metadata):
-    fields, places = [part for part in path if part[0] != "["], [part for part in path if part[0] == "["]
-    low, high = limit(metadata, "ge", "gt"), limit(metadata, "le", "lt")
-    for value in (low - 1, high * 2):
+@pytest.mark.parametrize(("path", "between"), NUMBERS, ids=str)
+def test_a_number_beyond_its_limits_is_refused_with_its_line(path, between):
+    name, _, place = path.partition(".[")
+    for value in (between[0] - 1, between[1] * 2):
         written = f"{value:.0f}"
-        if places:
-            written = f"[{', '.join(['0.5'] * int(places[0][1:-1]) + [written])}]"
-        name = ".".join([section, *fields])
+        if place:
+            written = f"[{', '.join(['0.5'] * int(place[:-1]) + [written])}]"
         with pytest.raises(HeadToHeadError) as caught:
             expand(load_text(f"question: q\nbase:\n  {name}: {written}\n", Path("x.yaml")), current())
         assert str(caught.value).startswith(f"x.yaml:3: base.{name}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+
+from made import kind_table, matches
 
 HEAD = """
 import headtohead as h2h
@@ -29,40 +29,34 @@ def hook(mapping: str, more: str = "", family: str = "positional") -> str:
     return f"{HEAD}\n{more}\n\n@hookimpl\ndef register_{family}s():\n    return {mapping}\n"
 
 
-@dataclass(frozen=True)
-class Case:
-    """The source of a plugin and the error after "plugin 'x' (y)"; ``*`` stands for any text, such as a line number."""
-
-    kind: str
-    name: str
-    source: str
-    message: str
+Case = tuple[str, str, str, str]
+"""Kind, name, the source of a plugin and the error after "plugin 'x' (y)"; ``*`` stands for any text."""
 
 
 def named(name: str) -> Case:
     expected = "; a name is at most 60 letters and digits, with single . _ - between them"
     message = f": register_positionals returned the name {name!r:.80}{expected}"
-    return Case("name", repr(name)[1:15], hook(f"{{{name!r}: Mine}}"), message)
+    return "name", repr(name)[1:15], hook(f"{{{name!r}: Mine}}"), message
 
 
 def raising(kind: str, code: str, error: str) -> Case:
-    return Case(kind, code.partition("(")[0], f"{HEAD}\n{code}\n", f" failed to import: {error} (*:*)")
+    return kind, code.partition("(")[0], f"{HEAD}\n{code}\n", f" failed to import: {error} (*:*)"
 
 
 def replacing(name: str, line: str) -> Case:
     more = f"import torch\noriginal = torch.softmax\ndef own(*values, **options):\n    return original(*values)\n{line}"
-    return Case("torch", name, hook("{'mine': Mine}", more), f" replaces {name}; {TORCH}")
+    return "torch", name, hook("{'mine': Mine}", more), f" replaces {name}; {TORCH}"
 
 
 def entry(kind: str, name: str, body: str, message: str, family: str = "positional") -> Case:
     base = family.capitalize()
     source = hook("{'mine': Own}", f"class Own({base}):\n    {body}", family)
-    return Case(kind, name, source, f": {family} 'mine' is invalid: {message} (*:*)")
+    return kind, name, source, f": {family} 'mine' is invalid: {message} (*:*)"
 
 
 def returned(name: str, value: str, got: str) -> Case:
     message = f": register_positionals returned {got} for 'mine'; expected a subclass of headtohead.plugin.Positional"
-    return Case("entry", name, hook(f"{{'mine': {value}}}"), message)
+    return "entry", name, hook(f"{{'mine': {value}}}"), message
 
 
 CASES = (
@@ -71,33 +65,33 @@ CASES = (
     *map(named, ("a/b", "a\\b", "..", "../x", "a b", "<b>x</b>", "", "x\x1b[31m", "a\nb", "ä", "a--b", "x" * 61)),
     raising("exit", "import sys; sys.exit(0)", "SystemExit: 0"),
     raising("exit", "raise KeyboardInterrupt", "KeyboardInterrupt:"),
-    Case("import", "syntax", "def (:\n", " failed to import: SyntaxError: * (*, line 1)*"),
+    ("import", "syntax", "def (:\n", " failed to import: SyntaxError: * (*, line 1)*"),
     raising("import", "1 / 0", "ZeroDivisionError: division by zero"),
-    Case("import", "nul", "x = 1\0\n", " failed to import: *null bytes*"),
+    ("import", "nul", "x = 1\0\n", " failed to import: *null bytes*"),
     replacing("torch.softmax", "torch.softmax = own"),
     replacing("torch.Tensor.backward", "torch.Tensor.backward = own"),
     replacing("torch.bmm", "del torch.bmm"),
-    Case(
+    (
         "torch",
         "in the hook",
         f"{HEAD}\nimport torch\n@hookimpl\ndef register_positionals():\n    torch.exp = torch.log\n    return {{}}\n",
         f" replaces torch.exp; {TORCH}",
     ),
-    Case("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
-    Case("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
-    Case(
+    ("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
+    ("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
+    (
         "hook",
         "forgotten",
         f"{HEAD}\ndef register_positionals():\n    return {{'mine': Mine}}\n",
         ": it implements no hook; decorate a function such as register_positionals with @headtohead.plugin.hookimpl",
     ),
-    Case(
+    (
         "hook",
         "misspelt",
         hook("{}").replace("positionals", "positions"),
         ": unknown hook 'register_positions'; did you mean 'register_positionals'?",
     ),
-    Case(
+    (
         "duplicate",
         "built-in",
         hook("{'alibi': Mine}"),
@@ -113,18 +107,13 @@ CASES = (
         "TypeError: properties has the unknown name 'relatve'; did you mean 'relative'?*",
     ),
     entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
-    Case(
+    (
         "options",
         "required",
         hook("{'mine': Own}", "class Needs(Options):\n    a: int\nclass Own(Positional):\n    Options = Needs"),
         ": positional 'mine' is invalid: ValidationError: 1 validation error for Needs a Field required *",
     ),
 )
-
-
-def matches(line: str, pattern: str) -> bool:
-    """Return whether a line is the pattern, in which ``*`` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
 
 
 @pytest.fixture
@@ -150,19 +139,20 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             del sys.modules[name]
 
 
-def test_a_faulty_plugin_is_named_in_one_line(case, tmp_path, h2h_here, refusal, install):
+@kind_table("kind, source, message", CASES)
+def test_a_faulty_plugin_is_named_in_one_line(kind, source, message, tmp_path, h2h_here, refusal, install):
     own = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
-    (tmp_path / "mine.py").write_text(case.source, encoding="utf-8")
-    where = "" if case.kind == "duplicate" else "plugin 'mine.py' (file)"
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    where = "" if kind == "duplicate" else "plugin 'mine.py' (file)"
     line = refusal(h2h_here(tmp_path, "plugins", "--plugin", "mine.py"))
-    assert matches(line, where + case.message), line
-    assert case.kind != "duplicate" or "mine.py (file)" in line
+    assert matches(line, where + message), line
+    assert kind != "duplicate" or "mine.py (file)" in line
 
-    install(case.source)
-    where = "" if case.kind == "duplicate" else "plugin 'outside_plugin' (outside)"
+    install(source)
+    where = "" if kind == "duplicate" else "plugin 'outside_plugin' (outside)"
     line = refusal(h2h_here(tmp_path, "plugins"))
-    assert matches(line, where + case.message), line
-    assert case.kind != "duplicate" or "outside_plugin (outside)" in line
+    assert matches(line, where + message), line
+    assert kind != "duplicate" or "outside_plugin (outside)" in line
     now = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
     assert all(new is old for new, old in zip(now, own, strict=True))
 

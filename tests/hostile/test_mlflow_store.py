@@ -9,51 +9,27 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
 from headtohead import files
+from made import kind_table, mounted, read_only
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 MOVE = "move it away and run h2h sync, which logs every run to a new store"
 
 
-@dataclass(frozen=True)
-class Case:
-    """A fault of the store: ``plant`` causes it for the duration of a block; ``line`` is part of the error."""
-
-    kind: str
-    name: str
-    plant: Callable[[Path], AbstractContextManager[object]]
-    line: str
-    moved: bool = True
-    """Whether the line advises to move the file away, and not to repeat the command later."""
+Plant = Callable[[Path], AbstractContextManager[object]]
 
 
-def _written(change: Callable[[bytes], bytes]) -> Callable[[Path], AbstractContextManager[object]]:
+def _written(change: Callable[[bytes], bytes]) -> Plant:
     def plant(database: Path) -> AbstractContextManager[object]:
         database.write_bytes(change(database.read_bytes()))
         return nullcontext()
 
     return plant
-
-
-def _noise(first: float, last: float) -> Callable[[bytes], bytes]:
-    """Return a function that replaces a part of a file, in fractions of its size, by random bytes."""
-
-    def change(content: bytes) -> bytes:
-        start, end = (round(part * len(content)) for part in (first, last))
-        return content[:start] + random.Random(1).randbytes(end - start) + content[end:]
-
-    return change
-
-
-def _wrong_text(content: bytes) -> bytes:
-    """Break the encoding of a table's definition."""
-    return content.replace(b"CREATE TABLE alembic_version", b"CREATE TABLE \xff\xfeembic_version")
 
 
 def _revision(database: Path) -> AbstractContextManager[object]:
@@ -84,45 +60,32 @@ def _locked(database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _mounted(folder: Path, *options: str) -> Iterator[None]:
-    done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@contextmanager
-def _read_only(database: Path) -> Iterator[None]:
-    folder = database.parent
-    with _mounted(folder, "--bind", str(folder)):
-        subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
-        yield
-
-
-@contextmanager
 def _full(database: Path) -> Iterator[None]:
     """Have the store on a disk that is too small for a store."""
     database.unlink()
-    with _mounted(database.parent, "-t", "tmpfs", "-o", "size=200k", "tmpfs"):
+    with mounted(database.parent, "-t", "tmpfs", "-o", "size=200k", "tmpfs"):
         yield
 
 
+NOISE = random.Random(1).randbytes(50_000)
 CASES = (
-    Case(
+    ("damage", "empty", _written(lambda content: b""), f"MLflow store (no such table: alembic_version); {MOVE}"),
+    (
         "damage",
-        "empty",
-        _written(lambda content: b""),
-        f"is not an MLflow store (no such table: alembic_version); {MOVE}",
+        "pages",
+        _written(lambda content: content[:9_000] + NOISE + content[-9_000:]),
+        f"(database disk image is malformed); {MOVE}",
     ),
-    Case("damage", "pages", _written(_noise(0.1, 0.9)), f"(database disk image is malformed); {MOVE}"),
-    Case("damage", "encoding", _written(_wrong_text), MOVE),
-    Case("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has", moved=False),
-    Case("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when", moved=False),
-    Case("damage", "full", _full, "no run is lost, run h2h sync when the store is available", moved=False),
-    Case("damage", "read-only", _read_only, "Read-only file system", moved=False),
+    (
+        "damage",
+        "encoding",
+        _written(lambda content: content.replace(b"TABLE alembic_version", b"TABLE \xff\xfeembic_version")),
+        MOVE,
+    ),
+    ("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has"),
+    ("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when"),
+    ("damage", "full", _full, "no run is lost, run h2h sync when the store is available"),
+    ("damage", "read-only", lambda file: read_only(file.parent), "Read-only file system"),
 )
 
 
@@ -159,8 +122,11 @@ def sync(h2h_here: Command, study: Path) -> subprocess.CompletedProcess[str]:
     return h2h_here(study, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study}/store/mlflow.db")
 
 
+@kind_table("kind, plant, message", CASES)
 def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
-    case: Case,
+    kind: str,
+    plant: Plant,
+    message: str,
     study: Path,
     h2h_here: Command,
     refusal: Callable[[object], str],
@@ -169,13 +135,13 @@ def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
 ) -> None:
     caplog.set_level("CRITICAL", "mlflow")  # as in a process in which headtohead imports mlflow first
     database = study / "store/mlflow.db"
-    with case.plant(database):
+    with plant(database):
         before = database.read_bytes() if database.exists() else None
-        assert case.line in refusal(sync(h2h_here, study))
+        assert message in refusal(sync(h2h_here, study))
         assert (database.read_bytes() if database.exists() else None) == before
-    if case.kind == "version":
+    if kind == "version":
         return
-    if case.moved:
+    if MOVE in message:
         database.rename(study / "moved.db")
     if not database.exists():
         shutil.copyfile(store_template, database)  # `h2h sync` creates the same store in some seconds

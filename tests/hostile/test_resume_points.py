@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -20,6 +19,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage.resume_points import ResumePoint, ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining, TimeLimitReached
+from made import kind_table
 
 Command = Callable[..., CompletedProcess[str]]
 Tensors = dict[str, Tensor]
@@ -27,19 +27,24 @@ State = dict[str, Any]
 WEIGHT = "model/lm_head.weight"
 
 
+def replace(point: ResumePoint, write: Callable[[Path], object]) -> None:
+    """Replace a resume point by a file with its own sha256 in its name, as an edited file can have."""
+    folder = point.path.parent / "other"
+    folder.mkdir()
+    ResumePoints(folder).save(point.step, write)
+    (written,) = ResumePoints(folder).newest_first()
+    point.path.unlink()
+    written.path.rename(point.path.with_name(written.path.name))
+    folder.rmdir()
+
+
 def rewrite(change: Callable[[Tensors, State], object]) -> Callable[[ResumePoint], None]:
-    """Return a damage that writes other content under its own sha256, as an edited file has."""
+    """Return a damage of the tensors or the state."""
 
     def damage(point: ResumePoint) -> None:
         tensors, state = checkpoint.load(point.path)
-        point.path.unlink()
-        changed = change(tensors, state)
-        state = changed if changed is not None and not isinstance(changed, Tensor) else state
-        unnamed = ResumePoints(point.path.parent)
-        others = {other.path: other.path.read_bytes() for other in unnamed.newest_first()}
-        unnamed.save(point.step, lambda path: checkpoint.save(path, tensors, state))
-        for path, content in others.items():
-            path.write_bytes(content)
+        change(tensors, state)
+        replace(point, lambda path: checkpoint.save(path, tensors, state))
 
     return damage
 
@@ -54,28 +59,18 @@ def flipped(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-def junk(point: ResumePoint) -> None:
-    point.path.unlink()
-    ResumePoints(point.path.parent).save(point.step, lambda path: path.write_bytes(b"no tensors" * 9))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A damage of a resume point, and a part of the reason in the log."""
-
-    kind: str
-    name: str
-    damage: Callable[[ResumePoint], None]
-    reason: str
-
-
 SHA = "its sha256 is not that of its name"
-CASES = [
-    Case("content", "flipped-bit", content(flipped), SHA),
-    Case("edited", "no-tensors", junk, "header too large"),
-    Case("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
-    Case("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
-    Case("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
+CASES: list[tuple[str, str, Callable[[ResumePoint], None], str]] = [
+    ("content", "flipped-bit", content(flipped), SHA),
+    (
+        "edited",
+        "no-tensors",
+        lambda point: replace(point, lambda path: path.write_bytes(b"no" * 99)),
+        "header too large",
+    ),
+    ("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
+    ("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
+    ("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
 ]
 
 
@@ -109,30 +104,30 @@ def same(a: StackTraining, b: StackTraining) -> bool:
     return all(torch.equal(x, y) for x, y in pairs) and a.progress.members == b.progress.members
 
 
+@kind_table("damage, reason", CASES)
 def test_training_continues_from_the_previous_resume_point(
-    tmp_path: Path, trained: Callable[..., StackTraining], case: Case
+    tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None], reason: str
 ) -> None:
     trained(tmp_path, 7)
     newest, previous = ResumePoints(tmp_path).newest_first()
     assert (newest.step, previous.step) == (7, 6)
-    case.damage(newest)
+    damage(newest)
     log: list[str] = []
     rest = trained(tmp_path, log=log.append)
     (line,) = log
     assert line.startswith("the resume point of step 7 is damaged (")
-    assert case.reason in line
+    assert reason in line
     assert line.endswith("); training continued from step 6")
     assert same(rest, trained(None))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [CASES[0].damage, pytest.param(CASES[4].damage, marks=pytest.mark.slow)])
 def test_training_starts_again_if_all_resume_points_are_damaged(
-    tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None]
+    tmp_path: Path, trained: Callable[..., StackTraining]
 ) -> None:
     trained(tmp_path, 7)
     for point in ResumePoints(tmp_path).newest_first():
-        damage(point)
+        CASES[0][2](point)
     log: list[str] = []
     rest = trained(tmp_path, log=log.append)
     assert [line.split(" is damaged")[0] for line in log] == [
@@ -182,7 +177,8 @@ def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
     assert run(undisturbed).returncode == 0
     for _ in range(2):  # each attempt ends after a step
         assert run(study, "--timeout", "0.000001").returncode == 1
-        resume(study)
+        for status in study.glob("runs/tiny/*/status.json"):  # so that the same command continues, as after a kill
+            status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "KILLED"}))
     (stack,) = (study / "runs/tiny/.stacks").iterdir()
     newest, previous = ResumePoints(stack).newest_first()
     newest.path.write_bytes(flipped(newest.path.read_bytes()))
@@ -202,12 +198,6 @@ def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
             weights = path.with_name("checkpoint.safetensors")
             assert weights.read_bytes() == (undisturbed / weights.relative_to(folder)).read_bytes()
         assert f"2 runs: {note}." in (folder / "reports/tiny/report.md").read_text()
-
-
-def resume(study: Path) -> None:
-    """Let the same command continue runs over their time limit, as it does after a kill."""
-    for status in study.glob("runs/tiny/*/status.json"):
-        status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "KILLED"}))
 
 
 def scores(results: dict[str, Any]) -> dict[str, float]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -16,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import headtohead
+import headtohead_notebooks
 import headtohead_plugins
+from made import case_table
 
 ENTRIES = {"script": [str(Path(sys.executable).with_name("h2h"))], "module": [sys.executable, "-m", "headtohead.cli"]}
 
@@ -25,7 +26,8 @@ question: Does it start?
 base:
   data: {dataset: toy-grammar, size: 200}
   model: {d_model: 8, heads: 2, layers: 1, d_ff: 16}
-  train: {steps: 20, batch_tokens: 128, evaluate_every: 10}
+  train: {steps: 4, batch_tokens: 128, evaluate_every: 4}
+  evaluate: {test_limit: 8, max_length: 6}
 baseline: {positional: sinusoidal}
 design:
   - product: {positional: [sinusoidal, rotary]}
@@ -33,9 +35,6 @@ seeds: 2
 """
 
 LOG = "executed.log"
-
-ATTRIBUTES = {"Popen", "run", "call", "check_call", "check_output", "system", "popen", "fork", "posix_spawn"}
-"""Functions of ``subprocess`` and ``os`` that start programs."""
 
 
 @cache
@@ -46,101 +45,90 @@ def before_headtohead() -> set[str]:
     return {"headtohead", *done.stdout.split()}
 
 
-class PlantedFolder:
-    """A folder with a file of every importable name, each of which appends its name to a log."""
-
-    def __init__(self, path: Path, entry: str) -> None:
-        self.path, self.entry = path, entry
-        names = {
-            *sys.stdlib_module_names,
-            *packages_distributions(),
-            "headtohead",
-            "headtohead_plugins",
-            "sitecustomize",
-        }
-        code = f"open({str(path / LOG)!r}, 'a').write(__name__ + '\\n')\n"
-        for name in names - (before_headtohead() if entry == "module" else set()):
-            if name.isidentifier():
-                (path / f"{name}.py").write_text(code)
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_", "PYTHON"))}
-        self.environment = kept | {"H2H_CACHE": str(path / "cache"), "PYTHONUNBUFFERED": "1"}
-
-    @property
-    def executed(self) -> set[str]:
-        log = self.path / LOG
-        return set(log.read_text().split()) if log.exists() else set()
-
-    def ends(self, code: int, *arguments: str) -> str:
-        command = [*ENTRIES[self.entry], *arguments]
-        done = subprocess.run(
-            command, cwd=self.path, env=self.environment, capture_output=True, text=True, timeout=240, check=False
-        )
-        assert self.executed == set(), arguments
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout
+def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
+    """Start a program in a folder with a file of every importable name, each of which appends its name to a log."""
+    names = {*sys.stdlib_module_names, *packages_distributions(), "headtohead", "headtohead_plugins", "sitecustomize"}
+    code = f"open({str(folder / LOG)!r}, 'a').write(__name__ + '\\n')\n"
+    for name in names - (before_headtohead() if entry == "module" else set()):
+        if name.isidentifier():
+            (folder / f"{name}.py").write_text(code)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_", "PYTHON"))}
+    environment = kept | {"H2H_CACHE": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)  # type: ignore[call-overload]
 
 
-@pytest.fixture(params=["script", pytest.param("module", marks=pytest.mark.slow)])
-def planted(request: pytest.FixtureRequest, tmp_path: Path) -> PlantedFolder:
-    return PlantedFolder(tmp_path, request.param)
+@case_table(
+    ("entry", "arguments"),
+    [("script", "list"), ("module", "list"), ("module", "run study.yaml --try --steps 2")],
+    default=1,
+)
+def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    with start(tmp_path, *ENTRIES[entry], *arguments.split(), entry=entry) as process:
+        output = process.communicate(timeout=240)[0]
+    assert not (tmp_path / LOG).exists(), (tmp_path / LOG).read_text()
+    assert process.returncode == 0, output
 
 
-def test_the_command_line_imports_no_file_of_the_working_directory(planted):
-    planted.ends(0, "list")
+COMMANDS = """
+run study.yaml --try --steps 2; run study.yaml --logger tensorboard; plan study.yaml; reproduce RUN; status study
+show RUN; report study; sync study; check dataset/toy-grammar; plugins; translate RUN cat; attention RUN cat
+ablate-heads RUN --no-decode; trace RUN cat; export RUN model; clean; doctor; judge scores.csv --baseline a
+ui --no-browser --port PORT
+"""
+EVERY_COMMAND = """
+import sys
+from pathlib import Path
+from headtohead.cli import __main__ as program
+
+one_command = program.main
+
+def every_command(prog_name):
+    for command in sys.argv[1:]:
+        run = min((path.parent.name for path in Path("runs/study").glob("*/run.json")), default="")
+        try:
+            one_command([run if word == "RUN" else word for word in command.split()], prog_name=prog_name)
+        except SystemExit as ended:
+            print(f"ended: {command.split()[0]} {ended.code or 0}", Path("executed.log").exists())
+
+program.main = every_command
+program.entry()
+"""
+"""The console script, but with several commands in one process; each imports what it needs when it runs."""
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_no_command_imports_a_file_of_the_working_directory(planted):
-    (planted.path / "study.yaml").write_text(STUDY)
+def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "study.yaml").write_text(STUDY)
     rows = [f"{variant},{seed},{seed + (variant == 'b') * seed * seed}" for variant in "ab" for seed in (1, 2, 3)]
-    (planted.path / "scores.csv").write_text("\n".join(["variant,seed,score", *rows]) + "\n")
-    planted.ends(0, "run", "study.yaml", "--try", "--steps", "2")
-    planted.ends(0, "run", "study.yaml", "--logger", "tensorboard")
-    run = sorted(path.parent.name for path in (planted.path / "runs" / "study").glob("*/run.json"))[0]
-    commands = f"""
-        plan study.yaml; reproduce {run}; status study; show {run}; report study; sync study
-        check dataset/toy-grammar; plugins; translate {run} cat; attention {run} cat; ablate-heads {run} --no-decode
-        trace {run} cat; export {run} model; clean; doctor
-    """
-    for command in commands.replace("\n", ";").split(";"):
-        if words := command.split():
-            planted.ends(0, *words)
-    planted.ends(3, "judge", "scores.csv", "--baseline", "a")
-
-
-def started_programs(file: Path) -> Iterator[str]:
-    """Yield the calls of a file that start a program."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            called = ast.unparse(node.func)
-            if called.startswith(("subprocess.", "os.exec", "os.spawn", "asyncio.create_subprocess")) or (
-                called.startswith("os.") and node.func.attr in ATTRIBUTES
-            ):
-                yield f"{file}:{node.lineno}: {called}"
-
-
-def test_one_module_starts_every_program():
-    folders = [Path(str(package.__file__)).parent for package in (headtohead, headtohead_plugins)]
-    started = [call for folder in folders for file in folder.rglob("*.py") for call in started_programs(file)]
-    assert {call.partition(":")[0].rpartition("/")[2] for call in started} == {"children.py"}, started
-
-
-@pytest.mark.slow
-def test_ui_and_its_server_import_no_file_of_the_working_directory(planted):
-    (planted.path / "study.yaml").write_text(STUDY)
-    planted.ends(0, "run", "study.yaml")
+    (folder / "scores.csv").write_text("\n".join(["variant,seed,score", *rows]) + "\n")
+    (tmp_path / "h2h.py").write_text(EVERY_COMMAND)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [*ENTRIES[planted.entry], "ui", "--no-browser", "--port", str(port)]
-    with subprocess.Popen(
-        command, cwd=planted.path, env=planted.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as ui:
-        assert ui.stdout is not None
-        lines = iter(ui.stdout.readline, "")
-        # The server has responded when the last line is printed.
-        assert any(line.startswith("Ctrl-C stops the server") for line in lines)
-        ui.send_signal(signal.SIGINT)
-        ui.communicate(timeout=60)
-    assert planted.executed == set()
+    commands = COMMANDS.replace("PORT", str(port)).strip().replace("\n", ";").split(";")
+    output = ""
+    with start(folder, sys.executable, str(tmp_path / "h2h.py"), *commands, entry="script") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output += line
+            if line.startswith("Ctrl-C stops the server"):  # it has responded
+                process.send_signal(signal.SIGINT)
+    ended = [tuple(line.split()[1:]) for line in output.splitlines() if line.startswith("ended: ")]
+    names = [command.split()[0] for command in commands]
+    assert ended == [(name, "3" if name == "judge" else "0", "False") for name in names], output
+    assert not (folder / LOG).exists(), (folder / LOG).read_text()
+
+
+STARTS = re.compile(
+    r"(?<![\w`.])(subprocess\.\w+|os\.(?:exec|spawn|posix_spawn|fork|popen|system)\w*|asyncio\.create_sub\w+)\("
+)
+
+
+def test_one_module_starts_every_program() -> None:
+    folders = [Path(str(package.__file__)).parent for package in (headtohead, headtohead_plugins, headtohead_notebooks)]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    assert {file.name for file in files if STARTS.search(file.read_text(encoding="utf-8"))} == {"children.py"}

@@ -1,13 +1,19 @@
-"""What tests of several folders make: tables of cases, studies."""
+"""What tests of several folders make: tables of cases, studies, registries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins import registry
 
 if TYPE_CHECKING:
     from headtohead.testing import Verdict
@@ -21,6 +27,62 @@ def case_table(
     cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
     slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
+
+
+def kind_table(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecorator:
+    """Parametrize a test by rows of kind, name and values; all rows but the first of each kind belong to the slow tier.
+
+    The kind is an argument, too, if ``names`` start with it.
+    """
+    kinds: set[str] = set()
+    cases = []
+    for kind, name, *values in rows:
+        given = [kind, *values] if names.startswith("kind,") else values
+        cases.append(pytest.param(*given, id=f"{kind}-{name}", marks=[pytest.mark.slow] if kind in kinds else []))
+        kinds.add(kind)
+    return pytest.mark.parametrize(names, cases)
+
+
+_without_plugins: dict[tuple[str, ...], registry.Registry] = {}
+"""Registries of built-ins and installed plugins, by search path; loading one takes 60 ms."""
+
+
+@contextmanager
+def separate_registry() -> Iterator[None]:
+    """Have the plugins of a new process in the block."""
+    path = tuple(sys.path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_current", _without_plugins.pop(path, None))
+        yield
+        used = registry._current
+        if used and not (used.files or used.modules or used.objects):
+            _without_plugins[path] = used
+
+
+def matches(line: str, pattern: str) -> bool:
+    """Return whether a line is the pattern, in which ``*`` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
+
+
+@contextmanager
+def mounted(folder: Path, *options: str) -> Iterator[None]:
+    """Mount a file system at a folder, or skip the test where this is not permitted."""
+    done = subprocess.run(["mount", *options, folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Mount a folder over itself, read-only; permissions do not bind root."""
+    folder.mkdir(exist_ok=True)
+    with mounted(folder, "--bind", str(folder)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
 
 
 def moved(model: Any, scale: float = 0.3) -> Any:

@@ -28,13 +28,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    zipfile.ZipFile(wheel).extractall(folder)
-    return folder
-
-
 @pytest.mark.slow
 def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -48,24 +41,6 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     assert packed >= wanted
 
 
-@pytest.mark.slow
-def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> None:
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from headtohead_notebooks.page import EXPERIMENTS, editions\n"
-        "from headtohead_notebooks.page.editions import experiment_text\n"
-        "assert len(editions(quick=True)) >= 6\n"
-        "for edition in EXPERIMENTS: print(edition.name, bool(experiment_text(edition.name)))\n"
-    )
-    shown = call("-c", code, str(site), cwd=site).splitlines()
-    names = {line.split()[0] for line in shown}
-    folder = site / "headtohead_notebooks" / "page" / "experiments"
-    assert {path.stem for path in folder.glob("*.yaml")} >= names
-    for name in names:
-        tree = ROOT / "experiments" / f"{name}.yaml"
-        assert (folder / f"{name}.yaml").read_bytes() == tree.read_bytes()
-
-
 def test_all_files_have_the_same_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
@@ -74,14 +49,24 @@ def test_all_files_have_the_same_version() -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
+def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebooks(
+    wheel: Path, tmp_path: Path
+) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import headtohead, headtohead_plugins\n"
         "from headtohead.plugins.registry import load_registry\n"
+        "from headtohead_notebooks.page import EXPERIMENTS, editions\n"
+        "from headtohead_notebooks.page.editions import experiment_text\n"
         "print(headtohead.__file__, headtohead_plugins.__file__, sep='\\n')\n"
         "print(*sorted(entry.name for entry in load_registry().all() if entry.family == 'launcher'))\n"
+        "assert len(editions(quick=True)) >= 6\n"
+        "print(*(edition.name for edition in EXPERIMENTS if experiment_text(edition.name)))\n"
     )
-    *files, launchers = call("-c", code, str(site), cwd=site).splitlines()
-    assert [Path(file).parents[1] for file in files] == [site, site]
+    *files, launchers, names = call("-c", code, str(tmp_path), cwd=tmp_path).splitlines()
+    assert [Path(file).parents[1] for file in files] == [tmp_path, tmp_path]
     assert launchers.split() == ["local", "ray", "slurm"]
+    folder = tmp_path / "headtohead_notebooks" / "page" / "experiments"
+    for name in names.split():
+        assert (folder / f"{name}.yaml").read_bytes() == (ROOT / "experiments" / f"{name}.yaml").read_bytes()

@@ -25,7 +25,7 @@ def study(tmp_path, bare_experiment):
         if progress:
             stack = StackFolder(folder / ".stacks" / "1")
             member = StackMember(variant="v", run_hash="0", seed=1, directory=directory)
-            stack.write(StackRecord(configs={"v": tiny_config().model_dump(mode="json")}, members=(member,)))
+            stack.write(StackRecord(configs={"v": tiny_config()}, members=(member,)))
             stack.write_progress(**progress)
         (folder / "experiment.json").write_text(bare_experiment("study", "q", {"v": None}, [("v", 1, directory)]))
         return folder

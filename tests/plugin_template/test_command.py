@@ -10,32 +10,28 @@ from click.testing import CliRunner
 from headtohead.cli import main
 from headtohead.plugins.template import suggest_name
 
-INVALID = "is not a valid plugin name; use lower-case letters, digits and single hyphens, such as"
 REFUSED = [
-    (["positionl", "my-idea"], "unknown family 'positionl'; did you mean 'positional'?"),
-    (["recipe", "my-idea"], "unknown family 'recipe'; known: attention, dataset, masking, positional"),
-    (["positional", "MyIdea"], f"'MyIdea' {INVALID} 'my-idea'"),
-    (["positional", "../x"], f"'../x' {INVALID} 'x'"),
-    (["positional", ""], f"'' {INVALID} 'my-idea'"),
-    (
-        ["positional", "alibi"],
-        "positional 'alibi' is already registered by headtohead_plugins.positional.alibi (headtohead); "
-        "choose another name",
-    ),
-    (["masking", "there"], "'there' already exists; choose another name or --folder"),
-    (["masking", "new", "--folder", "file/new"], "cannot write 'file/new': Not a directory"),
+    (["positionl", "my-idea"], "'positional'"),
+    (["recipe", "my-idea"], "'recipe'"),
+    (["positional", "MyIdea"], "'my-idea'"),
+    (["positional", "../x"], "'x'"),
+    (["positional", ""], "'my-idea'"),
+    (["positional", "alibi"], "headtohead_plugins.positional.alibi"),
+    (["masking", "there"], "'there' already exists"),
+    (["masking", "new", "--folder", "file/new"], "Not a directory"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+@pytest.mark.parametrize(("arguments", "named"), REFUSED)
 def test_invalid_input_is_an_error_in_one_line_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     (tmp_path / "file").write_text("", "utf-8")
     done = CliRunner().invoke(main, ["new-plugin", *arguments])
-    assert (done.exit_code, done.stderr, done.stdout) == (2, f"h2h: {message}\n", "")
+    assert (done.exit_code, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+    assert named in done.stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "there"]
 
 

@@ -327,16 +327,24 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     assert steps_in(folder) == recorded_steps(folder)
 
 
-def test_sync_logs_to_loggers(make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("writable", [True, False])
+def test_sync_logs_to_loggers(
+    make_experiment: MakeExperiment,
+    h2h_here: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writable: bool,
+) -> None:
+    """What a logger has received is in the folder of the study, or in the cache if that folder is read-only."""
     folder = make_experiment(axes=AXES, seeds=(1, 2))
-    done = h2h_here(tmp_path, "sync", "--logger", "tensorboard")
-    assert (done.returncode, done.stdout) == (0, "quickstart: 2 shipped, 0 unchanged (tensorboard)\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: writable)
+    for shipped in (2, 0):
+        done = h2h_here(tmp_path, "sync", "--logger", "tensorboard", H2H_CACHE=str(tmp_path / "cache"))
+        expected = f"quickstart: {shipped} shipped, {2 - shipped} unchanged (tensorboard)\n"
+        assert (done.returncode, done.stdout) == (0, expected)
     assert_logged(folder)
     assert not (tmp_path / "mlflow.db").exists()
-    assert (
-        h2h_here(tmp_path, "sync", "--logger", "tensorboard").stdout
-        == "quickstart: 0 shipped, 2 unchanged (tensorboard)\n"
-    )
+    assert (folder / ".loggers").exists() == writable
 
 
 def test_sync_reports_a_failed_logger(

@@ -28,6 +28,7 @@ AXES = {"positional": ["rotary", "none"]}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=(1, 2), axes=AXES)
     with _start(folder, store_uri) as first:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from headtohead import files
 from headtohead.config.versions import versions
@@ -84,68 +85,65 @@ class RemoteJob:
             return False
 
 
-class Submitted:
-    """A stack on a cluster, from its submission to its end. Override ``end`` and ``cancel``."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def end(self) -> Exit | None:
-        """Return the exit of the stack, by one of the methods below; None while it runs."""
-        raise NotImplementedError
-
-    def cancel(self) -> None:
-        """Cancel the training."""
-        raise NotImplementedError
-
-    def returned(self, result: int | str) -> Exit:
-        """Return the exit for the result of ``RemoteJob.train``.
-
-        Raises:
-            HeadToHeadError: If the machine refused to train the stack.
-        """
-        if isinstance(result, str):
-            raise HeadToHeadError(f"node {result}")
-        return Exit(self.job, result)
-
-    def ended(self, reason: str, *, lost: bool = True) -> Exit:
-        """Log why there is no result, and return the exit of a ``lost`` process or machine, or of a failed job."""
-        with (self.job.stack / "worker.log").open("a", encoding="utf-8") as log:
-            log.write(" ".join(reason.split()) + "\n")
-        return Exit(self.job, -signal.SIGKILL if lost else exits.FAILED)
-
-    def close(self) -> None:
-        """Remove the files of the submission; called after the end of the stack, or after ``cancel``."""
-        (self.job.stack / FOLDER_TOKEN).unlink(missing_ok=True)
-
-
 class ClusterLauncher(Launcher):
-    """Trains stacks on other machines that share the runs folder. Override ``submit``."""
+    """Trains stacks on other machines that share the runs folder. Override ``submit``, ``end`` and ``cancel``."""
 
-    def submit(self, jobs: Sequence[Job], workers: int) -> Sequence[Submitted]:
-        """Start ``RemoteJob.of(job).train()`` on another machine for each job; ``workers`` jobs run at a time."""
+    job_file = "slurm-job"
+    """File in a stack's folder with the id of its job, by which a later command can find the job."""
+
+    def submit(self, jobs: Sequence[Job], workers: int) -> Sequence[Any]:
+        """Start ``RemoteJob.of(job).train()`` on another machine for each job and return a handle of each.
+
+        ``workers`` jobs run at a time.
+        """
+        raise NotImplementedError
+
+    def end(self, job: Job, handle: Any) -> int | str | None:
+        """Return the result of ``RemoteJob.train``, or of ``ended`` if there is none; None while the job runs."""
+        raise NotImplementedError
+
+    def cancel(self, handle: Any) -> None:
+        """Cancel a job."""
         raise NotImplementedError
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Submit every job."""
-        waiting, running = deque(jobs), list[Submitted]()
+        """Submit every job.
+
+        Raises:
+            HeadToHeadError: If a machine refuses to train a stack.
+        """
+        waiting, running = deque(jobs), list[tuple[Job, Any]]()
         try:
             while waiting or running:
                 free = min(workers - len(running), len(waiting), BATCH)
                 if free > 0:
-                    running += self.submit([waiting.popleft() for _ in range(free)], workers)
-                ends = [(submitted, end) for submitted in running if (end := submitted.end()) is not None]
-                for submitted, end in ends:
-                    running.remove(submitted)
-                    submitted.close()
-                    yield end
+                    new = [waiting.popleft() for _ in range(free)]
+                    running += zip(new, self.submit(new, workers), strict=True)
+                ends = [(each, end) for each in running if (end := self.end(*each)) is not None]
+                for each, end in ends:
+                    running.remove(each)
+                    self._remove_files(each[0])
+                    if isinstance(end, str):
+                        raise HeadToHeadError(f"node {end}")
+                    yield Exit(each[0], end)
                 if not ends:
                     yield None
                     time.sleep(POLL_SECONDS)
         finally:
-            for submitted in running:
-                submitted.cancel()
-                submitted.close()
+            for job, handle in running:
+                self.cancel(handle)
+                self._remove_files(job)
+
+    @staticmethod
+    def ended(job: Job, reason: str, *, lost: bool = True) -> int:
+        """Log why there is no result, and return the exit code of a ``lost`` process or machine, or of a failed job."""
+        with (job.stack / "worker.log").open("a", encoding="utf-8") as log:
+            log.write(" ".join(reason.split()) + "\n")
+        return -signal.SIGKILL if lost else exits.FAILED
+
+    def _remove_files(self, job: Job) -> None:
+        for name in (FOLDER_TOKEN, self.job_file):
+            (job.stack / name).unlink(missing_ok=True)
 
 
 def exchange_folder(job: Job) -> Path:

@@ -20,7 +20,7 @@ from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError, is_disk_error
-from headtohead.storage.record import Record, Sha256, read_record
+from headtohead.storage.record import Record, Sha256, read_record, required_record
 from headtohead.storage.run import RunRecord
 
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
@@ -129,18 +129,15 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
     Raises:
         HeadToHeadError: If a file is damaged or missing.
     """
-    manifest = read_record(ManifestRecord, folder / MANIFEST)
-    if manifest is None:
-        raise HeadToHeadError(f"'{folder}' has no {MANIFEST}; export the run again")
+    manifest = required_record(ManifestRecord, folder / MANIFEST, "export the run again")
     for name in manifest.files.keys() - {CARD}:
         path = folder / name
         if not path.is_file():
             raise HeadToHeadError(f"'{path}' is missing; export the run again")
         if files.sha256(path) != manifest.files[name]:
             raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
-    exported = read_record(ExportRecord, folder / CONFIG)
-    assert exported is not None
-    run, sides = exported.run, read_record(ExportedVocabularies, folder / VOCABULARIES, files.LARGE_BYTES)
+    run = required_record(ExportRecord, folder / CONFIG, "export the run again").run
+    sides = read_record(ExportedVocabularies, folder / VOCABULARIES, files.LARGE_BYTES)
     if sides is None:
         if run.imported is None:
             raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")

@@ -15,6 +15,7 @@ from pathlib import Path
 from headtohead.errors import shown_path
 from headtohead.escaping import single_line
 from headtohead.storage import exits, states
+from headtohead.storage.metrics import counted
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.stack import StackFolder, stack_folders
 
@@ -122,7 +123,7 @@ def _losses(folders: Sequence[StackFolder]) -> str:
 
 def _size(folders: Sequence[StackFolder]) -> str:
     runs = sum(len(folder.open_runs()) for folder in folders)
-    return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
+    return f"{counted(runs, 'run')} in {counted(len(folders), 'stack')}"
 
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import signal
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -302,8 +303,9 @@ class _Execution:
                 self._split(folder, record, [record.part(members) for _, members in variants])
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
+            died = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             folder.change(deaths=record.deaths + 1)
-            self._end_runs(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
+            self._end_runs(folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS)
             if record.deaths + 1 < MAX_DEATHS:
                 self.left |= record.hashes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from headtohead.storage.paths import inside
 from headtohead.storage.record import leaves, read_record
 from headtohead.storage.run import RUN, RunRecord, StatusRecord
 
-_DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
+_DIRECTORY = re.compile(r"-s\d+-[0-9a-f]{8}$")
 
 
 class ExistingRun(NamedTuple):
@@ -50,9 +50,9 @@ class ExistingRuns:
         self.root = root
         self._names: dict[str, list[tuple[str, str]]] = {}
         for experiment in _folders(root) if experiments is None else experiments:
-            for name, short_hash in _run_directories(root / experiment):
-                if f"{experiment}/{name}" not in ignored:
-                    self._names.setdefault(short_hash, []).append((experiment, name))
+            for name in _folders(root / experiment):
+                if _DIRECTORY.search(name) and f"{experiment}/{name}" not in ignored:
+                    self._names.setdefault(name[-8:], []).append((experiment, name))
 
     def find(self, run_hash: str, experiment: str, directory: str) -> ExistingRun | None:
         """Return the experiment's run with this run hash, else a finished run of another experiment, else None.
@@ -76,14 +76,7 @@ class ExistingRuns:
 
 def run_directories(experiment: Path) -> list[Path]:
     """Return the run directories of an experiment by their names; none if the folder does not exist."""
-    return [inside(experiment, name) for name, _ in _run_directories(experiment)]
-
-
-def _run_directories(experiment: Path) -> Iterator[tuple[str, str]]:
-    """Yield names of run directories with the first eight digits of their run hashes."""
-    for name in _folders(experiment):
-        if match := _DIRECTORY.search(name):
-            yield name, match.group(2)
+    return [inside(experiment, name) for name in _folders(experiment) if _DIRECTORY.search(name)]
 
 
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:

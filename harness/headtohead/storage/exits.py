@@ -1,7 +1,5 @@
 """Exit codes of a worker process."""
 
-import signal
-
 OK = 0
 FAILED = 1
 INPUT = 73
@@ -16,12 +14,3 @@ BUSY = 76
 TIMEOUT = 77
 DEVICE = 78
 """An error of the GPU, which may be that of an earlier operation; a new process continues from the resume point."""
-
-
-def exit_name(code: int) -> str:
-    """Return an exit code as text; a negative code is the name of a signal.
-
-    >>> exit_name(-9), exit_name(1)
-    ('SIGKILL', 'exit code 1')
-    """
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

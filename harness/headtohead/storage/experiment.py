@@ -13,7 +13,6 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, m
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
-from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES, write_json
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
@@ -31,6 +30,7 @@ from headtohead.storage.record import (
     Sides,
     Versions,
     read_record,
+    required_record,
 )
 from headtohead.storage.results import MetricName, Scores, TargetName
 
@@ -325,12 +325,8 @@ class ExperimentDirectory:
         Raises:
             HeadToHeadError: If the record is missing or damaged.
         """
-        record = read_record(ExperimentRecord, inside(path, EXPERIMENT), max_bytes=LARGE_BYTES)
-        if record is None:
-            raise HeadToHeadError(
-                f"'{path}' has no {EXPERIMENT}; start with h2h run FILE, or pass its runs folder with --runs"
-            )
-        return cls(path, record)
+        advice = "start with h2h run FILE, or pass its runs folder with --runs"
+        return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
 
     @property
     def name(self) -> str:

@@ -106,6 +106,14 @@ def read_record(kind: type[R], path: Path, max_bytes: int = files.MAX_BYTES) -> 
     return parse_record(kind, content, path)
 
 
+def required_record(kind: type[R], path: Path, advice: str, max_bytes: int = files.MAX_BYTES) -> R:
+    """Read a record as `read_record`; a missing file is an error with the ``advice``."""
+    record = read_record(kind, path, max_bytes)
+    if record is None:
+        raise HeadToHeadError(f"'{path.parent}' has no {path.name}; {advice}")
+    return record
+
+
 def parse_record(kind: type[R], content: bytes, path: Path) -> R:
     """Return the record of JSON text that was read from ``path``; raises as `read_record`."""
     value = files.parse_json(content, path)

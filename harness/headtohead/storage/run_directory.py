@@ -26,7 +26,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import parse_record, read_record
+from headtohead.storage.record import parse_record, read_record, required_record
 from headtohead.storage.results import HeadsRecord, MetricLine, ResultsRecord
 from headtohead.storage.run import (
     EARLIER_ATTEMPT,
@@ -81,10 +81,7 @@ class RunDirectory:
         Raises:
             HeadToHeadError: If the file is missing or damaged.
         """
-        record = read_record(RunRecord, self.path / RUN)
-        if record is None:
-            raise HeadToHeadError(f"'{self.path}' has no {RUN}; pass the directory of a run")
-        return record
+        return required_record(RunRecord, self.path / RUN, "pass the directory of a run")
 
     @property
     def results(self) -> ResultsRecord | None:

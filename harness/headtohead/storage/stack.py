@@ -20,7 +20,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record
+from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record, required_record
 from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
@@ -138,10 +138,7 @@ class StackFolder:
         Raises:
             HeadToHeadError: If the file is missing or damaged.
         """
-        record = read_record(StackRecord, self.path / RECORD)
-        if record is None:
-            raise HeadToHeadError(f"'{self.path}' has no {RECORD}; run the experiment again")
-        return record
+        return required_record(StackRecord, self.path / RECORD, "run the experiment again")
 
     def write(self, record: StackRecord) -> None:
         """Create or replace stack.json."""

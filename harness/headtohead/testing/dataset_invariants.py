@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
-from headtohead.testing.invariant import Invariant, statement_of
+from headtohead.testing.invariant import Invariant
 from headtohead.testing.verdict import Verdict, violated
 
 COMPUTED_SPLITS = ("grouped", "row", NOTHING_HELD_OUT)
@@ -52,6 +53,7 @@ def invariant(name: str) -> Callable[[Callable[[DatasetSubject], Iterator[str]]]
     """Return a decorator that turns a function into an invariant; it yields a sentence for each violation."""
 
     def make(faults: Callable[[DatasetSubject], Iterator[str]]) -> Invariant:
+        @wraps(faults)
         def check(subject: DatasetSubject) -> Verdict:
             found = list(faults(subject))
             if found:
@@ -59,7 +61,7 @@ def invariant(name: str) -> Callable[[Callable[[DatasetSubject], Iterator[str]]]
             pairs = sum(len(corpus.pairs) for corpus in subject.first.values())
             return Verdict("holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits")
 
-        return Invariant(name, statement_of(faults), check)
+        return Invariant(name, check)
 
     return make
 
@@ -143,12 +145,4 @@ def the_cache_key_is_stable(subject: DatasetSubject) -> Iterator[str]:
                 yield f"split {split}: {first!r}, called again {second!r}"
 
 
-DATASET_INVARIANTS = (
-    loading_is_reproducible,
-    data_hash_is_the_hash_of_the_pairs,
-    pairs_have_texts,
-    only_own_splits_assign_parts,
-    no_group_is_in_two_parts,
-    every_part_has_pairs,
-    the_cache_key_is_stable,
-)
+DATASET_INVARIANTS = tuple(value for value in [*globals().values()] if isinstance(value, Invariant))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Literal
 
 from headtohead.plugins.registry import current
@@ -26,39 +27,37 @@ class Invariant:
 
     Attributes:
         name: In lower case with hyphens, for example ``"cached-decoding"``.
-        statement: One sentence, the first line of the check's docstring.
-        check: Returns the verdict on a subject.
+        check: Returns the verdict on a subject; the first line of its docstring is the statement.
         scope: ``"entry"`` if the verdict on an entry does not depend on the entries of other families, ``"training"``
             if the check also trains stacks, which costs as much as all other checks together.
     """
 
     name: str
-    statement: str
     check: Callable[[Any], Verdict]
     scope: Scope = "combination"
+
+    @property
+    def statement(self) -> str:
+        """What is exactly true, in one sentence."""
+        return str(self.check.__doc__).strip().splitlines()[0]
 
     def __call__(self, subject: Any) -> Verdict:
         """Check one variant or dataset."""
         return self.check(subject)
 
 
-def statement_of(check: Callable[..., object]) -> str:
-    """Return the first line of a check's docstring."""
-    assert check.__doc__ is not None
-    return check.__doc__.strip().splitlines()[0]
-
-
 def invariant(name: str, scope: Scope = "combination") -> Callable[[Check], Invariant]:
     """Return a decorator that turns a check of a variant into an invariant."""
 
     def make(check: Check) -> Invariant:
+        @wraps(check)
         def with_cause(subject: Subject) -> Verdict:
             verdict = check(subject)
             if verdict.state != "violated":
                 return verdict
             return replace(verdict, cause=known_violations(subject.config).get(name))
 
-        return Invariant(name, statement_of(check), with_cause, scope)
+        return Invariant(name, with_cause, scope)
 
     return make
 

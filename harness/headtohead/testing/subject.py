@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import cycle, islice
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -273,19 +275,11 @@ class Subject:
         """Whether every mask over target tokens is meant to hide the future."""
         return all(self.hides("future", role) for role in self.target_key_roles)
 
-    def position_dependent(self, role: str) -> bool:
-        """Return whether a role's attention style computes scores that depend on positions."""
-        return self.attention(role).style.position_dependent
-
     def uses_plain_softmax(self, role: str) -> bool:
         """Return whether a role's weights are the softmax of scaled products, separately in each head."""
         style = self.attention(role).style
         own = ("scores", "mix_scores", "normalise", "mix")
         return style.projects and not any(overrides(style, Attention, name) for name in own)
-
-    def has_property(self, role: str, name: str) -> bool:
-        """Return whether a role's positional encoding declares a property."""
-        return name in self.positional(role).properties
 
     def counts_rows(self, role: str) -> bool:
         """Return whether the positions of a role's encoding are rows of the batch, not tokens of a sentence."""
@@ -361,24 +355,14 @@ def gradients(model: Transformer, logits: Tensor, weights: Tensor) -> dict[str, 
 @contextmanager
 def with_mask_value(model: Transformer, mask_value: str) -> Iterator[None]:
     """Use another ``model.mask_value`` in every attention of a model."""
-    attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    before = [module.mask_value for module in attentions]
-    try:
-        for module in attentions:
-            module.mask_value = mask_value
+    with ExitStack() as stack:
+        for module in model.modules():
+            if isinstance(module, MultiHeadAttention):
+                stack.enter_context(patch.object(module, "mask_value", mask_value))
         yield
-    finally:
-        for module, original in zip(attentions, before, strict=True):
-            module.mask_value = original
 
 
-@contextmanager
-def force_kernel(kernel: str) -> Iterator[None]:
+def force_kernel(kernel: str) -> AbstractContextManager[Any]:
     """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
-    before = attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS
-    longest = 2**62 if kernel == "short" else -1
-    attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = longest, longest, 0
-    try:
-        yield
-    finally:
-        attention.MAX_SHORT_SCORES, attention.MAX_SHORT_SCORES_BFLOAT16, attention.MIN_SHORT_HEADS = before
+    most = 2**62 if kernel == "short" else -1
+    return patch.multiple(attention, MAX_SHORT_SCORES=most, MAX_SHORT_SCORES_BFLOAT16=most, MIN_SHORT_HEADS=0)

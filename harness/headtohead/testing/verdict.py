@@ -77,10 +77,7 @@ def within(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: f
         axes: Names of the axes of ``measured``, for the counterexample.
         bound: Largest permitted value.
     """
-    values = _tensor(measured)
-    index = int(values.argmax()) if values.numel() else None
-    number = 0.0 if index is None else float(values.flatten()[index])
-    return _bounded(number <= bound, number, quantity, f"at most {bound:.0e}", values, index, axes)
+    return _bounded(measured, quantity, axes, bound, largest=True)
 
 
 def beyond(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = VISIBLE) -> Verdict:
@@ -88,10 +85,7 @@ def beyond(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: f
 
     For quantities that must change. The arguments are those of `within`; without numbers, the smallest is infinite.
     """
-    values = _tensor(measured)
-    index = int(values.argmin()) if values.numel() else None
-    number = torch.inf if index is None else float(values.flatten()[index])
-    return _bounded(number >= bound, number, quantity, f"at least {bound:.0e}", values, index, axes)
+    return _bounded(measured, quantity, axes, bound, largest=False)
 
 
 def outside(reason: str, measured: Measured, predicted: str, bound: float = VISIBLE) -> Verdict:
@@ -103,7 +97,7 @@ def outside(reason: str, measured: Measured, predicted: str, bound: float = VISI
         predicted: The failure in words, for example "later tokens change earlier logits".
         bound: Smallest size that counts as a failure.
     """
-    number = float(_tensor(measured).max())
+    number = float(torch.as_tensor(measured, dtype=torch.float64).max())
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
     return violated(f"{reason}; expected, but not measured: {predicted}", number)
@@ -120,16 +114,16 @@ def worst(*verdicts: Verdict) -> Verdict:
     return min(verdicts, key=lambda verdict: order.index(verdict.state))
 
 
-def _tensor(measured: Measured) -> Tensor:
-    return torch.as_tensor(measured, dtype=torch.float64).detach()
-
-
-def _bounded(
-    holds: bool, number: float, quantity: str, expected: str, values: Tensor, index: int | None, axes: Sequence[str]
-) -> Verdict:
-    if holds or index is None:
+def _bounded(measured: Measured, quantity: str, axes: Sequence[str], bound: float, largest: bool) -> Verdict:
+    values = torch.as_tensor(measured, dtype=torch.float64).detach()
+    if not values.numel():
+        return Verdict("holds", 0.0 if largest else torch.inf, quantity)
+    index = values.argmax() if largest else values.argmin()
+    number = float(values.flatten()[index])
+    if number <= bound if largest else number >= bound:
         return Verdict("holds", number, quantity)
-    at = torch.unravel_index(torch.tensor(index), values.shape) if axes else ()
-    place = ", ".join(f"{axis} {int(where)}" for axis, where in zip(axes, at, strict=True))
+    at = zip(axes, torch.unravel_index(index, values.shape), strict=True) if axes else ()
+    place = ", ".join(f"{axis} {int(where)}" for axis, where in at)
+    expected = f"expected at {'most' if largest else 'least'} {bound:.0e}: {quantity}"
     example = f"{quantity} is {number:.3g}{' at ' if place else ''}{place}"
-    return Verdict("violated", number, f"expected {expected}: {quantity}", counterexample=example)
+    return Verdict("violated", number, expected, counterexample=example)

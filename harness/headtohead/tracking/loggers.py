@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from headtohead import files
+from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.plugins.registry import current
@@ -65,7 +68,7 @@ class StudyLogger:
     def keep(self, run: TrackedRun, content_hash: str) -> None:
         """Remember that the tracker has a run as a whole."""
         self.received[run.run_hash] = content_hash
-        self._file().parent.mkdir(exist_ok=True)
+        self._file().parent.mkdir(parents=True, exist_ok=True)
         files.write_json(self._file(), self.received)
 
     def failure(self, error: Exception) -> str | None:
@@ -82,7 +85,7 @@ class StudyLogger:
         return None
 
     def _file(self) -> Path:
-        return inside(self.study.path, FOLDER, f"{self.name}.json")
+        return _file(self.study.path, f"{self.name}.json")
 
 
 class InUseError(HeadToHeadError):
@@ -96,10 +99,17 @@ def locked(folder: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
     Raises:
         InUseError: If another process holds it.
     """
-    path = inside(folder, FOLDER, f"{name}.lock")
-    path.parent.mkdir(exist_ok=True)
+    path = _file(folder, f"{name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(path, timeout=seconds):
             yield
     except Timeout:
         raise InUseError(f"another process logs '{folder.name}' to {name}; wait until it ends") from None
+
+
+def _file(study: Path, name: str) -> Path:
+    """Return a file of a logger in the folder of a study, or in the cache if that folder is read-only."""
+    if os.access(study, os.W_OK):
+        return inside(study, FOLDER, name)
+    return cache_root() / "loggers" / hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16] / name

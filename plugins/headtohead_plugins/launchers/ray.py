@@ -20,13 +20,11 @@ from pydantic import Field
 
 from headtohead.plugin import (
     ClusterLauncher,
-    Exit,
     HeadToHeadError,
     Job,
     Launcher,
     Options,
     RemoteJob,
-    Submitted,
     hookimpl,
     without_working_directory,
 )
@@ -81,14 +79,36 @@ class RayLauncher(ClusterLauncher):
             return super().memory(device, workers)
         return total // max(1, workers)
 
-    def submit(self, jobs: Sequence[Job], workers: int) -> list[Submitted]:
+    def submit(self, jobs: Sequence[Job], workers: int) -> list[Any]:
         """Start a task per job."""
         # Ray's own retries would not use the resume point.
         train = self._connect().remote(max_retries=0)(RemoteJob.train)
-        return [
-            _Task(self._ray, job, train.options(**self._resources(job, workers)).remote(RemoteJob.of(job)))
-            for job in jobs
-        ]
+        tasks = [train.options(**self._resources(job, workers)).remote(RemoteJob.of(job)) for job in jobs]
+        return [(task, task.future()) for task in tasks]
+
+    def end(self, job: Job, handle: Any) -> int | str | None:
+        """Return the result of a task.
+
+        Raises:
+            HeadToHeadError: If a node cannot import headtohead.
+        """
+        _, future = handle
+        if not future.done():
+            return None
+        try:
+            result: int | str = future.result()
+            return result
+        except self._ray.exceptions.RayTaskError as error:
+            reason = str(error).strip().splitlines()[-1]
+            if isinstance(error.cause, ImportError) or "failed to import" in str(error):
+                raise HeadToHeadError(f"a node cannot import headtohead ({reason}); install it there") from error
+            return self.ended(job, reason, lost=False)
+        except self._ray.exceptions.RayError as error:
+            return self.ended(job, str(error))
+
+    def cancel(self, handle: Any) -> None:
+        """Kill the worker of a task."""
+        self._ray.cancel(handle[0], force=True)
 
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self._connect().nodes() if node["Alive"]]
@@ -115,30 +135,6 @@ class RayLauncher(ClusterLauncher):
                 _join(ray, self.options.address or os.environ.get("RAY_ADDRESS") or "auto")
             self._ray = ray
         return self._ray
-
-
-class _Task(Submitted):
-    """A stack as a task of the cluster."""
-
-    def __init__(self, ray: Any, job: Job, reference: Any) -> None:
-        super().__init__(job)
-        self.ray, self.reference, self.future = ray, reference, reference.future()
-
-    def end(self) -> Exit | None:
-        if not self.future.done():
-            return None
-        try:
-            return self.returned(self.future.result())
-        except self.ray.exceptions.RayTaskError as error:
-            reason = str(error).strip().splitlines()[-1]
-            if isinstance(error.cause, ImportError) or "failed to import" in str(error):
-                raise HeadToHeadError(f"a node cannot import headtohead ({reason}); install it there") from error
-            return self.ended(reason, lost=False)
-        except self.ray.exceptions.RayError as error:
-            return self.ended(str(error))
-
-    def cancel(self) -> None:
-        self.ray.cancel(self.reference, force=True)
 
 
 def _join(ray: Any, address: str) -> None:

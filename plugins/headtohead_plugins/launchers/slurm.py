@@ -19,13 +19,11 @@ from pydantic import Field
 
 from headtohead.plugin import (
     ClusterLauncher,
-    Exit,
     HeadToHeadError,
     Job,
     Launcher,
     Options,
     RemoteJob,
-    Submitted,
     exchange_folder,
     hookimpl,
     run_program,
@@ -34,9 +32,6 @@ from headtohead.plugin import (
 
 QUEUE_SECONDS = 10.0
 """Time between queries of Slurm's queue."""
-
-JOB_ID_FILE = "slurm-job"
-"""File in a stack's folder with the id of its job."""
 
 
 class SlurmOptions(Options):
@@ -80,20 +75,19 @@ class SlurmLauncher(ClusterLauncher):
         # Otherwise assume a node like this machine, whose cores share its memory.
         return super().memory(device, 1 if device == "cuda" else os.cpu_count() or 1)
 
-    def submit(self, jobs: Sequence[Job], workers: int) -> list[Submitted]:
+    def submit(self, jobs: Sequence[Job], workers: int) -> list[Any]:
         """Find jobs that Slurm already has, and submit an array of the others for each number of threads."""
         try:
             import submitit
         except ModuleNotFoundError as error:
             raise HeadToHeadError("launcher 'slurm' requires submitit; run pip install 'headtohead[slurm]'") from error
         folder = exchange_folder(jobs[0])
-        submitted: list[Submitted] = []
+        handles: dict[Job, Any] = {}
         new: dict[int, list[Job]] = {}
         for job in jobs:
-            job_id = job.stack / JOB_ID_FILE
+            job_id = job.stack / self.job_file
             if job_id.exists() and job_id.read_text() in (self.queued() or ()):
-                handle = submitit.SlurmJob(folder=folder, job_id=job_id.read_text())
-                submitted.append(_Submitted(job, handle, self))
+                handles[job] = submitit.SlurmJob(folder=folder, job_id=job_id.read_text())
             else:
                 new.setdefault(job.threads, []).append(job)
         for threads, group in new.items():
@@ -101,12 +95,41 @@ class SlurmLauncher(ClusterLauncher):
             try:
                 # The error contains the output of sbatch too.
                 with redirect_stderr(StringIO()), without_working_directory(), executor.batch():
-                    handles = [executor.submit(RemoteJob.of(job).train) for job in group]
+                    submitted = [executor.submit(RemoteJob.of(job).train) for job in group]
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
                 reason = str(error).strip().splitlines()[-1]
                 raise HeadToHeadError(f"Slurm rejected the job: {reason}") from error
-            submitted += [_Submitted(job, handle, self) for job, handle in zip(group, handles, strict=True)]
-        return submitted
+            for job, handle in zip(group, submitted, strict=True):
+                handles[job] = handle
+                (job.stack / self.job_file).write_text(handle.job_id)
+        for handle in handles.values():
+            handle.last_seen = time.monotonic()
+        return [handles[job] for job in jobs]
+
+    def end(self, job: Job, handle: Any) -> int | str | None:
+        """Return the result of a job, and remove its files in the exchange folder."""
+        name, log = f"job {handle.job_id}", handle.paths.stderr
+        if not handle.paths.result_pickle.exists():
+            return self.ended(job, f"{name} ended without a result; see {log}") if self._gone(handle) else None
+        if (error := handle.exception()) is not None:
+            return self.ended(job, f"{name} failed: {str(error).strip().partition(chr(10))[0]}; see {log}", lost=False)
+        result: int | str = handle.result()
+        for path in handle.paths.folder.glob(f"{handle.job_id}_*"):
+            path.unlink(missing_ok=True)
+        return result
+
+    def _gone(self, handle: Any) -> bool:
+        """Return whether the last queries did not find the job; more than one, since a result file may appear late."""
+        if self.options.executor == "local":
+            return bool(handle.done() and not handle.paths.result_pickle.exists())
+        queued = self.queued()
+        if queued is None or handle.job_id in queued:
+            handle.last_seen = time.monotonic()
+        return bool(time.monotonic() - handle.last_seen > 2 * QUEUE_SECONDS)
+
+    def cancel(self, handle: Any) -> None:
+        """Cancel a job."""
+        handle.cancel(check=False)
 
     def queued(self) -> set[str] | None:
         """Return the ids of the user's jobs in Slurm's queue, queried every ``QUEUE_SECONDS``; None if unknown."""
@@ -137,44 +160,6 @@ class SlurmLauncher(ClusterLauncher):
             slurm_additional_parameters=partition | options.extra,
         )
         return executor
-
-
-class _Submitted(Submitted):
-    """A stack with its submitted job."""
-
-    def __init__(self, job: Job, handle: Any, launcher: SlurmLauncher) -> None:
-        super().__init__(job)
-        self.handle, self.launcher = handle, launcher
-        self.job_id, self.log = str(handle.job_id), handle.paths.stderr
-        self.last_seen = time.monotonic()
-        (job.stack / JOB_ID_FILE).write_text(self.job_id)
-
-    def end(self) -> Exit | None:
-        if not self.handle.paths.result_pickle.exists():
-            return self.ended(f"job {self.job_id} ended without a result; see {self.log}") if self._gone() else None
-        if (error := self.handle.exception()) is not None:
-            reason = str(error).strip().partition("\n")[0]
-            return self.ended(f"job {self.job_id} failed: {reason}; see {self.log}", lost=False)
-        end = self.returned(self.handle.result())
-        for path in self.handle.paths.folder.glob(f"{self.job_id}_*"):
-            path.unlink(missing_ok=True)
-        return end
-
-    def _gone(self) -> bool:
-        """Return whether the last queries did not find the job; more than one, since a result file may appear late."""
-        if self.launcher.options.executor == "local":
-            return self.handle.done() and not self.handle.paths.result_pickle.exists()
-        queued = self.launcher.queued()
-        if queued is None or self.job_id in queued:
-            self.last_seen = time.monotonic()
-        return time.monotonic() - self.last_seen > 2 * QUEUE_SECONDS
-
-    def cancel(self) -> None:
-        self.handle.cancel(check=False)
-
-    def close(self) -> None:
-        super().close()
-        (self.job.stack / JOB_ID_FILE).unlink(missing_ok=True)
 
 
 @hookimpl

@@ -87,17 +87,13 @@ def _entries_named(name: str, entries: Sequence[Registered], registry: Registry)
     matching = [entry for entry in entries if name in (entry.name, entry.label)]
     if matching:
         return matching
-    other = next((entry for entry in registry.all() if name in (entry.name, entry.label)), None)
-    if other is not None:
-        raise HeadToHeadError(
-            f"{other.label} has no invariants; h2h check takes {LISTED_FAMILIES} entries, for example "
-            f"{entries[0].label}"
-        )
+    if others := [entry.label for entry in registry.all() if name in (entry.name, entry.label)]:
+        raise HeadToHeadError(f"{others[0]} has no invariants; h2h check takes {LISTED_FAMILIES} entries")
     family, _, bare = name.partition("/")
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
     names = [entry.label if "/" in name else entry.name for entry in entries]
-    commands = {".py": f"h2h check --plugin {name}", ".yaml": f"h2h plan {name}", ".yml": f"h2h plan {name}"}
-    command = commands.get(Path(name).suffix)
-    hint = f"; it is a file: type {command}" if command else nearest(name, names)
-    raise HeadToHeadError(f"unknown name '{name}'{hint}")
+    file = Path(name).suffix == ".py"
+    raise HeadToHeadError(
+        f"unknown name '{name}'{f'; it is a file: type h2h check --plugin {name}' if file else nearest(name, names)}"
+    )

@@ -33,9 +33,13 @@ from headtohead.testing.verdict import violated
 IDLE = "overrides no hook, so it computes the same as its base class; override a hook, or use the built-in entry"
 """What is wrong with an entry that computes the same as its base class."""
 
-HOOKS = Invariant(
-    "hooks", "An entry overrides at least one hook of its family.", lambda entry: violated(f"the entry {IDLE}")
-)
+
+def _overrides_a_hook(entry: Registered) -> Verdict:
+    """An entry overrides at least one hook of its family."""
+    return violated(f"the entry {IDLE}")
+
+
+HOOKS = Invariant("hooks", _overrides_a_hook)
 
 Result = tuple[Invariant, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
@@ -77,7 +81,7 @@ class Examination:
         }
 
 
-class MissingFilesError(Exception):
+class MissingFilesError(HeadToHeadError):
     """The data is not available; the message names the missing file."""
 
 
@@ -183,8 +187,6 @@ def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrid
         require_files(config, registry, cache)
         dataset = registry.dataset(entry.name)
         return DatasetSubject.load(entry.name, dataset, dataset_options(config, dataset), cache / "downloads")
-    except MissingFilesError as error:
-        raise HeadToHeadError(f"{entry.label}: {error}") from error
     except HeadToHeadError:
         raise
     except Exception as error:

@@ -133,7 +133,7 @@ def _resizings(subject: Subject) -> list[dict[str, int]]:
 def _shapes(subject: Subject, change: dict[str, int]) -> dict[str, torch.Size]:
     """Return the parameter shapes of a resized model, or none if the variant does not allow the sizes."""
     try:
-        model = Transformer(changed(subject.config, model=change), None, *subject.vocab_sizes)
+        model = Transformer(changed(subject.config, model=change), subject.seeds[:1], *subject.vocab_sizes)
     except HeadToHeadError:
         return {}
     return {name: parameter.shape for name, parameter in model.named_parameters()}

@@ -42,12 +42,13 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply(COUNTS_ROWS)
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
-    if subject.has_property(role, "order-invariant") and not subject.position_dependent(role):
+    own_scores = subject.attention(role).style.position_dependent
+    if "order-invariant" in subject.positional(role).properties and not own_scores:
         return worst(
             within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),
             within(embedded, "largest number that an order-invariant encoding adds to embeddings"),
         )
-    if embedded > VISIBLE and not subject.position_dependent(role):
+    if embedded > VISIBLE and not own_scores:
         return Verdict("holds", embedded, "smallest difference between the vectors of two positions")
     if not bool(checked.any()):
         return does_not_apply("no query attends to two adjacent keys")
@@ -96,7 +97,7 @@ def _embedded_difference(subject: Subject, role: str) -> float:
     vectors = _embedded(subject, role, torch.arange(count).unsqueeze(0))
     if vectors is None:
         return 0.0
-    if subject.has_property(role, "order-invariant"):
+    if "order-invariant" in subject.positional(role).properties:
         return float(vectors.abs().max())
     distances = torch.cdist(vectors, vectors) + torch.eye(vectors.shape[1]) * 1e9
     return float(distances.min())
@@ -105,18 +106,18 @@ def _embedded_difference(subject: Subject, role: str) -> float:
 @role_invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     """Shifting the positions of queries and keys together changes nothing under relative encodings."""
-    encoded = [other for other in subject.roles if not subject.has_property(other, "order-invariant")]
+    encoded = [other for other in subject.roles if "order-invariant" not in subject.positional(other).properties]
     if encoded and role not in encoded:
         return does_not_apply("the encoding is order-invariant")
     if subject.counts_rows(role):
         return does_not_apply(COUNTS_ROWS)
-    if subject.position_dependent(role):
+    if subject.attention(role).style.position_dependent:
         return does_not_apply("the style's own scores depend on positions")
     limit = subject.limit(role)
     shifts = [shift for shift in SHIFTS if limit is None or limit >= shift + max(subject.times(role))]
     if not shifts:
         return does_not_apply(f"{limit} positions are too few to shift")
-    if subject.has_property(role, "relative"):
+    if "relative" in subject.positional(role).properties:
         return worst(
             *(
                 verdict
@@ -153,7 +154,7 @@ def _changes_by_shift(subject: Subject, role: str, shift: int) -> tuple[Tensor, 
 @torch.no_grad()
 def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
-    if not subject.has_property(role, "falls-with-distance"):
+    if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
     if not subject.uses_plain_softmax(role):
         return does_not_apply("the style's weights are not a plain softmax of the scores")

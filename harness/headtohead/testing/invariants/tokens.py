@@ -203,12 +203,9 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     Encodings, scores and masks must all be invariant. An order-invariant encoding has every other
     invariance, too.
     """
-    by_modules = (
-        (subject.has_property("encoder", name) or subject.has_property("encoder", "order-invariant"))
-        and subject.has_property("cross", "order-invariant")
-        and not (subject.position_dependent("encoder") or subject.position_dependent("cross"))
-    )
-    if not by_modules:
+    encodings = [subject.positional(role).properties for role in ("encoder", "cross")]
+    by_modules = {name, "order-invariant"} & encodings[0] and "order-invariant" in encodings[1]
+    if not by_modules or any(subject.attention(role).style.position_dependent for role in ("encoder", "cross")):
         return torch.zeros(order.shape[:2], dtype=torch.bool)
     encoder, cross = subject.mask("encoder"), subject.mask("cross")
     same = _reordered(_reordered(encoder, order, -1), order, -2) == encoder

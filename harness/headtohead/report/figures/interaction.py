@@ -33,8 +33,9 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         pair = (lines, across) if palette.colour_axis == across else (across, lines)
         groups = pd.DataFrame(rows).groupby([*pair, "seed"])["score"]
         number = len(palette.values[across]) * len(palette.values[lines]) * len(frames.seeds)
-        if groups.ngroups == number and groups.size().nunique() == 1 and len(palette.values[pair[1]]) <= 8:
-            panels.append((*pair, groups.mean()))
+        is_crossed = groups.size().nunique() == 1 and (groups.ngroups == number or len(varied) == 2)
+        if is_crossed and len(palette.values[pair[1]]) <= len(style.MARKERS):
+            panels.append((*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])}))
     if not panels:
         return None
     columns = min(len(panels), 3)
@@ -47,7 +48,8 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         for axes, (across, lines, means) in zip(grid, panels, strict=False):
             values, coloured = palette.values[across], lines == palette.colour_axis
             for number, name in enumerate(palette.values[lines]):
-                cells = [summarise(means[value, name].to_numpy(), span=span(metric)) for value in values]
+                # The mean of a missing cell is NaN, which interrupts the line.
+                cells = [summarise(means.get((value, name), []), span=span(metric)) for value in values]
                 axes.errorbar(
                     [x + (number - (len(palette.values[lines]) - 1) / 2) * 0.06 for x in range(len(values))],
                     [cell.mean for cell in cells],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -29,7 +29,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     ]
     if not palette.is_grid or len(varied) < 2 or not rows:
         return None
-    panels = []
+    panels: list[tuple[str, str, dict[Any, Any]]] = []
     for across, lines in itertools.combinations(varied, 2):
         pair = (lines, across) if palette.colour_axis == across else (across, lines)
         groups = pd.DataFrame(rows).groupby([*pair, "seed"])["score"]
@@ -50,7 +50,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
             values, coloured = palette.values[across], lines == palette.colour_axis
             for number, name in enumerate(palette.values[lines]):
                 # The mean of a missing cell is NaN, which interrupts the line.
-                cells = [summarise(means.get((value, name), np.array([])), span=span(metric)) for value in values]
+                cells = [summarise(means.get((value, name), []), span=span(metric)) for value in values]
                 axes.errorbar(
                     [x + (number - (len(palette.values[lines]) - 1) / 2) * 0.06 for x in range(len(values))],
                     [cell.mean for cell in cells],

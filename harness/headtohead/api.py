@@ -235,13 +235,12 @@ def run(
     if fresh:
         for experiment_name in loaded.experiments:
             archive_runs(inside(root, experiment_name))
+    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
     session = _Session(
         root=root,
         # The file does not identify an experiment with a label.
         target=planned.name if name or isinstance(experiment, Mapping) else experiment,
         reports=reports_folder(root, reports),
-        machine=Machine(chosen_launcher, kind, workers, threads, timeout),
-        command=command or "",
         loggers=loggers,
         seconds_to_ship=seconds_to_ship,
         # The same command with --fresh would train anew.
@@ -253,7 +252,7 @@ def run(
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         with session.shipped(sweep):
-            outcome = session.train(sweep)
+            outcome = execute(sweep, machine, cache_root(), command or "")
         planned = plan_again(look)
         if planned.tuning is None or not planned.tuning.is_done:
             session.log_end(sweep, sweep.name, outcome)
@@ -266,10 +265,10 @@ def run(
     written = None
     # The shipper's last pass logs the report, so the report is written before the shipper is closed.
     with session.shipped(planned):
-        outcome = session.train(planned)
+        outcome = execute(planned, machine, cache_root(), command or "")
         while (look := _next_look(planned, outcome, log)) is not None:
             planned = plan_again(look)
-            outcome = session.train(planned)
+            outcome = execute(planned, machine, cache_root(), command or "")
         complete = set(outcome.states) <= states.RESULTS
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
@@ -289,7 +288,7 @@ def run(
 
 @dataclass
 class _Session:
-    """Trains the plans of one command, logs their runs to trackers and prints how to continue.
+    """Logs the runs of a command to trackers and prints how to continue.
 
     ``target`` names the experiment in printed commands. After the report, the command waits for the loggers at most
     about ``seconds_to_ship``.
@@ -298,16 +297,11 @@ class _Session:
     root: Path
     target: Path | str
     reports: Path
-    machine: Machine
-    command: str
     loggers: Sequence[str]
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
     shippers: list[tuple[str, shipper.ShipperProcess]] = field(default_factory=list)
-
-    def train(self, plan: Plan) -> Outcome:
-        return execute(plan, self.machine, cache_root(), self.command)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:

@@ -53,12 +53,10 @@ class EmbeddingSoftmax(Attention):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return a single head of width d_model."""
         return Geometry(1, 1, model.d_model, model.d_model, 1.0)
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int:
-        """Return d_model."""
         return model.d_model
 
     @classmethod

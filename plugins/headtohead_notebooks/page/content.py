@@ -104,12 +104,10 @@ class NotebookPitfall:
 
     @property
     def name(self) -> str:
-        """Name of the pitfall."""
         return self.pitfall.name
 
     @property
     def text(self) -> SimpleNamespace:
-        """The texts about the pitfall."""
         return PITFALL_TEXTS[self.name]
 
     @property
@@ -187,7 +185,6 @@ class PageContent:
 
     @cached_property
     def sections(self) -> tuple[SimpleNamespace, ...]:
-        """A section for each notebook."""
         return tuple(self._section(index, notebook) for index, notebook in enumerate(NOTEBOOKS))
 
     @cached_property

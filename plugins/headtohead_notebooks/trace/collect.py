@@ -93,7 +93,6 @@ class _Collector:
     """The input of the current residual block."""
 
     def add_ids(self, role: str) -> None:
-        """Add the ids of a side."""
         ids = self.inputs.source if role == "encoder" else self.inputs.target
         meaning = formulas.EMBEDDING["ids"][1]
         self.steps.append(TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning))

@@ -33,7 +33,6 @@ class FreeGeometry(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return the geometry of the options."""
         assert isinstance(options, FreeGeometryOptions)
         kv_heads = options.kv_heads or model.heads
         if model.heads % kv_heads:

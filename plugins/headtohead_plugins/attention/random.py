@@ -35,11 +35,9 @@ class Random(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads without keys."""
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     def build(self) -> None:
-        """Initialise R, as a parameter or a buffer."""
         length = self.options.max_length
         create = self.parameter if self.options.trained else self.buffer
         self.table = create(self.context.geometry.heads, length, length, std=self.options.std)

@@ -13,7 +13,6 @@ class SingleHead(Attention):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return a single full-width head."""
         return Geometry(1, 1, model.d_model, model.d_model, model.d_model**-0.5)
 
 

@@ -19,7 +19,6 @@ class Uniform(Attention):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads without keys."""
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     def formula(self) -> str:

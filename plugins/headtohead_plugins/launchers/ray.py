@@ -50,7 +50,6 @@ class RayLauncher(ClusterLauncher):
     _ray: Any = None
 
     def warm(self) -> None:
-        """Connect to the cluster."""
         self._connect()
 
     def gpus(self) -> int:

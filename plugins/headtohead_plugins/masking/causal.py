@@ -23,7 +23,6 @@ class Causal(Masking):
         return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return ``j <= i``."""
         return key <= query
 
 

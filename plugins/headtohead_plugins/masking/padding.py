@@ -20,7 +20,6 @@ class PaddingMask(Masking):
         return is_token.expand(-1, query_positions.shape[0], -1)
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return ``j < length``."""
         return key < length
 
 

@@ -25,7 +25,6 @@ class PaddingCausal(Masking):
         return causal.unsqueeze(0) & is_token
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return ``j <= i and j < length``."""
         return key <= query and key < length
 
 

@@ -32,7 +32,6 @@ class Learned(Positional):
     cost = Cost(parameters="d*max_length")
 
     def build(self) -> None:
-        """Initialise the table from a normal distribution."""
         shape = (self.options.max_length, self.context.d_model)
         self.table = self.parameter(*shape, std=self.options.std)
 

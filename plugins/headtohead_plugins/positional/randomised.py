@@ -64,7 +64,6 @@ class Randomised(Positional):
 
     @classmethod
     def depends_on(cls, options) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
-        """Return the inner encoding."""
         return (options.of,)
 
     @classmethod
@@ -88,15 +87,12 @@ class Randomised(Positional):
         return positions
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
-        """Delegate to the inner encoding."""
         return self.inner.embed(self._inner_positions(positions), role)
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Delegate to the inner encoding."""
         return self.inner.rotate(x, self._inner_positions(positions), role)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Delegate to the inner encoding."""
         positions = self._inner_positions(query_positions), self._inner_positions(key_positions)
         return self.inner.bias(*positions, role, layer)
 

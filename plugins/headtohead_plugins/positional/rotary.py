@@ -56,7 +56,6 @@ class Rotary(Positional):
         return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {self.options.theta:g}^{{−2i/d_k}}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Rotate queries or keys by their positions."""
         return rotate_pairs(x, *self.cached(angles, positions, x.shape[-1], self.options.theta, x.dtype))
 
 

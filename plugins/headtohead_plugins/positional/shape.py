@@ -35,7 +35,6 @@ class Shape(Positional):
 
     @classmethod
     def depends_on(cls, options: BaseOptions) -> tuple[str, ...]:
-        """Return ``sinusoidal``."""
         return ("sinusoidal",)
 
     def formula(self) -> str:
@@ -48,7 +47,6 @@ class Shape(Positional):
         return shifts + torch.arange(time, device=shifts.device)
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
-        """Return the sinusoids of the positions."""
         return self.sinusoidal.embed(positions, role)
 
 

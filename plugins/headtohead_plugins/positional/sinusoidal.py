@@ -61,7 +61,6 @@ class Sinusoidal(Positional):
 
     @classmethod
     def index(cls, options) -> Literal["time", "row"]:  # type: ignore[no-untyped-def]
-        """Return the option ``index``."""
         return "row" if options.index == "row" else "time"
 
     @classmethod

@@ -28,12 +28,10 @@ class NounPhrase:
     number: int
 
     def english(self) -> list[str]:
-        """Return the English words."""
         adjective = [self.adjective.english] if self.adjective else []
         return [self.determiner.english[self.number], *adjective, self.noun.english[self.number]]
 
     def french(self) -> list[str]:
-        """Return the French words."""
         gender = 2 if self.number else int(self.noun.feminine)
         article, noun = self.determiner.french[gender], self.noun.french[self.number]
         if self.adjective is None:
@@ -45,7 +43,6 @@ class NounPhrase:
 
     @property
     def feminine(self) -> bool:
-        """Grammatical gender of the noun."""
         return self.noun.feminine
 
     @property
@@ -74,7 +71,6 @@ class Clause:
     adverbial: tuple[str, str] | None = None
 
     def english(self) -> list[str]:
-        """Return the English words."""
         english = [*_english_subject(self.subject), *self._english_verb()]
         if self.predicate:
             english.append(self.predicate.english)
@@ -87,7 +83,6 @@ class Clause:
         return english + (self.adverbial[0].split() if self.adverbial else [])
 
     def french(self) -> list[str]:
-        """Return the French words."""
         core = ["ne"] if self.negated else []
         if isinstance(self.object, words.Pronoun):
             core.append(self.object.object[1])
@@ -120,11 +115,9 @@ class Greeting:
     addressee: NounPhrase
 
     def english(self) -> list[str]:
-        """Return the English words."""
         return [words.GREETING[0], *self.addressee.english()]
 
     def french(self) -> list[str]:
-        """Return the French words."""
         return [words.GREETING[1], *self.addressee.french()]
 
 
@@ -135,11 +128,9 @@ class Sentence:
     parts: tuple[Clause | Greeting, ...]
 
     def english(self) -> str:
-        """Return the English sentence."""
         return " and ".join(" ".join(part.english()) for part in self.parts)
 
     def french(self) -> str:
-        """Return its French translation."""
         return " et ".join(" ".join(part.french()) for part in self.parts)
 
 

@@ -254,11 +254,6 @@ def test_incompatibilities_with_the_data_are_found(plan):
             "did you mean 'right'",
         ),
         (
-            "design: [{between: {from: left, to: recipe/right}}]",
-            ":7: design[0].between.from:",
-            "did you mean 'recipe/left'",
-        ),
-        (
             "design: [{between: {from: recipe/left, to: recipe/left}}]",
             ":7: design[0].between:",
             "both configurations are the same",

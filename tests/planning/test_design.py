@@ -174,7 +174,6 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
-        ("design: [{product: {maskin: [causal]}}]", ":7: design[0].product.maskin:", "did you mean 'masking'"),
         (
             "design:\n  - product:\n      masking:\n        - causal\n        - casual\n",
             ":11: design[0].product.masking[1]:",
@@ -225,12 +224,6 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "this excludes the baseline, which",
         ),
         ("exclude: [{when: {}, reason: why}]", ":7: exclude[0].when:", "no axis values are given"),
-        (
-            "exclude: [{when: {recipe: scratch-en-fr}, reason: why}]",
-            ":7: exclude[0].when.recipe:",
-            "a recipe cannot be named",
-        ),
-        ("design: [{product: {data: [{limit: 3}]}}]", ":7: design[0].product.data[0]:", "a mapping with 'dataset'"),
         (
             "design: [{product: {data: [copy, {dataset: copy, longst: 5}]}}]",
             ":7: design[0].product.data[1].longst:",

@@ -9,7 +9,7 @@ from headtohead.config.builder import resolve
 from headtohead.config.entries import parsed_options
 from headtohead.config.identity import identity_fields, run_hash, run_identity
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed, RecordedOptions
+from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
 
 DATA_HASH = "f" * 64
 
@@ -62,7 +62,6 @@ def test_run_hashes_do_not_change(name, registry):
             {"model": {"dropout": 0.3}},
             {"model": {f"dropout_{part}": 0.3 for part in ("embedding", "attention", "ffn", "residual")}},
         ),
-        ({"model": {"norm": "post"}}, {"model": {"norm": "post", "final_norm": False}}),
         ({}, {"data": {"split": "iid", "normalise": "none"}}),
         (
             {"positional": "rotary"},
@@ -75,7 +74,6 @@ def test_run_hashes_do_not_change(name, registry):
             },
         ),
         ({"masking": "causal"}, {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"}),
-        ({"train": {"epochs": 2}}, {"train": {"epochs": 2.0}}),
         ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
         (
             {"evaluate": {"decode": "beam"}},
@@ -90,15 +88,11 @@ def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, 
 @pytest.mark.parametrize(
     "change",
     [
-        {"model": {"d_model": 64}},
         {"model": {"final_norm": False}},
-        {"train": {"epochs": 2}},
         {"train": {"steps": 1}},
         {"positional": {"name": "rotary", "theta": 1}},
-        {"positional.cross": "sinusoidal"},
         {"masking.decoder": "causal"},
         {"data": {"size": 500}},
-        {"data": {"seed": 2}},
         {"evaluate": {"unpadded": False}},
         {"evaluate": {"decode": "beam"}},
         {"train": {"epochs": 1, "length_buckets": "exact"}},
@@ -190,4 +184,3 @@ def test_options_that_no_class_has_parsed_are_not_hashed_without_their_content(r
     config = RunConfig.model_validate_json(resolve({"train": {"epochs": 1}}, registry).model_dump_json())
     with pytest.raises(AssertionError, match="recorded options"):
         run_hash(config, 1, DATA_HASH)
-    assert hash(RecordedOptions(size=1)) != hash(RecordedOptions(size=2))

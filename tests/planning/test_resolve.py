@@ -38,11 +38,8 @@ def test_the_default_configuration_is_the_standard_transformer(resolved):
     ("given", "roles"),
     [
         ({"positional": "rotary"}, ["rotary", "rotary", "none"]),
-        ({"positional": {"name": "rotary"}}, ["rotary", "rotary", "none"]),
         ({"positional": {"encoder": "none"}}, ["none", "sinusoidal", "none"]),
-        ({"positional": {"cross": "rotary"}}, ["sinusoidal", "sinusoidal", "rotary"]),
         ({"positional.decoder": "rotary"}, ["sinusoidal", "rotary", "none"]),
-        ({"positional": {"encoder": "none"}, "data": {}, "model": {}}, ["none", "sinusoidal", "none"]),
         ({"positional.decoder": {"name": "rotary", "theta": 5}}, ["sinusoidal", "rotary", "none"]),
         ({"positional": {"decoder": {"name": "alibi"}}}, ["sinusoidal", "alibi", "none"]),
     ],
@@ -52,13 +49,7 @@ def test_every_notation_of_an_encoding_sets_its_roles(resolved, given, roles):
 
 
 @pytest.mark.parametrize(
-    ("masking", "roles"),
-    [
-        ("causal", ["none", "causal", "none"]),
-        ("padding", ["padding", "padding", "padding"]),
-        ("none", ["none", "none", "none"]),
-        ("padding-causal", ["padding", "padding-causal", "padding"]),
-    ],
+    ("masking", "roles"), [("causal", ["none", "causal", "none"]), ("padding", ["padding", "padding", "padding"])]
 )
 def test_a_plain_masking_name_sets_the_masks_of_the_catalogue(resolved, masking, roles):
     assert names(resolved(masking=masking).masking) == roles
@@ -77,13 +68,11 @@ STOPPING = {"train": {"epochs": 1, "early_stopping": {"patience": 2}}}
     ("raw", "values"),
     [
         ({"positional": {"name": "learned", "max_length": 9}}, {"positional.encoder.max_length": 9}),
-        ({"positional": "learned"}, {"positional.decoder.max_length": 128}),
         (
             {"positional": "rotary", "positional.theta": 7},
             {"positional.encoder.theta": 7, "positional.decoder.theta": 7},
         ),
         (ROTARY | {"positional.decoder": "rotary"}, {"positional.encoder.theta": 7, "positional.decoder.theta": 10000}),
-        ({"data.pair": "eng-fra", "data.dataset": "tatoeba"}, {"data.pair": "eng-fra"}),
         ({"data": {"size": 100}, "data.dataset": "tatoeba"}, {"data.size": None, "data.pair": "eng-spa"}),
         ({"data": {"dataset": "toy-grammar", "size": 100, "limit": 50}}, {"data.size": 100, "data.limit": 50}),
         ({"model": {"layers": 3, "decoder_layers": 1}}, {"model.encoder_layers": 3, "model.decoder_layers": 1}),
@@ -148,17 +137,12 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"positional": "rotery"}, "positional:", "did you mean 'rotary'"),
         ({"positional": {"name": "rotary", "thta": 3}}, "positional.thta:", "did you mean 'theta'"),
         ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a valid number, got 'big'"),
-        ({"positional.encodr": "rotary"}, "positional.encodr:", "did you mean 'encoder'"),
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
-        ({"positional": None}, "positional:", "expected a name"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_modle": 3}}, "model.d_modle:", "did you mean 'd_model'"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
-        ({"model": {"d_model": True}}, "model.d_model:", "expected a valid integer, got"),
         ({"model": {"d_model": 0}}, "model.d_model:", "must be greater than or equal to 1,"),
-        ({"model": {"d_model": None}}, "model.d_model:", "expected a valid integer, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
-        ({"model": {"norm": "pst"}}, "model.norm:", "did you mean 'post'"),
         ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
         ({"train": {"lr": float("inf")}}, "train.lr:", "expected a finite number, got"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "item 1 is missing"),
@@ -176,11 +160,9 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ),
         ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping:", "expected a mapping, got 5"),
         ({"model": {"tie_embeddings": "all"}}, "model.tie_embeddings:", "tie_embeddings 'all' requires one vocabulary"),
-        ({"data": {"dataset": "toy-gramar"}}, "data.dataset:", "did you mean 'toy-grammar'"),
         ({"data": {"sise": 3}}, "data.sise:", "did you mean 'size'"),
         ({"data": {"split": "ii"}}, "data.split:", "did you mean 'iid'"),
         ({"data": {"limt": 3}, "data.dataset": "addition"}, "data.limt:", "unknown field 'limt'"),
-        ({"positional": {"encoder": "rope"}}, "positional.encoder:", "did you mean 'rotary'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
         ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam.size:", "beam search requires evaluate.decode: beam,"),
         (
@@ -188,7 +170,6 @@ def test_an_error_in_a_recipe_names_the_recipe():
             "evaluate.beam.size:",
             "must be greater than or equal to 1,",
         ),
-        ({"recipe": "unheard-of"}, "recipe:", "unknown recipe 'unheard-of'"),
     ],
 )
 def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, word):

@@ -35,14 +35,10 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("train.grad_clip", "; did you mean 'clip_norm'?"),
         ("train.seed", "; did you mean 'seeds', a field of the experiment file outside base?"),
         ("train.device", DEVICE),
-        ("model.n_layers", "; did you mean 'layers'?"),
-        ("model.hiddenSize", "; did you mean 'd_model'?"),
         ("model.vocab_size", "; did you mean 'data.vocabulary.max_size'?"),
         ("model.attention", "; did you mean 'attention', a field of base?"),
-        ("model.pos_encoding", "; did you mean 'positional', a field of base?"),
         ("model.norm_type", LAYER_NORM),
         ("model.num_kv_heads", "; type attention: {name: grouped-query, kv_heads: N}"),
-        ("data.name", "; did you mean 'dataset'?"),
         ("hidden_size", "; did you mean 'model.d_model'?"),
     ],
 )
@@ -54,15 +50,11 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
     ("field", "value", "hint"),
     [
         ("positional", "rope", "unknown positional 'rope'; did you mean 'rotary'?"),
-        ("attention", "gqa", "unknown attention 'gqa'; did you mean 'grouped-query'?"),
-        ("attention.decoder", "vanilla", "unknown attention 'vanilla'; did you mean 'split-heads'?"),
-        ("data.dataset", "csv", "unknown dataset 'csv'; did you mean 'pairs'?"),
         ("model.activation", "swiglu", f"expected 'relu' or 'gelu', got 'swiglu'{GATED}"),
         ("train.optimizer", "AdamW", "expected 'adam' or 'adamw', got 'AdamW'; did you mean 'adamw'?"),
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
-        ("train.precision", "bf16", "got 'bf16'; did you mean 'bfloat16'?"),
     ],
 )
 def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
@@ -73,10 +65,7 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
     ("text", "message"),
     [
         ("train: {epochs: 1}", "train: unknown field 'train'; did you mean 'base.train'?"),
-        ("train.lr: 0.1", "train.lr: unknown field 'train.lr'; did you mean 'base.train.lr'?"),
         ("learning_rate: 0.1", "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?"),
-        ("seed: 3", "seed: unknown field 'seed'; did you mean 'seeds'?"),
-        ("variants: []", "variants: unknown field 'variants'; did you mean 'design'?"),
         ("design: [{grid: {}}]", "design[0].grid: unknown field 'grid'; did you mean 'product'?"),
         ("design: {product: {}}", "design: expected a list, got {'product': {}}; begin each item with a hyphen"),
         (
@@ -97,8 +86,7 @@ def test_fields_outside_base_lead_to_their_place(text, message):
             [1e-2, 1e-3],
             "got [0.01, 0.001]; to compare values, type design: [{product: {train.lr: [...]}}]; "
             "to select the best, tune: {train.lr: [...]}",
-        ),
-        ("positional", ["rotary", "alibi"], "to compare values, type design: [{product: {positional: [...]}}]"),
+        )
     ],
 )
 def test_a_list_for_a_single_value_leads_to_design_and_tune(registry, field, value, hint):
@@ -110,7 +98,6 @@ def test_a_list_for_a_single_value_leads_to_design_and_tune(registry, field, val
     [
         ("run x.yaml --epochs 3", "no such option '--epochs'; type --set train.epochs=VALUE"),
         ("run x.yaml --gpu", f"no such option '--gpu'{DEVICE}"),
-        ("run x.yaml --resume", "no such option '--resume'; the same command resumes"),
         ("run x.yaml --num-workers 2", "no such option '--num-workers'; did you mean '--workers'?"),
         ("status x --epochs 2", "no such option '--epochs'"),
     ],

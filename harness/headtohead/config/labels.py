@@ -116,20 +116,15 @@ def text(value: Scalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def listed(names: Sequence[str], conjunction: str = "and", most: int | None = None) -> str:
+def listed(names: Sequence[str], most: int | None = None) -> str:
     """Join names as in a sentence; beyond ``most`` names, the number of the others follows. A single other is named.
 
-    >>> listed("abcde"), listed("abcde", "or", most=2)
-    ('a, b, c, d and e', 'a, b or 3 more')
+    >>> listed("abcde"), listed("abcde", most=2)
+    ('a, b, c, d and e', 'a, b and 3 more')
     """
     if most is not None and len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} more"]
-    return f" {conjunction} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def shortened(names: Sequence[str], most: int) -> str:
-    """Join names with commas; beyond ``most`` names, as `listed`."""
-    return ", ".join(names) if len(names) <= most + 1 else listed(names, most=most)
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def scalar(value: Any) -> Scalar:

@@ -20,9 +20,9 @@ def versions(file: Path | None = None) -> dict[str, str | None]:
     The commit is None if the file is not in a Git repository.
     """
     return {
-        "headtohead": _version("headtohead"),
+        "headtohead": importlib.metadata.version("headtohead"),
         "python": platform.python_version(),
-        "torch": _version("torch"),
+        "torch": importlib.metadata.version("torch"),
         "git_commit": _commit(file) if file else None,
         "platform": platform.platform(),
     }
@@ -50,13 +50,6 @@ def changed_plugins(sources: Mapping[tuple[str, str], str], used: Sequence[Regis
         for entry in used
         if sources.get((entry.family, entry.name), entry.source_sha256) != entry.source_sha256
     )
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _commit(file: Path) -> str | None:

@@ -68,7 +68,17 @@ def _count(
     for part in model.modules():
         if isinstance(part, Component):
             require_members(part, attributes=False)  # a hook may have assigned another parameter
-    return _counts(model, operations.flops / target_length)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    tables = (model.source_embedding, model.target_embedding, model.lm_head)
+    geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
+    return ModelCounts(
+        total=total,
+        non_embedding=total - sum(p.numel() for part in tables if part is not None for p in part.parameters()),
+        attention=sum(p.numel() for part in model.attentions for p in part.parameters()),
+        flops_per_token=operations.flops / target_length,
+        inner_width=geometry.heads * geometry.key_width,
+        path=model.paths,
+    )
 
 
 def _is_small(config: RunConfig, words: int, length: int) -> bool:
@@ -76,26 +86,6 @@ def _is_small(config: RunConfig, words: int, length: int) -> bool:
     model = config.model
     layers = (model.encoder_layers + 2 * model.decoder_layers) * (4 * model.d_model + 2 * model.d_ff + 2 * length)
     return 2 * model.d_model * (words + layers) * length < MAX_CPU_FLOPS
-
-
-def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
-    total = sum(parameter.numel() for parameter in model.parameters())
-    vocabulary = sum(
-        parameter.numel()
-        for part in (model.source_embedding, model.target_embedding, model.lm_head)
-        if part is not None
-        for parameter in part.parameters()
-    )
-    attention = sum(parameter.numel() for part in model.attentions for parameter in part.parameters())
-    geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
-    return ModelCounts(
-        total=total,
-        non_embedding=total - vocabulary,
-        attention=attention,
-        flops_per_token=flops_per_token,
-        inner_width=geometry.heads * geometry.key_width,
-        path=model.paths,
-    )
 
 
 class Operations(TorchDispatchMode):

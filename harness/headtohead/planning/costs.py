@@ -27,16 +27,10 @@ TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
 
 MAX_FLOPS_PER_CORE = 50e9
-"""FLOPs per second and core that models of width 128 and more reached in float32."""
+"""FLOPs per second and core in float32, evaluation included, that models of width 128 and more reached.
 
-
-def flops_per_core(d_model: int) -> float:
-    """Return a rough number of FLOPs per second and core in float32, including evaluation.
-
-    The committed reports have 5 to 10 GFLOP/s for width 32, 18 for 48 and 20 to 30 for 64. Used only while
-    no run of the experiment is finished.
-    """
-    return min(MAX_FLOPS_PER_CORE, 6e9 * (d_model / 32) ** 2)
+The committed reports have 5 to 10 GFLOP/s for width 32, 18 for 48 and 20 to 30 for 64: roughly 6 · (width / 32)².
+"""
 
 
 @dataclass(frozen=True)
@@ -145,7 +139,7 @@ def estimate(remaining: Sequence[Work], finished: Iterable[Finished], cores: int
     cores = cores or cpu_cores()
     measured = [run for run in finished if run.seconds > 0 and run.flops > 0]
     if not measured:
-        seconds = sum(work.flops / flops_per_core(work.d_model) for work in remaining)
+        seconds = sum(work.flops / min(MAX_FLOPS_PER_CORE, 6e9 * (work.d_model / 32) ** 2) for work in remaining)
         return Estimate(seconds / cores, f"rough: no finished run, {cores} cores")
     threads = round(statistics.median(run.threads for run in measured))
     # Every process gets a stack if there are enough runs.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headtohead.config.labels import listed, shortened, text
+from headtohead.config.labels import listed, text
 from headtohead.planning.between import END, START
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.planning.schedule import warmup_steps
@@ -124,7 +124,7 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
         for pitfall in variant.record.pitfalls:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
     for pitfall, slugs in slugs_by_pitfall.items():
-        named = "every variant" if len(slugs) == len(plan.variants) else shortened(slugs, MOST_NAMES)
+        named = "every variant" if len(slugs) == len(plan.variants) else listed(slugs, MOST_NAMES)
         yield f"{pitfall.name} ({pitfall.field}) in {named}: {pitfall.consequence}"
 
 

@@ -187,10 +187,10 @@ class Plan:
     runs_root: Path
     data: PreparedData
     estimate: Estimate
-    power: tuple[Power, ...]
-    notes: tuple[str, ...]
     probes: tuple[ProbeSentence, ...]
     contrasts: tuple[ContrastRecord, ...]
+    power: tuple[Power, ...] = ()
+    notes: tuple[str, ...] = ()
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
     draws: Mapping[tuple[str, int], PlannedVariant] = field(default_factory=dict)
     tuning: Tuning | None = None

@@ -201,8 +201,6 @@ def _plan(
         runs_root=runs_root,
         data=baseline,
         estimate=Estimate(0.0, ""),
-        power=(),
-        notes=(),
         probes=choose_probes(loaded.file.probes, baseline),
         contrasts=contrasts,
         prepared=prepared.by_hash,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from headtohead.analysis.scores import loss_mismatch
-from headtohead.config.labels import shortened
+from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import drawn_variants
@@ -129,7 +129,7 @@ def pitfall_section(report: Report) -> Section | None:
             "pitfall": pitfall.name,
             "consequence": pitfall.consequence,
             "field": pitfall.field,
-            "variants": "every variant" if len(named) == len(variants) else shortened(named, MOST_NAMES),
+            "variants": "every variant" if len(named) == len(variants) else listed(named, MOST_NAMES),
         }
         for pitfall, named in titles.items()
     ]

@@ -56,9 +56,6 @@ class RecordedOptions(Options):
 
     model_config = ConfigDict(extra="allow")
 
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
 
 ParsedOptions = Annotated[
     SerializeAsAny[Options],

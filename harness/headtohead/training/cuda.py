@@ -68,11 +68,6 @@ def to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [copies[index] for index in range(len(tensors))]
 
 
-def on_host(values: Sequence[float], like: Tensor) -> Tensor:
-    """Return values of the type of ``like`` in host memory, from which a copy to its device does not wait for it."""
-    return torch.tensor(values, dtype=like.dtype, pin_memory=like.is_cuda)
-
-
 def rounded(num_target_tokens: int, shape: tuple[int, int]) -> int:
     """Return a number of target tokens rounded up; on a GPU, fewer shapes save more time than fewer positions.
 

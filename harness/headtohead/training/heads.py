@@ -20,7 +20,7 @@ from headtohead.errors import UndefinedError
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS
 from headtohead.training.evaluate import Translator, collect, distinct_sources, score
-from headtohead.training.tensors import SplitTensors, pads_of
+from headtohead.training.tensors import SplitTensors
 
 TOGETHER = 16
 """Number of copies of a model that are scored as a stack."""
@@ -53,7 +53,7 @@ def head_effects(
             "the attention style has no output projection in which heads could be masked; use a style with projections"
         )
     split, config = data.splits["test"], model.config
-    pads = pads_of(data.source_vocabulary, data.target_vocabulary)
+    pads = data.source_vocabulary.pad, data.target_vocabulary.pad
     tensors = SplitTensors.of(split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads)
     rows = distinct_sources(split, config.evaluate.test_limit)
     task = task_metrics(config.data.dataset)

@@ -31,7 +31,7 @@ from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, c
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
-from headtohead.training.tensors import SplitTensors, pads_of
+from headtohead.training.tensors import SplitTensors
 
 TF32_CAPABILITY = (8, 0)
 """Compute capability of the first GPUs with tf32."""
@@ -446,7 +446,7 @@ def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
 def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -> dict[str, SplitTensors]:
     """Return the parts as tensors, with training sentences padded as ``quirks.pad_to`` requires."""
     fixed = padded_length(config, data.record["longest"]) or 0
-    pads = pads_of(data.source_vocabulary, data.target_vocabulary)
+    pads = data.source_vocabulary.pad, data.target_vocabulary.pad
     return {
         name: SplitTensors.of(
             split, device, shift_targets=config.quirks.shift_targets, pads=pads, width=fixed if name == "train" else 0

@@ -15,7 +15,6 @@ from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
 from headtohead.schema.run_config import ModelPart, TrainConfig
-from headtohead.training.cuda import on_host
 
 
 class StackOptimizer:
@@ -77,7 +76,9 @@ class StackOptimizer:
         if len(set(rates)) == 1:
             self._rates.fill_(rates[0])
         else:
-            self._rates.copy_(on_host(rates, self._rates), non_blocking=True)
+            # From pinned memory, the copy does not wait for the device.
+            own = torch.tensor(rates, dtype=self._rates.dtype, pin_memory=self._rates.is_cuda)
+            self._rates.copy_(own, non_blocking=True)
 
     def update(self) -> None:
         """Update the parameters and clear the gradients."""

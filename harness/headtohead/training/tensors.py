@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headtohead.data import Split, Vocabulary
+from headtohead.data import Split
 from headtohead.model.batch import IGNORE_INDEX, Batch
 
 
@@ -41,7 +41,7 @@ class SplitTensors:
         device: torch.device,
         *,
         shift_targets: bool = True,
-        pads: tuple[int, int] = (0, 0),
+        pads: tuple[int | None, int | None] = (0, 0),
         width: int = 0,
     ) -> SplitTensors:
         """Return a split as tensors on a device.
@@ -50,11 +50,11 @@ class SplitTensors:
             split: The pairs.
             device: The device.
             shift_targets: Whether a target token predicts the next token instead of itself.
-            pads: Padding ids of sources and decoder inputs.
+            pads: Padding ids of sources and decoder inputs; None, as in a vocabulary without padding token, is 0.
             width: Minimum padded length in tokens.
         """
-        source, source_lengths = _pad(split.source, pads[0], width)
-        decoder_input_ids, lengths = _pad(split.target, pads[1], width)
+        source, source_lengths = _pad(split.source, pads[0] or 0, width)
+        decoder_input_ids, lengths = _pad(split.target, pads[1] or 0, width)
         shift = int(shift_targets)
         labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
         num_labels = lengths - shift
@@ -108,11 +108,6 @@ class SplitTensors:
     def times(self, rows: Tensor) -> tuple[int, int]:
         """Return the longest source and the largest number of labels (at least 1) among rows."""
         return int(self.host_source_lengths[rows].max()), max(1, int(self.host_target_lengths[rows].max()))
-
-
-def pads_of(source: Vocabulary, target: Vocabulary) -> tuple[int, int]:
-    """Return the padding ids of source and target; 0 for a vocabulary without padding token."""
-    return source.pad or 0, target.pad or 0
 
 
 def _pad(sequences: Sequence[np.ndarray], fill: int, width: int) -> tuple[Tensor, Tensor]:

@@ -161,12 +161,15 @@ def counts_active_sites(original):
 @fault(
     "projections with biases, although model.bias is false",
     MultiHeadAttention,
-    name="_build_projections",
+    name="__init__",
     caught_by=("parameter-count",),
     bias=False,
 )
 def biased_projections(original):
-    return lambda self, bias, init: original(self, True, init)
+    def init(self, style, positional, mask_value, dropout, bias, *rest, **named):
+        original(self, style, positional, mask_value, dropout, True, *rest, **named)
+
+    return init
 
 
 @fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")

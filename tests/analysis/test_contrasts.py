@@ -22,24 +22,19 @@ def by_name(family):
 
 def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     frames = load_frames(quickstart)
-    family = Analysis(frames, METRIC).variants
+    family = Analysis(frames, METRIC).families.variants
     assert family.tested == 11
     for contrast in family.contrasts:
         left, right = frames.scores(contrast.left, METRIC), frames.scores(frames.baseline, METRIC)
         oracle = scipy.stats.ttest_rel([left[s] for s in range(1, 7)], [right[s] for s in range(1, 7)])
         assert contrast.paired.p == pytest.approx(oracle.pvalue, rel=1e-6)
-
-
-def test_holm_correction_applies_within_each_family_of_contrasts(quickstart):
-    frames = load_frames(quickstart)
-    for family in (Analysis(frames, METRIC).variants, Analysis(frames, METRIC).factors):
-        smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
-        assert smallest.judgement.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
+    smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
+    assert smallest.judgement.holm_p == pytest.approx(min(1, 11 * smallest.paired.p))
 
 
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
-    found = by_name(Analysis(frames, METRIC).factors)["positional: none − sinusoidal"]
+    found = by_name(Analysis(frames, METRIC).families.factors)["positional: none − sinusoidal"]
     differences = []
     for seed in range(1, 7):
         total = 0.0
@@ -54,7 +49,7 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
 
 
 def test_known_effects_are_detected_with_their_sign(quickstart):
-    found = by_name(Analysis(load_frames(quickstart), METRIC).factors)
+    found = by_name(Analysis(load_frames(quickstart), METRIC).families.factors)
     assert found["positional: rotary − sinusoidal"].verdict == "better"
     assert found["masking: causal − padding-causal"].verdict == "worse"
     inconclusive = found["attention: independent-heads − split-heads"]
@@ -72,9 +67,9 @@ def write_margin(folder, value, late=False):
 
 def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_significant(made, tmp_path):
     folder = made.write_study(tmp_path, made.Study(maps=False))
-    plain = by_name(Analysis(load_frames(folder), METRIC).factors)
+    plain = by_name(Analysis(load_frames(folder), METRIC).families.factors)
     assert "equivalent" not in {contrast.verdict for contrast in plain.values()}
-    found = by_name(Analysis(write_margin(folder, 0.05), METRIC).factors)
+    found = by_name(Analysis(write_margin(folder, 0.05), METRIC).families.factors)
     attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
     assert (attention.verdict, attention.reason) == ("equivalent", None)
     assert attention.verdict_text == "equivalent within 0.050"
@@ -86,13 +81,9 @@ def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_signi
         test = contrast.judgement.equivalence
         inside = test.interval.low > -0.05 and test.interval.high < 0.05
         assert inside == (contrast.verdict == "equivalent")
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_a_margin_that_is_set_after_results_existed_is_labelled(made, tmp_path, late):
-    folder = made.write_study(tmp_path, made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False))
-    (contrast,) = Analysis(write_margin(folder, 0.5, late), METRIC).variants.contrasts
-    assert contrast.verdict_text == "equivalent within 0.500" + " (margin set after results existed)" * late
+    late = by_name(Analysis(write_margin(folder, 0.05, late=True), METRIC).families.factors)
+    text = late["attention: independent-heads − split-heads"].verdict_text
+    assert text == "equivalent within 0.050 (margin set after results existed)"
 
 
 def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_path):
@@ -107,7 +98,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    found = by_name(Analysis(frames, METRIC).factors)["masking: causal − padding-causal"]
+    found = by_name(Analysis(frames, METRIC).families.factors)["masking: causal − padding-causal"]
     differences = []
     for seed in range(1, 7):
         total = 0.0
@@ -129,9 +120,9 @@ def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
         )
 
     study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]}, score=score, maps=False)
-    without = Analysis(load_frames(made.write_study(tmp_path / "without", study)), METRIC).variants
+    without = Analysis(load_frames(made.write_study(tmp_path / "without", study)), METRIC).families.variants
     study = replace(study, equal_to={"alibi": "rotary"})
-    family = Analysis(load_frames(made.write_study(tmp_path / "with", study)), METRIC).variants
+    family = Analysis(load_frames(made.write_study(tmp_path / "with", study)), METRIC).families.variants
     assert (without.tested, family.tested) == (3, 2)
     found = by_name(family)
     rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
@@ -141,20 +132,13 @@ def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
     assert [rotary.judgement.holm_p, found["none − baseline"].judgement.holm_p] == paired_tests.holm(p_values)
 
 
-def test_a_lower_loss_is_better(quickstart):
-    found = by_name(Analysis(load_frames(quickstart), "valid/loss").factors)
-    assert found["positional: none − sinusoidal"].paired.mean > 0
-    assert found["positional: none − sinusoidal"].verdict == "worse"
-    assert found["positional: rotary − sinusoidal"].verdict == "better"
-
-
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
     frames = load_frames(messy)
     name = "rotary · independent-heads · padding-causal − baseline"
-    refused = by_name(Analysis(frames, METRIC).variants)[name]
+    refused = by_name(Analysis(frames, METRIC).families.variants)[name]
     assert refused.paired is None
     assert refused.reason.endswith("1 not run, 1 not finished of 6 seeds")
-    allowed = by_name(Analysis(frames, METRIC, allow_partial=True).variants)[name]
+    allowed = by_name(Analysis(frames, METRIC, allow_partial=True).families.variants)[name]
     assert allowed.seeds == (1, 2, 3, 4)
     assert allowed.reason.startswith("partial: ")
 
@@ -164,17 +148,16 @@ def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
     assert "rotary-split-heads-causal" not in analysis.incomplete
     assert analysis.withheld["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
     assert set(analysis.incomplete) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
-
-
-def test_a_factor_has_no_verdict_while_a_variant_of_it_is_not_ranked(messy):
-    frames = load_frames(messy)
-    for contrast in Analysis(frames, METRIC).factors.contrasts:
+    means = [analysis.summaries[slug].mean for slug in analysis.ranked]
+    assert means == sorted(means, reverse=True)
+    assert set(analysis.order[-3:]) == set(analysis.withheld)
+    for contrast in analysis.families.factors.contrasts:
         assert contrast.paired is None
         assert contrast.reason.startswith("not ranked: ")
 
 
 def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
-    family = Analysis(load_frames(messy), METRIC).variants
+    family = Analysis(load_frames(messy), METRIC).families.variants
     contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
     assert contrast.verdict == "same by construction"
     assert contrast.paired is None
@@ -189,18 +172,18 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(made,
     )
     frames = load_frames(made.write_study(tmp_path, study))
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
-        (contrast,) = Analysis(frames, metric).variants.contrasts
+        (contrast,) = Analysis(frames, metric).families.variants.contrasts
         left = frames.scores(contrast.left, metric)
         right = frames.scores(contrast.right, metric)
         mean = sum(left[seed] - right[seed] for seed in frames.seeds) / len(frames.seeds)
         assert contrast.paired is not None, metric
         assert contrast.paired.mean == pytest.approx(mean)
-    (contrast,) = Analysis(frames, "train/loss").variants.contrasts
+    (contrast,) = Analysis(frames, "train/loss").families.variants.contrasts
     assert contrast.paired is None
     assert contrast.reason == "losses are not comparable: label smoothing values differ"
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
         vars(variant.config)["quirks"] = QuirksConfig(shift_targets=shifted)
-    (contrast,) = Analysis(frames, "valid/loss").variants.contrasts
+    (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts
     assert contrast.reason == "losses are not comparable: labels differ"
 
 
@@ -211,7 +194,7 @@ def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    both = Analysis(frames, METRIC).variants, Analysis(frames, METRIC).factors
+    both = Analysis(frames, METRIC).families.variants, Analysis(frames, METRIC).families.factors
     assert {c.name: c.reason for family in both for c in family.contrasts} == {
         "eng-spa · rotary − baseline": None,
         "eng-fra · sinusoidal − baseline": OTHER_DATA,
@@ -223,7 +206,7 @@ def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
 
 def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
     frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
-    family = Analysis(frames, METRIC).variants
+    family = Analysis(frames, METRIC).families.variants
     assert family.tested == 0
     for contrast in family.contrasts:
         assert math.isnan(contrast.judgement.holm_p)
@@ -237,7 +220,7 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path
         maps=False,
         score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
     )
-    found = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).factors)
+    found = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).families.factors)
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
     assert constant.verdict == "no verdict"
@@ -277,13 +260,6 @@ def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
         assert Analysis(frames).upper_bound == bound
 
 
-def test_the_best_variant_is_first_and_unranked_variants_are_last(messy):
-    analysis = Analysis(load_frames(messy))
-    means = [analysis.summaries[slug].mean for slug in analysis.ranked]
-    assert means == sorted(means, reverse=True)
-    assert set(analysis.order[-3:]) == set(analysis.withheld)
-
-
 def depends_on_heads(axes, seed):
     """Return a score with an effect of independent heads of 0.002 with 2 heads and of 0.04 with 4 heads."""
     noise = math.sin(7.0 * seed + 3.0 * (axes["model.heads"] + len(axes["attention"])))
@@ -304,8 +280,8 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
     )
     frames = load_frames(made.write_study(tmp_path, study))
     found = Analysis(frames, METRIC)
-    assert found.interactions.tested == len(found.interactions.contrasts) == 3
-    contrast = by_name(found.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
+    assert found.families.interactions.tested == len(found.families.interactions.contrasts) == 3
+    contrast = by_name(found.families.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
     differences = []
     for seed in frames.seeds:
         total = 0.0
@@ -318,17 +294,5 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
     assert contrast.paired.mean == pytest.approx(statistics.mean(differences))
     assert contrast.paired.p == pytest.approx(oracle.pvalue)
     assert contrast.verdict_text == "significant"
-    others = [other for other in found.interactions.contrasts if other is not contrast]
+    others = [other for other in found.families.interactions.contrasts if other is not contrast]
     assert {other.verdict for other in others} <= {"inconclusive", "identical"}
-
-
-def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_path):
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary"], "masking": ["padding-causal", "causal"]},
-        equal_to={"sinusoidal-causal": "sinusoidal-padding-causal", "rotary-causal": "rotary-padding-causal"},
-        interactions=True,
-        maps=False,
-    )
-    family = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).interactions
-    assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
-    assert family.tested == 0

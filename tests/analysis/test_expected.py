@@ -66,7 +66,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
 
 
 def contrast_of(frames: Frames, **options: Any) -> Contrast:
-    (found,) = Analysis(frames, **options).declared.contrasts
+    (found,) = Analysis(frames, **options).families.declared.contrasts
     assert found.agreement is not None
     return found
 
@@ -90,17 +90,12 @@ def contrast_of(frames: Frames, **options: Any) -> Contrast:
         (expect("equal", 0.05), -0.05, "different"),
         (expect("equal", 0.001), 0.0, "inconclusive"),
     ],
-    default=20,
+    default=6,
 )
 def test_planted_results_have_the_right_agreement(
     expected: dict[str, Any], gap: float, verdict: str, plant: Plant
 ) -> None:
     assert contrast_of(plant({"expect": expected}, gap=gap)).agreement.verdict == verdict
-
-
-def test_the_expected_column_names_direction_size_and_published_difference(plant: Plant) -> None:
-    found = contrast_of(plant({"expect": expect("lower", 0.5) | {"published": -13.3}}))
-    assert found.expected == "lower by more than 0.5 (published −13.3)"
 
 
 def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_expected_results(plant: Plant) -> None:
@@ -111,7 +106,7 @@ def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_expected_resu
         [frames.scores(slug, "test/exact_match")[n] for n in frames.seeds] for slug in ("rotary", "sinusoidal")
     )
     expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
-    first, _, untested = Analysis(frames).declared.contrasts
+    first, _, untested = Analysis(frames).families.declared.contrasts
     assert first.agreement.interval.level == pytest.approx(0.975)
     assert first.agreement.interval.low == pytest.approx(expected.low, abs=1e-9)
     assert first.agreement.interval.high == pytest.approx(expected.high, abs=1e-9)
@@ -130,7 +125,7 @@ def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_marg
     frames = plant({"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1)
     margins = {"test/loss": {"value": 1e-6, "since": "2000-01-01T00:00:00+00:00"}}
     record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"margins": margins}))
-    family = Analysis(replace(frames, record=record)).declared
+    family = Analysis(replace(frames, record=record)).families.declared
     match, loss = family.contrasts
     assert family.tested == 2
     assert (match.metric, match.verdict, match.judgement.equivalence) == ("test/exact_match", "better", None)
@@ -138,14 +133,14 @@ def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_marg
     assert loss.verdict == ("better" if loss.paired.mean < 0 else "worse")
 
 
-@case_table(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")], default=2)
+@case_table(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")], default=1)
 def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int, verdict: str, plant: Plant) -> None:
     """Each seed differs by exactly 0.4: the t-test is undefined, and a sign test requires six seeds."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
     assert contrast_of(frames).agreement.verdict == verdict
 
 
-@case_table("expected", [expect(), expect("equal", 0.9)], default=2)
+@case_table("expected", [expect(), expect("equal", 0.9)], default=1)
 def test_a_single_seed_is_inconclusive(expected: dict[str, Any], plant: Plant) -> None:
     assert contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "inconclusive"
 
@@ -185,13 +180,6 @@ def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) 
     long, short = (45 * scores[9] + 20 * scores[12]) / 65, (88 * scores[1] + 97 * scores[6]) / 185
     assert found.paired.mean == pytest.approx(long - short)
     assert found.agreement.verdict == "agrees"
-
-
-def test_losses_on_different_data_are_not_compared(plant: Plant) -> None:
-    frames = plant({"metric": "test/loss", "expect": expect("lower")}, gap=0.2)
-    runs = frames.runs.copy()
-    runs.loc[runs["variant"] == "rotary", "data_hash"] = "cd" * 32
-    assert contrast_of(replace(frames, runs=runs)).agreement.verdict == "inconclusive"
 
 
 @pytest.mark.slow

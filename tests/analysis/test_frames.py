@@ -36,18 +36,6 @@ def test_histories_hold_every_value_of_every_line(copied):
     assert found == expected
 
 
-def test_a_truncated_line_does_not_affect_adjacent_lines(copied, record_checksums):
-    run = next(copied.glob("rotary-*-s1-*"))
-    history = run / "metrics.jsonl"
-    lines = history.read_text().splitlines()
-    history.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
-    record_checksums(run)
-    frames = load_frames(copied)
-    assert frames.runs.at[run.name, "torn_lines"] == 1
-    steps = set(frames.histories.loc[frames.histories["run"] == run.name, "step"])
-    assert steps == {json.loads(line)["step"] for line in [lines[0], *lines[2:]]}
-
-
 def test_the_last_line_of_a_repeated_step_is_used(copied, record_checksums):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:

@@ -44,6 +44,9 @@ def test_differences_and_p_are_those_of_scipy() -> None:
     assert row["holm_p"] == pytest.approx(2 * expected.pvalue)
     assert verdicts(judged) == {"better": "better", "other": "inconclusive"}
     assert [found.variant for found in judged.variants] == ["better", "other"]
+    first, header, *rows = str(judged).splitlines()
+    assert first.startswith("accuracy, higher is better; paired by seed; baseline base: 0.8083 (")
+    assert (header.split()[:2], rows[0].split()[-1]) == (["variant", "seeds"], "better")
 
 
 def test_unpaired_scores_are_compared_by_welchs_test() -> None:
@@ -83,22 +86,13 @@ def test_lower_is_better_by_name_or_by_request() -> None:
     assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {"better": "worse"}
 
 
-@pytest.mark.parametrize("name", ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"])
-def test_lower_is_better(name: str) -> None:
-    assert not direction(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
-)
-def test_higher_is_better(name: str) -> None:
-    assert direction(name)
-
-
-@pytest.mark.parametrize("name", ["x", "entropy", "loss_accuracy", "glossary"])
-def test_other_names_need_a_direction(name: str) -> None:
-    with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
-        direction(name)
+def test_a_direction_follows_from_a_name_or_is_needed() -> None:
+    lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"]
+    higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
+    assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
+    for name in ("x", "entropy", "loss_accuracy", "glossary"):
+        with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
+            direction(name)
 
 
 def test_long_wide_and_histories_give_the_same_judgement() -> None:
@@ -176,13 +170,6 @@ def test_a_study_between_two_looks_has_no_verdict() -> None:
     assert judged.variants[0].judgement.interval.low < single.variants[0].judgement.interval.low
 
 
-def test_a_judgement_prints_its_table() -> None:
-    first, header, row = str(judge(wide(base=BASE, new=BETTER), baseline="base")).splitlines()
-    assert first == "accuracy, higher is better; paired by seed; baseline base: 0.8083"
-    assert header.split()[:2] == ["variant", "seeds"]
-    assert row.split()[-1] == "better"
-
-
 def test_exit_codes() -> None:
     def code(*accept: str, **variants: list[float]) -> int:
         return judge(wide(base=BASE, **variants), baseline="base", margin=0.5).exit_code(accept)
@@ -204,14 +191,7 @@ def test_looks_are_at_equal_intervals_and_not_before_three_seeds() -> None:
         Looks((6, 4))
 
 
-def test_a_single_look_leaves_p_and_level_unchanged() -> None:
-    look = Looks((8,))
-    assert look.adjusted(0.05) == pytest.approx(0.05, abs=0.002)
-    assert look.level(0.05, sides=1) == pytest.approx(0.05, abs=0.002)
-
-
-@case_table("sides", [1, 2], default=3)
-@case_table("alpha", [0.05, 0.0125, 0.1], default=3)
+@case_table(("alpha", "sides"), [(0.05, 1), (0.0125, 2), (0.1, 2)], default=2)
 def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:
     looks = Looks((4, 8, 12))
     level = looks.level(alpha, sides)

@@ -22,6 +22,7 @@ from headtohead.report.writing import write_files
 from headtohead.statistics.paired_tests import holm, sign_test_p
 from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import load_frames
+from made import case_table
 
 LOSS = "valid/loss"
 BASE, FAST, HALF, NEVER = (
@@ -132,15 +133,6 @@ def test_the_baseline_reaches_its_own_final_value(quickstart: Path) -> None:
     assert found(study(quickstart, "baseline"))[BASE].steps == dict.fromkeys(range(1, 7), 600.0)
 
 
-def test_a_variant_with_missing_runs_is_not_compared(messy: Path) -> None:
-    analysis = study(messy)
-    for slug, reason in analysis.incomplete.items():
-        variant = found(analysis)[slug]
-        assert variant.verdict is None
-        assert variant.reason == reason
-        assert len(variant.steps) < len(analysis.frames.seeds)
-
-
 def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, without_figures: None) -> None:
     paths = write_files(Report(study(quickstart)), tmp_path)
     markdown = paths.markdown.read_text(encoding="utf-8")
@@ -166,14 +158,7 @@ def test_table_and_files_have_infinite_steps(quickstart: Path, tmp_path: Path, w
     }
 
 
-def test_a_report_without_targets_has_no_section(made: ModuleType, tmp_path: Path, without_figures: None) -> None:
-    small = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, seeds=(1, 2), maps=False)
-    paths = write_files(Report(Analysis(load_frames(made.write_study(tmp_path / "runs", small)))), tmp_path)
-    assert "Steps to target" not in paths.markdown.read_text(encoding="utf-8")
-    assert "steps_to_target" not in paths.csv.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("target", [1.5, "baseline"])
+@case_table("target", [1.5, "baseline"], default=1)
 def test_variants_on_other_data_are_not_compared_with_the_baseline(
     target: float | str, made: ModuleType, tmp_path: Path
 ) -> None:

@@ -62,14 +62,11 @@ def measured(tmp_path):
     return measure
 
 
-def test_text_in_figures_is_legible_on_a_phone(page, measured):
+def test_a_page_on_a_phone_is_legible_and_does_not_scroll_sideways(page, measured):
     found = measured(page)
     assert found["texts"] > 200
     assert found["smallest"][0] >= SMALLEST, found["smallest"]
-
-
-def test_a_page_on_a_phone_does_not_scroll_sideways(page, measured):
-    assert measured(page)["page"] <= WIDTH
+    assert found["page"] <= WIDTH
 
 
 def test_long_words_do_not_make_a_page_scroll_sideways(made, tmp_path, measured):

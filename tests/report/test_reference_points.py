@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis.reference_points import ReferenceComparison, reference_points
+from headtohead.analysis.reference_points import ReferenceComparison
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
-from headtohead.errors import HeadToHeadError
 from headtohead.report.remarks import remarks
 from headtohead.report.variants import padding_section
 from headtohead.report.writing import read_report, write_report
@@ -70,7 +69,7 @@ def remark(folder: Path, start: str) -> str | None:
     return next((remark.text for remark in found if remark.text.startswith(start)), None)
 
 
-@pytest.mark.parametrize("bound", [0.0, 0.9])
+@case_table("bound", [0.0, 0.9], default=1)
 def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
     bound: float, made: ModuleType, tmp_path: Path
 ) -> None:
@@ -130,33 +129,23 @@ def with_scores(name: str, exact_match: float, bleu: float = 0.0, chrf: float = 
     return POINTS | {name: {"exact_match": exact_match, "bleu": bleu, "chrf": chrf}}
 
 
-@pytest.mark.parametrize(
+@case_table(
     ("points", "names"),
     [
-        (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
         (with_scores("nearest_neighbour", 0.8), "sinusoidal, rotary and none; the best of them has 0.502"),
+        (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
         (with_scores("nearest_neighbour", 0.2), "none; the best of them has 0.102"),
     ],
+    default=2,
 )
 def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
     points: dict[str, Any], names: str | None, study: Any
 ) -> None:
-    line = remark(study(points), "Not better than nearest-neighbour")
-    assert line is None if names is None else names in str(line)
-
-
-def test_variants_are_compared_with_the_most_frequent_target(study: Any) -> None:
     nothing = {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0}
-    folder = study(POINTS | {"nearest_neighbour": nothing, "majority": nothing | {"exact_match": 0.3}})
+    folder = study(points | {"majority": nothing | {"exact_match": 0.3}})
+    line = remark(folder, "Not better than nearest-neighbour")
+    assert line is None if names is None else names in str(line)
     assert "(0.300 exact match): none;" in (remark(folder, "Not better than the most frequent target") or "")
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_a_metric_in_which_no_model_can_score_is_not_printed(study: Any, tmp_path: Path) -> None:
-    points = with_scores("vocabulary_bound", 0.9, 0.0, 96.0)
-    section = section_of(study(points, primary="test/bleu"), tmp_path / "reports")
-    header = next(line for line in section.splitlines() if line.startswith("|"))
-    assert ("exact match" in header, "BLEU" in header, "chrF" in header) == (True, False, True)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -186,25 +175,6 @@ def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) 
     save_reference_points(folder, load)
     assert len(loads) == 1
     assert (folder / "reference_points.json").read_bytes() == content
-
-
-def test_a_record_without_a_section_has_the_defaults_of_the_section(study: Any, made: ModuleType) -> None:
-    folder = study(POINTS)
-    variants = json.loads((folder / "experiment.json").read_text())["variants"]
-    for variant in variants:
-        del variant["config"]["evaluate"]
-    made.edit(folder, variants=variants)
-    frames = load_frames(folder)
-    assert reference_points(frames, frames.baseline) is not None
-
-
-def test_data_that_cannot_be_read_are_left_out(study: Any) -> None:
-    def load(config: DataConfig) -> PreparedData:
-        raise HeadToHeadError("no such file")
-
-    folder = study(None)
-    save_reference_points(folder, load)
-    assert not (folder / "reference_points.json").exists()
 
 
 def test_studies_without_translations_have_no_reference_points(study: Any) -> None:

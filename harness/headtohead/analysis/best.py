@@ -44,11 +44,10 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
         return is_equal or compared[frames.trained(slug)].is_equivalent
 
     best = frozenset(slug for slug in ranked if is_best(slug))
-    undecided = sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked)
-    if undecided:
-        some = f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best"
+    if undecided := sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked):
         return BestVariants(
-            reason=f"{some}: neither equivalent to the best mean nor significantly worse than another variant"
+            reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "
+            "equivalent to the best mean nor significantly worse than another variant"
         )
     verdicts = {contrast.left: contrast.verdict for contrast in family.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
@@ -64,8 +63,11 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     seeds = sorted(set.intersection(*map(set, found))) if found else []
     if min(len(trained), len(seeds)) < 2:
         return {}
-    table = [[by_seed[seed] for seed in seeds] for by_seed in found]
     margin = frames.record.margins.get(metric)
-    better, value = higher_is_better(metric), margin.value if margin else None
-    compared = compare_with_best(table, margin=value, higher_is_better=better, looks=frames.looks)
+    compared = compare_with_best(
+        [[by_seed[seed] for seed in seeds] for by_seed in found],
+        margin=margin.value if margin else None,
+        higher_is_better=higher_is_better(metric),
+        looks=frames.looks,
+    )
     return dict(zip(trained, compared, strict=True))

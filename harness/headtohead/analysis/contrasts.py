@@ -44,15 +44,8 @@ from headtohead.storage.contrasts import (
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
 
-KINDS = {
-    "variant": "variants",
-    "factor": "factors",
-    "interaction": "interactions",
-    "declared": "declared",
-    "added": "added",
-    "taken": "taken",
-}
-"""The families by kind of their contrasts."""
+KINDS = ("variant", "factor", "interaction", "declared", "added", "taken")
+"""The kinds of contrasts, in the order of `Families`."""
 
 AgreementVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
 
@@ -166,16 +159,34 @@ class Family:
     tested: int
 
 
-def families(scores: Scores) -> dict[str, Family]:
+class Families(NamedTuple):
+    """The contrasts of an experiment, corrected by Holm within each family.
+
+    Attributes:
+        variants: Every variant against the baseline.
+        factors: Two values of an axis, averaged over the other axes within each seed.
+        interactions: The effect of an axis, compared between two values of another axis.
+        declared: The contrasts of the experiment file; each can have a metric of its own, and an expected result.
+        added: The first of two configurations with and without every single change.
+        taken: The second of two configurations with and without every single change.
+    """
+
+    variants: Family
+    factors: Family
+    interactions: Family
+    declared: Family
+    added: Family
+    taken: Family
+
+
+def families(scores: Scores) -> Families:
     """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""
     frames = scores.frames
     expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
     tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
-    return {
-        family: _family(frames, [found for found in tested if found.kind == kind]) for kind, family in KINDS.items()
-    }
+    return Families(*(_family(frames, [found for found in tested if found.kind == kind]) for kind in KINDS))
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,8 @@ MIN_FALL_NATS = 0.01
 MIN_FALL_FRACTION = 0.01
 STANDARD_ERRORS = 2.0
 
-TrendVerdict = Literal["still learning", "levelled off", "not judged"]
-STILL_LEARNING: Final = "still learning"
-LEVELLED_OFF: Final = "levelled off"
-NOT_JUDGED: Final = "not judged"
-NO_LOSS = "no finished run with a validation loss"
+STILL_LEARNING, LEVELLED_OFF, NOT_JUDGED = "still learning", "levelled off", "not judged"
+"""The verdicts on a trend."""
 
 
 class RunTrend(NamedTuple):
@@ -60,7 +57,7 @@ class LossTrend:
     is not judged.
     """
 
-    verdict: TrendVerdict
+    verdict: str
     reason: str | None = None
     n: int = 0
     loss: float = math.nan
@@ -74,8 +71,7 @@ class LossTrend:
         return self.fall / self.loss if self.loss else math.nan
 
 
-@dataclass(frozen=True)
-class StepGap:
+class StepGap(NamedTuple):
     """A contrast's difference in validation loss, and the steps in which the baseline's loss falls by as much."""
 
     contrast: Contrast
@@ -156,18 +152,19 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     found = [by_run[str(run)] for run in frames.rows(slug).index if str(run) in by_run]
     trends = [trend for trend in found if isinstance(trend, RunTrend)]
     if not trends:
-        return LossTrend(NOT_JUDGED, str(found[0]) if found else NO_LOSS, len(found))
+        reason = str(found[0]) if found else "no finished run with a validation loss"
+        return LossTrend(NOT_JUDGED, reason, len(found))
     n = len(trends)
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
     error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    verdict: TrendVerdict = STILL_LEARNING
-    reason = None
-    if not (fall > MIN_FALL_NATS and fall > MIN_FALL_FRACTION * loss):
-        verdict = LEVELLED_OFF
-        reason = f"the fall is at most {MIN_FALL_NATS} nats" if fall > MIN_FALL_FRACTION * loss else None
-    elif fall <= STANDARD_ERRORS * error:
-        verdict, reason = NOT_JUDGED, "the fall differs too much over seeds"
-    return LossTrend(verdict, reason, n, loss, fall, steps, error)
+    values = n, loss, fall, steps, error
+    if not fall > MIN_FALL_FRACTION * loss:
+        return LossTrend(LEVELLED_OFF, None, *values)
+    if not fall > MIN_FALL_NATS:
+        return LossTrend(LEVELLED_OFF, f"the fall is at most {MIN_FALL_NATS} nats", *values)
+    if fall <= STANDARD_ERRORS * error:
+        return LossTrend(NOT_JUDGED, "the fall differs too much over seeds", *values)
+    return LossTrend(STILL_LEARNING, None, *values)
 
 
 def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:

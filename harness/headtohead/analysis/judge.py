@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -104,12 +104,17 @@ class Judged:
             for found in self.variants
         )
 
-    def __str__(self) -> str:
-        """Return a line on metric and baseline, and the table."""
+    def heading(self, show: Callable[[float], str] = "{:.4g}".format) -> str:
+        """Return metric, direction, margin, pairing and baseline as a line; ``show`` formats a score."""
         better = "higher" if self.higher_is_better else "lower"
-        pairing = "paired by seed" if self.is_paired else "unpaired"
-        line = f"{self.metric}, {better} is better; {pairing}; baseline {self.baseline}: {self.summary.mean:.4g}"
-        return f"{line}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
+        margin = f", margin {show(self.margin)}" if self.margin else ""
+        mean = f"{show(self.summary.mean)} (standard deviation {show(self.summary.sd)}, {self.summary.n} seeds)"
+        paired = "paired by seed" if self.is_paired else "unpaired"
+        return f"{self.metric}, {better} is better{margin}; {paired}; baseline {self.baseline}: {mean}"
+
+    def __str__(self) -> str:
+        """Return the heading and the table."""
+        return f"{self.heading()}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
 
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
         """Return 0 if every verdict is in ``accept``, else 1 if a variant is worse, else 3."""
@@ -163,10 +168,23 @@ def judge(
     if higher_is_better is None:
         higher_is_better = direction(metric)
     against = scores.pop(baseline)
+    remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
     for variant, by_seed in [(baseline, against), *scores.items()]:
-        if problem := _incomparable(variant, by_seed, baseline, against, is_paired, looks):
-            remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
-            raise HeadToHeadError(problem + remark)
+        if len(by_seed) < 2:
+            raise HeadToHeadError(
+                f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}"
+            )
+        if is_paired and by_seed.keys() != against.keys():
+            only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
+            only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
+            raise HeadToHeadError(
+                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}; add the missing runs, or compare with "
+                f"--unpaired{remark}"
+            )
+        if looks and len(by_seed) != len(against):
+            raise HeadToHeadError(
+                f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
+            )
     warnings += _equal_scores({baseline: against} | scores, metric)
     compare = paired if is_paired else unpaired
     differences = [
@@ -245,9 +263,8 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(lower))}")
     if not others or len(others) == len(table):  # a column with other words is not a state of runs
         return table, []
-    rows = "row" if len(others) == 1 else "rows"
-    listed = _listed([f"{row + 1} ({states[row]})" for row in others])
-    return table.drop(others), [f"left out, as their {column} is not finished: {rows} {listed}"]
+    listed = _listed([f"row {row + 1} ({states[row]})" for row in others])
+    return table.drop(others), [f"left out, as their {column} is not finished: {listed}"]
 
 
 def _scores(
@@ -332,27 +349,6 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
         raise HeadToHeadError(f"the table has no column of scores; columns: {_listed([*table.columns])}")
     known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
     raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
-
-
-def _incomparable(
-    variant: str,
-    scores: Mapping[str, float],
-    baseline: str,
-    against: Mapping[str, float],
-    is_paired: bool,
-    looks: Looks | None,
-) -> str | None:
-    """Return why a variant cannot be compared: seeds are missing or their numbers differ."""
-    if len(scores) < 2:
-        return f"variant '{variant}' has a single seed; a test needs at least two per variant"
-    if is_paired and scores.keys() != against.keys():
-        only = [f"{seed} only in '{variant}'" for seed in scores if seed not in against]
-        only += [f"{seed} only in '{baseline}'" for seed in against if seed not in scores]
-        differ = f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}"
-        return f"{differ}; add the missing runs, or compare with --unpaired"
-    if looks and len(scores) != len(against):
-        return f"'{variant}' has {len(scores)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
-    return None
 
 
 def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headtohead.storage.frames import Frames
 
@@ -23,9 +24,13 @@ class ReferencePoints:
     sentences: int
     scores: Mapping[str, Mapping[str, float]]
 
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics in which the vocabulary upper bound is above 0: in others, no model can score."""
+        return [metric for metric, bound in self.scores["vocabulary_bound"].items() if bound > 0]
 
-@dataclass(frozen=True)
-class ReferenceComparison:
+
+class ReferenceComparison(NamedTuple):
     """The mean score of a variant and the score of a reference point, in ``metric``."""
 
     slug: str
@@ -55,13 +60,3 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
         if all(getattr(entry, name) for entry in entries)
     }
     return ReferencePoints(sum(entry.sentences for entry in entries), scores)
-
-
-def scoring_metrics(points: ReferencePoints) -> list[str]:
-    """Return the metrics in which the vocabulary upper bound is above 0: in others, no model can score."""
-    return [metric for metric, bound in points.scores["vocabulary_bound"].items() if bound > 0]
-
-
-def decodes(frames: Frames) -> bool:
-    """Return whether a variant of the experiment translates the test sentences."""
-    return any(variant.config.evaluate.decode != "none" for variant in frames.record.variants)

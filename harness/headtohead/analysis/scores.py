@@ -9,10 +9,9 @@ from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
-import pandas as pd
 
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.schema.metric import UNPADDED
+from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -71,12 +70,9 @@ class Scores:
     @cached_property
     def incomplete(self) -> Mapping[str, str]:
         """The variants with runs that have no result yet, with the number of their seeds."""
-        frames, texts = self.frames, {}
-        for slug in frames.by_slug:
-            missing = len(frames.seeds) - int(frames.rows(slug)["state"].isin(states.RESULTS).sum())
-            if missing > 0:
-                texts[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
-        return texts
+        rows, seeds = self.frames.rows, len(self.frames.seeds)
+        missing = {slug: seeds - int(rows(slug)["state"].isin(states.RESULTS).sum()) for slug in self.frames.by_slug}
+        return {slug: f"{n} of {seeds} seeds without a result" for slug, n in missing.items() if n > 0}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -96,6 +92,11 @@ class Scores:
     def ranked(self) -> tuple[str, ...]:
         """The variants with a reported mean, best first."""
         return tuple(slug for slug in self.order if slug not in self.withheld)
+
+    def leading(self, most: int) -> list[str]:
+        """Return the best variants, at most this many, and the baseline."""
+        best, baseline = list(self.order[:most]), self.frames.baseline
+        return best if baseline in best else [*best[:-1], baseline]
 
     @cached_property
     def upper_bound(self) -> float | None:
@@ -137,9 +138,8 @@ def unranked(frames: Frames, slug: str, metric: str) -> str | None:
     scores, rows = frames.scores(slug, metric), frames.rows(slug)
     state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
     missing = [state_of.get(seed, states.PLANNED) for seed in frames.seeds if seed not in scores]
-    causes = Counter(
-        f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower()) for state in missing
-    )
+    named = {**_CAUSES, states.DONE: f"without {metric}"}
+    causes = Counter(named.get(state, state.lower()) for state in missing)
     counts = ", ".join(f"{count} {cause}" for cause, count in causes.items())
     return f"{counts} of {len(frames.seeds)} seeds" if missing else None
 
@@ -183,30 +183,22 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
 
 
 def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, int]) -> dict[int, float]:
-    """Return a variant's score over the test sentences of these source lengths, by seed."""
-    table = frames.buckets
-    if table.empty:
-        return {}
-    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])]
-    scores = (
-        (int(seed), pooled(inside[inside["run"] == run], metric)) for run, seed in frames.rows(slug)["seed"].items()
-    )
-    return {seed: score for seed, score in scores if score is not None}
+    """Return a variant's score over the test sentences of these source lengths, by seed.
 
-
-def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
-    """Return a test metric over all sentences of several buckets of a run.
-
-    None if the metric cannot be computed from counts, or the run has no counts.
-
-    Args:
-        buckets: Rows of `Frames.buckets`.
-        metric: A metric of the test split, such as ``test/exact_match``.
+    It is empty for metrics that cannot be computed from counts, and for runs without counts.
     """
-    known = find(metric)
-    if not metric.startswith("test/") or metric.endswith(UNPADDED) or known is None or known.pool is None:
-        return None
-    if "counts" not in buckets:
-        return None
-    counts = [own[known.name] for own in buckets["counts"].dropna() if known.name in own]
-    return known.pool(np.array(counts).sum(axis=0).tolist()) if counts else None
+    table, known = frames.buckets, of_test_sentences(metric)
+    if known is None or known.pool is None or "counts" not in table:
+        return {}
+    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])].dropna(subset=["counts"])
+    scores = {}
+    for run, seed in frames.rows(slug)["seed"].items():
+        counts = [own[known.name] for own in inside.loc[inside["run"] == run, "counts"] if known.name in own]
+        if counts:
+            scores[int(seed)] = known.pool(np.array(counts).sum(axis=0).tolist())
+    return scores
+
+
+def of_test_sentences(metric: str) -> Metric | None:
+    """Return a metric of the padded test sentences, or None for other metrics."""
+    return find(metric) if metric.startswith("test/") and not metric.endswith(UNPADDED) else None

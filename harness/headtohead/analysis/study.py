@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
 from headtohead.analysis.best import BestVariants, best_variants
-from headtohead.analysis.contrasts import Contrast, Family, families
+from headtohead.analysis.contrasts import Contrast, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
-from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points, scoring_metrics
+from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
 from headtohead.analysis.scores import Scores
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
@@ -37,7 +38,6 @@ class LooksStatus:
         complete: Whether every run of the current look has a result.
         undecided: Names of the main contrasts that more seeds can decide.
         unranked: Names of the main contrasts that have no test, for example because runs failed.
-        late: Whether the looks were set or changed after results existed.
     """
 
     looks: Looks
@@ -46,7 +46,6 @@ class LooksStatus:
     complete: bool
     undecided: tuple[str, ...]
     unranked: tuple[str, ...]
-    late: bool
 
     @property
     def level(self) -> float:
@@ -59,59 +58,25 @@ class LooksStatus:
         return self.looks.next(self.seeds) if self.complete and self.undecided else None
 
 
-@dataclass(frozen=True)
-class SeparateEffects:
-    """The effect of a factor contrast by value of another axis, on which it depends significantly (``holm_p``)."""
+class SeparateEffects(NamedTuple):
+    """The effect of a factor contrast by value of another axis, on which it depends significantly."""
 
     other_axis: str
-    holm_p: float
     effects: Mapping[str, Difference]
 
 
 class Analysis(Scores):
     """Every result of an experiment in one metric, computed on first use and kept.
 
-    `Scores` has the results per variant. The contrasts are in families, each corrected by Holm: ``variants`` against
-    the baseline, ``factors`` (two values of an axis), ``interactions``, ``declared`` (those of the experiment file),
-    and between two configurations ``added`` and ``taken`` changes.
+    `Scores` has the results per variant.
 
     ``[(c.name, c.verdict_text) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """
 
     @cached_property
-    def families(self) -> Mapping[str, Family]:
-        """The tested contrasts by name of the family."""
+    def families(self) -> Families:
+        """The tested contrasts by family."""
         return families(self)
-
-    @property
-    def variants(self) -> Family:
-        """Every variant against the baseline."""
-        return self.families["variants"]
-
-    @property
-    def factors(self) -> Family:
-        """Two values of an axis, averaged over the other axes within each seed."""
-        return self.families["factors"]
-
-    @property
-    def interactions(self) -> Family:
-        """The effect of an axis, compared between two values of another axis."""
-        return self.families["interactions"]
-
-    @property
-    def declared(self) -> Family:
-        """The contrasts of the experiment file; each can have a metric of its own, and an expected result."""
-        return self.families["declared"]
-
-    @property
-    def added(self) -> Family:
-        """The first of two configurations with and without every single change."""
-        return self.families["added"]
-
-    @property
-    def taken(self) -> Family:
-        """The second of two configurations with and without every single change."""
-        return self.families["taken"]
 
     @cached_property
     def main_contrasts(self) -> tuple[Contrast, ...]:
@@ -121,11 +86,12 @@ class Analysis(Scores):
         the file declares; without any, the tested factor contrasts and the variants that no factor contrast covers.
         Without tested factor contrasts, every variant against the baseline.
         """
-        variants, factors = self.variants.contrasts, self.factors.contrasts
-        if changes := self.added.contrasts + self.taken.contrasts:
+        families = self.families
+        variants, factors = families.variants.contrasts, families.factors.contrasts
+        if changes := families.added.contrasts + families.taken.contrasts:
             return variants + changes
-        if self.declared.contrasts:
-            return self.declared.contrasts
+        if families.declared.contrasts:
+            return families.declared.contrasts
         if all(contrast.paired is None for contrast in factors):
             return variants
         covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
@@ -136,20 +102,10 @@ class Analysis(Scores):
         """The main contrasts of whole test sets in a single metric."""
         return [contrast for contrast in self.main_contrasts if not contrast.compares_parts]
 
-    def in_metric(self, metric: str) -> Analysis:
-        """Return the analysis of another metric of the same runs."""
-        if metric not in self._by_metric:
-            self._by_metric[metric] = Analysis(self.frames, metric, allow_partial=self.allow_partial)
-        return self._by_metric[metric]
-
-    @cached_property
-    def _by_metric(self) -> dict[str, Analysis]:
-        return {self.metric: self}
-
     @cached_property
     def best(self) -> BestVariants:
         """The variants that the tests support as the best, or why there are none."""
-        return best_variants(self, self.variants)
+        return best_variants(self, self.families.variants)
 
     @cached_property
     def two_way(self) -> TwoWayResult | None:
@@ -188,8 +144,7 @@ class Analysis(Scores):
         if points is None:
             return None
         default, *others = points.scores["vocabulary_bound"]
-        usable = scoring_metrics(points)
-        return next((metric for metric in (self.metric, *others, default) if metric in usable), None)
+        return next((metric for metric in (self.metric, *others, default) if metric in points.metrics), None)
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
@@ -239,7 +194,6 @@ class Analysis(Scores):
             complete=complete,
             undecided=tuple(found.name for found in contrasts if found.is_undecided),
             unranked=tuple(found.name for found in contrasts if not found.paired and found.verdict == NO_VERDICT),
-            late=self.late_looks,
         )
 
     def separate_effects(self, contrast: Contrast) -> SeparateEffects | None:
@@ -251,22 +205,21 @@ class Analysis(Scores):
         sides = {frozenset(pair) for pair in contrast.pairs}
         declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
         found = []
-        for record, interaction in zip(declared, self.interactions.contrasts, strict=True):
+        for record, interaction in zip(declared, self.families.interactions.contrasts, strict=True):
             # The p of an untested interaction is NaN.
             if not interaction.judgement.holm_p <= ALPHA or interaction.verdict == EQUIVALENT:
                 continue
-            for axis, value, other in (
-                (record.axis, record.value, record.other_axis),
-                (record.other_axis, record.other_value, record.axis),
+            first, swapped = record.pairs[:2]
+            for axis, value, other, effects in (
+                (record.axis, record.value, record.other_axis, [first, swapped]),
+                (record.other_axis, record.other_value, record.axis, zip(first, reversed(swapped), strict=True)),
             ):
-                first, swapped = record.pairs[:2]
-                effects = record.pairs[:2] if axis == record.axis else tuple(zip(first, reversed(swapped), strict=True))
                 is_in_block = any(frozenset(pair) in sides for pair in effects)
                 if contrast.axis == axis and contrast.left == label(value) and is_in_block:
                     found.append((interaction.judgement.holm_p, other))
         if not found:
             return None
-        p, other = min(found)
+        _, other = min(found)
         pairs: dict[str, list[tuple[str, str]]] = {}
         for left, right in contrast.pairs:
             axes = frames.by_slug[left].axes
@@ -276,7 +229,7 @@ class Analysis(Scores):
         by_value = {
             value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
         }
-        return SeparateEffects(other, p, by_value) if len(by_value) > 1 else None
+        return SeparateEffects(other, by_value) if len(by_value) > 1 else None
 
     def settings_contradict(self, contrast: Contrast) -> bool:
         """Return whether a factor contrast is inconclusive or identical although its settings differ.
@@ -292,5 +245,5 @@ class Analysis(Scores):
             return True
         trained = self.frames.trained
         pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
-        detected = (found for found in self.variants.contrasts if found.detected)
+        detected = (found for found in self.families.variants.contrasts if found.detected)
         return any(frozenset((trained(found.left), trained(found.right))) in pairs for found in detected)

@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,6 @@ from headtohead.analysis.scores import OTHER_DATA, Scores, score_mismatch
 from headtohead.statistics.paired_tests import ALPHA, holm, sign_test_p
 from headtohead.storage import states
 from headtohead.storage.metrics import higher_is_better
-
-TargetVerdict = Literal["faster", "slower", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class VariantTarget:
         return statistics.median(self.seconds.values()) if self.seconds else math.nan
 
     @property
-    def verdict(self) -> TargetVerdict | None:
+    def verdict(self) -> str | None:
         """Whether the target is reached in fewer or more steps than by the baseline; None without a comparison."""
         if math.isnan(self.holm_p):
             return None
@@ -70,8 +68,7 @@ class VariantTarget:
         return "faster" if self.earlier > self.later else "slower"
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A target of a validation metric; ``value`` is None for the final value of the baseline with the same seed."""
 
     metric: str
@@ -100,12 +97,10 @@ def _target(scores: Scores, metric: str, value: float | None) -> Target:
         is_same = frames.trained(slug) == frames.trained(frames.baseline)
         if variant.reason or baseline.reason or is_same or len(seeds) < 2:
             continue
-        ours, theirs = ([side.steps[seed] for seed in seeds] for side in (variant, baseline))
+        ours, theirs = (np.array([side.steps[seed] for seed in seeds]) for side in (variant, baseline))
+        p = min(1.0, looks * sign_test_p(ours, theirs))
         compared[slug] = replace(
-            variant,
-            earlier=sum(a < b for a, b in zip(ours, theirs, strict=True)),
-            later=sum(a > b for a, b in zip(ours, theirs, strict=True)),
-            holm_p=min(1.0, looks * sign_test_p(ours, theirs)),
+            variant, earlier=int((ours < theirs).sum()), later=int((ours > theirs).sum()), holm_p=p
         )
     adjusted = holm([variant.holm_p for variant in compared.values()])
     for (slug, variant), p in zip(compared.items(), adjusted, strict=True):
@@ -121,17 +116,15 @@ def _variant(
     if mismatch and (value is None or mismatch != OTHER_DATA):
         return VariantTarget({}, {}, mismatch)
     rows, final = frames.rows(slug), frames.scores(frames.baseline, metric)
-    rows = rows[rows["state"].isin(states.RESULTS)]
-    step_ms = rows["system/step_ms"] if "system/step_ms" in rows else rows["seed"] * math.nan
     steps: dict[int, float] = {}
     seconds: dict[int, float] = {}
-    for run, seed, milliseconds in zip(rows.index, rows["seed"].astype(int), step_ms, strict=True):
+    for run, row in rows[rows["state"].isin(states.RESULTS)].iterrows():
+        seed, curve = int(row["seed"]), curves.get(str(run))
         target = final.get(seed) if value is None else value
-        if target is not None and str(run) in curves:
-            curve = curves[str(run)]
+        if target is not None and curve is not None:
             is_higher = higher_is_better(metric)
             steps[seed] = first_step(curve["step"].to_numpy(), curve["value"].to_numpy(), target, is_higher)
-            seconds[seed] = steps[seed] * milliseconds / 1000
+            seconds[seed] = steps[seed] * row.get("system/step_ms", math.nan) / 1000
     incomplete = None if scores.allow_partial else scores.incomplete.get(slug)
     return VariantTarget(steps, seconds, mismatch or incomplete)
 

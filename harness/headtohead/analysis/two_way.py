@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from headtohead.analysis.scores import Scores
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary
+from headtohead.storage.experiment import MarginRecord
 from headtohead.storage.metrics import label
 
 Cell = tuple[str, str]
@@ -24,15 +26,13 @@ MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
 
 
-@dataclass(frozen=True)
-class VarianceShares:
-    """Fractions of the sum of squares of the scores of ``cells`` combinations; they sum to 1.
+class VarianceShares(NamedTuple):
+    """Fractions of the sum of squares of the scores of all combinations; they sum to 1.
 
     ``rows`` and ``columns`` are the axes by themselves, ``interaction`` is what they have only together, and ``seeds``
     the variance within combinations. The fractions are descriptive; they are not tested.
     """
 
-    cells: int
     rows: float
     columns: float
     interaction: float
@@ -65,7 +65,6 @@ class TwoWayResult:
         cells: The mean and interval over seeds of the ranked pairs.
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
-        late_margin: Whether the margin was set or changed after results existed.
         shares: Fractions of variance, or None for fewer than two seeds or equal scores.
     """
 
@@ -74,8 +73,7 @@ class TwoWayResult:
     columns: tuple[str, ...]
     cells: Mapping[Cell, Summary]
     ranking: tuple[Combination, ...]
-    margin: float | None
-    late_margin: bool
+    margin: MarginRecord | None
     shares: VarianceShares | None
 
 
@@ -110,15 +108,13 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     compared = compare_variants(scores, scored.values())
     ranking = [Combination(*cell, cells[cell], compared.get(frames.trained(slug))) for cell, slug in scored.items()]
     ranking.sort(key=lambda combination: -sign * combination.summary.mean)
-    margin = record.margins.get(metric)
     return TwoWayResult(
         axes=(row, column),
         rows=ordered(row, 0),
         columns=ordered(column, 1),
         cells=cells,
         ranking=tuple(ranking),
-        margin=margin.value if margin else None,
-        late_margin=margin.late if margin else False,
+        margin=record.margins.get(metric),
         shares=variance_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}),
     )
 
@@ -153,7 +149,6 @@ def variance_shares(scores: Mapping[Cell, Mapping[int, float]]) -> VarianceShare
     of_rows, of_columns, of_both = explained(rows), explained(columns), explained(np.hstack([rows, columns]))
     of_cells = len(seeds) * float(((means - mean) ** 2).sum()) / total
     return VarianceShares(
-        cells=len(scores),
         rows=(of_rows + of_both - of_columns) / 2,
         columns=(of_columns + of_both - of_rows) / 2,
         interaction=max(0.0, of_cells - of_both),

@@ -6,13 +6,13 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.scores import Scores, score_mismatch
-from headtohead.schema.metric import UNPADDED
+from headtohead.analysis.scores import Scores, of_test_sentences, score_mismatch
 from headtohead.statistics.variance import (
     CrossedEstimate,
     MeanEstimate,
@@ -23,7 +23,6 @@ from headtohead.statistics.variance import (
     variant_variance,
 )
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find
 from headtohead.storage.translations import Translation, translations_of
 
 LOW_CORRELATION = 0.1
@@ -36,8 +35,7 @@ IN_DRAWS = "each seed has its own test sentences, and intervals over seeds inclu
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ContrastUncertainty:
+class ContrastUncertainty(NamedTuple):
     """A contrast with an estimate that includes the sentences, and an unpaired estimate; None if not available."""
 
     contrast: Contrast
@@ -112,7 +110,7 @@ def _values_by_sentence(
     frames: Frames, metric: str, slugs: Sequence[str], seeds: Sequence[int], table: Floats
 ) -> dict[str, Floats] | str:
     """Return the values ``[seed, sentence]`` of each variant, or why there are none."""
-    sentences: list[tuple[str, tuple[str, ...]]] | None = None
+    sentences = None
     values: dict[str, list[Floats]] = {slug: [] for slug in slugs}
     for (slug, seed), score in zip(itertools.product(slugs, seeds), table.flat, strict=True):
         rows = translations_of(frames, slug, seed)
@@ -138,9 +136,8 @@ def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
 
     They are jackknife values; for a mean over sentences, these are the values of the sentences.
     """
-    known = find(metric)
-    is_test = metric.startswith("test/") and not metric.endswith(UNPADDED)
-    if not is_test or known is None or known.per_example is None or known.pool is None:
+    known = of_test_sentences(metric)
+    if known is None or known.per_example is None or known.pool is None:
         return None
     counts = np.asarray(known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows)))
     total = counts.sum(axis=0)

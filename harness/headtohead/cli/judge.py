@@ -87,7 +87,7 @@ def command(
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
-    from headtohead.report.judge import heading, judged_frame, look_line, write_figure
+    from headtohead.report.judge import Numbers, judged_frame, look_line, write_figure
     from headtohead.statistics.looks import Looks
 
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
@@ -110,7 +110,7 @@ def command(
             write_figure(judged, figure)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
-    frame, lines = judged_frame(judged), [heading(judged), *filter(None, [look_line(judged)])]
+    frame, lines = judged_frame(judged), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
     if form == "json":
         echo_json(record)
     elif form == "markdown":

@@ -38,8 +38,7 @@ def answer(analysis: Analysis) -> str:
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
     counts = Counter[str](contrast.verdict_name for contrast in by_size)
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
-    if more := len(by_size) - MOST_CLAUSES:
-        clauses += [f"{more} more in the table"] * (more > 0)
+    clauses += [f"{len(by_size) - MOST_CLAUSES} more in the table"] * (len(by_size) > MOST_CLAUSES)
     unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)
     start = f"Difference{unit}, " if len(by_size) == 1 else f"Differences{unit}: {_counts(counts)}. "
     return f"{opening}{start}{'; '.join(clauses)}."
@@ -104,9 +103,9 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
         return first
     counts = Counter(map(verdict_of, others))
     parts = [f"{counts[WORSE]} worse than another combination", f"{counts[INCONCLUSIVE]} inconclusive"]
-    if result.margin is not None:
-        late = " (margin set after results existed)" * result.late_margin
-        parts.insert(0, f"{counts[EQUIVALENT]} equivalent to the best within {show(result.margin, metric)}{late}")
+    if margin := result.margin:
+        late = " (margin set after results existed)" * margin.late
+        parts.insert(0, f"{counts[EQUIVALENT]} equivalent to the best within {show(margin.value, metric)}{late}")
     return f"{first} Of the other {len(others)}: {', '.join(parts)}."
 
 
@@ -129,20 +128,15 @@ def _counts(counts: Counter[str]) -> str:
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
-    states, metric = analysis.frames.runs["state"], analysis.metric
+    states = analysis.frames.runs["state"]
     final = int(states.isin(RESULTS).sum())
     if final < len(states):
         return f"No answer yet: {final} of {len(states)} runs have a result, and variants are ranked when all have."
-    scores = "; ".join(
-        f"{variant.title} {with_ends(analysis.summaries[slug], metric)}"
-        for slug, variant in analysis.frames.by_slug.items()
-        if slug in analysis.ranked and not math.isnan(analysis.summaries[slug].mean)
-    )
-    reasons = dict.fromkeys(contrast.reason for contrast in contrasts)  # in the order of the contrasts
-    if len(analysis.frames.by_slug) == 1:
-        return f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
-    if {contrast.verdict for contrast in contrasts} == {SAME}:
-        return "All variants are the same by construction."
-    if [*reasons] == [OTHER_DATA] or (not reasons and DATA_AXIS in analysis.frames.record.axes):
-        return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
-    return f"No answer: {next(filter(None, reasons), 'the experiment declares no contrast')}."
+    reason = next(filter(None, (contrast.reason for contrast in contrasts)), "the experiment declares no contrast")
+    if contrasts and {contrast.verdict for contrast in contrasts} == {SAME}:
+        reason = "all variants are the same by construction"
+    elif len(analysis.frames.by_slug) == 1:
+        reason = "the experiment has a single variant"
+    elif not contrasts and DATA_AXIS in analysis.frames.record.axes:
+        reason = OTHER_DATA
+    return f"No answer: {reason}."

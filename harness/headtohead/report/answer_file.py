@@ -50,7 +50,7 @@ def answer_file(report: Report) -> str:
             "level": status.level,
             "stopped": None if not status.complete or status.next is not None else reason,
             "undecided": status.undecided,
-            "set_after_results": status.late,
+            "set_after_results": analysis.late_looks,
         },
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
@@ -63,7 +63,7 @@ def answer_file(report: Report) -> str:
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and contrast.agreement.verdict,
             }
-            for name, family in analysis.families.items()
+            for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
         ],
         "targets": [

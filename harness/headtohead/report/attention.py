@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
@@ -59,18 +58,13 @@ class Gallery:
         return max(len(self.variants[0].maps[0].weights.get(self.role, ())) - 1, 0)
 
     @property
-    def signed(self) -> str:
-        """The titles of the variants with negative weights, comma-separated."""
-        return ", ".join(f"“{variant.title}”" for variant in self.variants if variant.maps[0].probe.get("signed"))
-
-    @property
     def notes(self) -> list[str]:
-        """A sentence per variant on how its maps are computed if training computes none."""
-        return [
-            f"“{variant.title}”: {'; '.join(dict.fromkeys(notes.values()))}."
-            for variant in self.variants
-            if (notes := variant.maps[0].probe.get("map_notes"))
-        ]
+        """Sentences on maps with negative weights, and on maps that training does not compute."""
+        probes = {f"“{variant.title}”": variant.maps[0].probe for variant in self.variants}
+        signed = ", ".join(title for title, probe in probes.items() if probe.get("signed"))
+        sentences = [f"Negative weights of {signed} have the other colour, full at −1."] if signed else []
+        notes = {title: own for title, probe in probes.items() if (own := probe.get("map_notes"))}
+        return sentences + [f"{title}: {'; '.join(dict.fromkeys(own.values()))}." for title, own in notes.items()]
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
@@ -131,21 +125,16 @@ def _probe(probe: ProbeMaps) -> dict[str, Any]:
     roles = {}
     for role, weights in probe.weights.items():
         scale, signed = float(np.abs(weights).max(initial=0.0)) or 1.0, bool((weights < 0).any())
-        content = base64.b64encode(_quantised(weights, scale, signed)).decode("ascii")
+        # A byte per weight: 0 to 255, or 1 to 255 around 128 for signed weights.
+        levels = weights.astype(np.float64) / scale * (127 if signed else 255) + 128 * signed
+        content = levels.round().clip(0, 255).astype(np.uint8).tobytes()
         roles[role] = {
             "shape": list(weights.shape),
             "scale": round(scale, 6),
             "signed": signed,
             "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
             "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
-            "bytes": content,
+            "bytes": base64.b64encode(content).decode("ascii"),
         }
     tokens = {side: list(probe.probe[f"{side}_tokens"]) for side in ("source", "target")}  # type: ignore[literal-required]
     return tokens | {"cross": probe.tokens("cross")[1], "roles": roles}
-
-
-def _quantised(weights: NDArray[np.float32], scale: float, signed: bool) -> bytes:
-    """Return a byte per weight: 0 to 255, or 1 to 255 around 128 for signed weights."""
-    fractions = weights.astype(np.float64) / scale
-    levels = fractions * 127 + 128 if signed else fractions * 255
-    return levels.round().clip(0, 255).astype(np.uint8).tobytes()

@@ -65,22 +65,18 @@ class Report:
         missing, run_states = self.analysis.incomplete, self.analysis.frames.runs["state"]
         if not missing:
             return None
-        count = (
-            f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs "
-            f"({run_states.isin(states.RESULTS).sum()} of {len(run_states)} runs have a result)."
-        )
+        kind, effect = "Incomplete", "not ranked; run the experiment again, or pass --allow-partial"
         if self.analysis.allow_partial:
-            return (
-                f"Partial: {count} They are ranked on their finished seeds, which are not a random sample of the seeds."
-            )
-        return f"Incomplete: {count} They are not ranked; run the experiment again, or pass --allow-partial."
+            kind, effect = "Partial", "ranked on their finished seeds, which are not a random sample of the seeds"
+        return (
+            f"{kind}: {len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs "
+            f"({run_states.isin(states.RESULTS).sum()} of {len(run_states)} runs have a result). They are {effect}."
+        )
 
     @cached_property
     def listed(self) -> list[str]:
         """The variants in tables: all, or the best and the baseline."""
-        slugs, baseline = list(self.analysis.order), self.analysis.frames.baseline
-        best = slugs[:MOST_ROWS]
-        return best if baseline in best or baseline not in slugs else [*best[:-1], baseline]
+        return self.analysis.leading(MOST_ROWS)
 
     @property
     def has_unpadded(self) -> bool:
@@ -107,10 +103,10 @@ class Report:
         runs = counted(len(self.analysis.frames.runs), "run")
         return f"Written by headtohead from {runs}; experiment planned {self.record.created}."
 
-    def shown(self, number: int) -> str:
-        """Return a sentence on a figure that draws ``number`` variants; empty if these are all."""
+    def shown(self, most: int) -> str:
+        """Return a sentence on a figure that draws at most this many variants; empty if these are all."""
         total = len(self.analysis.order)
-        return f" {number} of {total} variants: the best and the baseline." if number < total else ""
+        return f" {most} of {total} variants: the best and the baseline." if most < total else ""
 
     def title(self, slug: str) -> str:
         """Return a variant's title."""

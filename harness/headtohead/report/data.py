@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headtohead.analysis.reference_points import NAMES, ReferencePoints, decodes, scoring_metrics
+from headtohead.analysis.reference_points import NAMES, ReferencePoints
 from headtohead.config.labels import listed
 from headtohead.report.attention import MOST_VARIANTS, shown_run
 from headtohead.report.content import Report
@@ -59,9 +59,9 @@ def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
 def reference_section(report: Report) -> Section | None:
     """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
     analysis, frames = report.analysis, report.analysis.frames
-    if not decodes(frames):
-        return None
     points = analysis.reference_points.get(frames.baseline)
+    if all(variant.config.evaluate.decode == "none" for variant in frames.record.variants):
+        return None
     if points is None:
         return Section(
             "Reference points",
@@ -135,9 +135,8 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
 
     Metrics in which no model can score have no column.
     """
-    analysis, frames, metrics = report.analysis, report.analysis.frames, scoring_metrics(points)
-    preferred = analysis.reference_metric
-    first = preferred if preferred in metrics else next(iter(metrics), "")
+    analysis, frames, metrics = report.analysis, report.analysis.frames, points.metrics
+    first = analysis.reference_metric if analysis.reference_metric in metrics else next(iter(metrics), "")
     rows = [
         (scores.get(first, 0.0), {"": NAMES[key], **{readable(name): show(scores[name], name) for name in metrics}})
         for key, scores in points.scores.items()

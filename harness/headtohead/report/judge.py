@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from headtohead.analysis.judge import Judged, JudgedVariant
+from headtohead.analysis.judge import Judged
 from headtohead.errors import HeadToHeadError
 from headtohead.files import replace
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
@@ -42,22 +42,29 @@ class Numbers:
         return text if is_zero else ("−" if value < 0 else "+" * signed) + text
 
 
-def heading(judged: Judged) -> str:
-    """Return metric, direction, baseline, pairing and margin as a line."""
-    show = Numbers(judged)
-    better = "higher" if judged.higher_is_better else "lower"
-    paired = "paired by seed" if judged.is_paired else "unpaired"
-    margin = f", margin {show(judged.margin)}" if judged.margin else ""
-    mean = f"{show(judged.summary.mean)} (standard deviation {show(judged.summary.sd)}, {judged.summary.n} seeds)"
-    return f"{judged.metric}, {better} is better{margin}; {paired}; baseline {judged.baseline}: {mean}"
-
-
 def judged_frame(judged: Judged) -> pd.DataFrame:
     """Return a row per variant as texts: mean, difference, intervals, p-values and verdict."""
-    show = Numbers(judged)
+    show, rows = Numbers(judged), []
     steps = [found.judgement.interval for found in judged.variants]
     has_step = any(step is not None and not math.isclose(step.level, CONFIDENCE) for step in steps)
-    return pd.DataFrame([_row(judged, found, show, has_step) for found in judged.variants])
+    for found in judged.variants:
+        difference, judgement, test = found.difference, found.judgement, found.judgement.equivalence
+        step = {"interval at the Holm step": _interval(judgement.interval, show, level=True)} if has_step else {}
+        within = f" within {show(test.margin)}" if test and judgement.verdict == EQUIVALENT else ""
+        rows.append(
+            {
+                "variant": found.variant,
+                "seeds": str(found.summary.n),
+                "mean": show(found.summary.mean),
+                "difference": show(difference.mean, signed=True),
+                "95 % interval": _interval(Interval(CONFIDENCE, difference.low, difference.high), show),
+                **step,
+                "Holm p": show_p(judgement.holm_p),
+                "sign-flip p" if judged.is_paired else "permutation p": show_p(difference.sign_flip_p),
+                "verdict": judgement.verdict + within,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def look_line(judged: Judged) -> str | None:
@@ -106,23 +113,6 @@ def write_figure(judged: Judged, path: Path) -> None:
     figure = difference_figure(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
     content = to_bytes(figure, form, "judge")
     replace(path, lambda temporary: temporary.write_bytes(content))
-
-
-def _row(judged: Judged, found: JudgedVariant, show: Numbers, has_step: bool) -> dict[str, str]:
-    difference, judgement, test = found.difference, found.judgement, found.judgement.equivalence
-    step = {"interval at the Holm step": _interval(judgement.interval, show, level=True)} if has_step else {}
-    within = f" within {show(test.margin if test else None)}" * (judgement.verdict == EQUIVALENT)
-    return {
-        "variant": found.variant,
-        "seeds": str(found.summary.n),
-        "mean": show(found.summary.mean),
-        "difference": show(difference.mean, signed=True),
-        "95 % interval": _interval(Interval(CONFIDENCE, difference.low, difference.high), show),
-        **step,
-        "Holm p": show_p(judgement.holm_p),
-        "sign-flip p" if judged.is_paired else "permutation p": show_p(difference.sign_flip_p),
-        "verdict": judgement.verdict + within,
-    }
 
 
 def _interval(interval: Interval | None, show: Numbers, *, level: bool = False) -> str:

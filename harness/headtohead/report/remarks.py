@@ -40,21 +40,19 @@ class Remark:
 def remarks(analysis: Analysis) -> tuple[Remark, ...]:
     """Return the remarks on a study, the most severe first."""
     by_slug = analysis.frames.by_slug
-    equal = [variant for variant in by_slug.values() if variant.equal_to]
-    return (
-        *(Remark("warning", text) for text in _warnings(analysis)),
-        *(Remark("caution", text) for text in _cautions(analysis)),
-        *(
-            Remark(
-                "note",
-                f"{variant.title} and {by_slug[str(variant.equal_to)].title} are the same by construction"
-                f"{f': {variant.equal_reason}' if variant.equal_reason else ''}; they were trained once.",
-                variant.slug,
-            )
-            for variant in equal
-        ),
-        *(Remark("note", text) for text in _notes(analysis)),
-    )
+    equal = [
+        Remark(
+            "note",
+            f"{variant.title} and {by_slug[variant.equal_to].title} are the same by construction"
+            f"{f': {variant.equal_reason}' if variant.equal_reason else ''}; they were trained once.",
+            variant.slug,
+        )
+        for variant in by_slug.values()
+        if variant.equal_to
+    ]
+    warnings, cautions = _warnings(analysis), _cautions(analysis)
+    above = [*(Remark("warning", text) for text in warnings), *(Remark("caution", text) for text in cautions)]
+    return (*above, *equal, *(Remark("note", text) for text in _notes(analysis)))
 
 
 def looks_line(status: LooksStatus) -> str:
@@ -199,20 +197,14 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         yield f"The baseline's standard deviation over {seeds} is {show(sd, metric)} {readable(metric)}."
-    values: dict[str, set[str]] = {}
-    notes: Counter[str] = Counter()
-    for run in frames.records.values():
-        for name, version in sorted(run.versions.items()):
-            values.setdefault(name.replace("_", " "), set()).add(str(version))
-        if run.execution:
-            values.setdefault("device or precision", set()).add(f"{run.execution.device} {run.execution.dtype}")
-    for results in frames.results.values():
-        if results.backend:
-            values.setdefault("backend", set()).add(results.backend.name)
-        notes.update(results.notes)
-    for name, found in values.items():
-        if len(found) > 1:
-            yield f"Runs differ in {name}: {', '.join(sorted(found))}."
+    values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
+    executions = [run.execution for run in frames.records.values() if run.execution]
+    values += [("device or precision", f"{found.device} {found.dtype}") for found in executions]
+    values += [("backend", found.backend.name) for found in frames.results.values() if found.backend]
+    for name in dict.fromkeys(name for name, _ in values):
+        if len(different := {str(value) for own, value in values if own == name}) > 1:
+            yield f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(different))}."
+    notes = Counter(note for results in frames.results.values() for note in results.notes)
     yield from (f"{counted(count, 'run')}: {note}." for note, count in notes.items())
     if torn := int(frames.runs["torn_lines"].sum()):
         yield f"Damaged lines of training histories, for example incomplete after a crash, are omitted: {torn}."

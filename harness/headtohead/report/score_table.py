@@ -21,7 +21,7 @@ FORMATS = ("latex", "csv", "markdown")
 def score_table(report: Report, form: str) -> str:
     """Return the table of variants as ``latex``, ``csv`` or ``markdown``; numbers in CSV are exact."""
     analysis, best = report.analysis, report.analysis.best.slugs
-    contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
+    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     exact, shown = [], []
     for slug in analysis.order:
         variant, summary, contrast = analysis.frames.by_slug[slug], analysis.summaries[slug], contrasts.get(slug)
@@ -73,7 +73,7 @@ def _notes(report: Report) -> list[str]:
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
         f"t-intervals that include the variation of {varied}.",
         f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: paired "
-        f"t-test at {level} after Holm's correction (number of contrasts: {analysis.variants.tested}).",
+        f"t-test at {level} after Holm's correction (number of contrasts: {analysis.families.variants.tested}).",
     ]
     if looks:
         notes.append(

@@ -16,7 +16,7 @@ from headtohead.report.contrasts import (
 )
 from headtohead.report.data import data_section, reference_section, translation_section
 from headtohead.report.figures.lines import MOST_LINES
-from headtohead.report.figures.rows import drawn_variants, forest_rows
+from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
     reproduction_section,
@@ -60,7 +60,6 @@ def attention_section(report: Report) -> Section | None:
         if largest is not None and largest == largest
         else "",
         f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
-        f"Negative weights of {gallery.signed} have the other colour, full at −1." * bool(gallery.signed),
     ]
     source = gallery.variants[0].maps[0].probe["source"]
     return Section(
@@ -95,7 +94,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
         figure="lengths",
     ),
     training_section,
-    lambda report: Section("Score and cost", report.shown(len(drawn_variants(report.analysis))).strip(), figure="cost"),
     attention_section,
     translation_section,
     pitfall_section,
@@ -111,14 +109,9 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 def report_sections(report: Report, figures: Collection[str] = ()) -> list[Section]:
     """Return the sections with content; ``figures`` are the names of the drawn figures."""
     found = [section for make in SECTIONS if (section := make(report)) is not None]
-    return [
-        section
-        for section in found
-        if not section.title
-        or section.frame is not None
-        or section.lines
-        or section.code
-        or section.parts
-        or section.figure in figures
-        or (section.text and not section.figure)
-    ]
+
+    def has_content(section: Section) -> bool:
+        parts = section.lines, section.code, section.parts, section.text and not section.figure
+        return not section.title or section.frame is not None or section.figure in figures or any(parts)
+
+    return list(filter(has_content, found))

@@ -47,12 +47,15 @@ def setup_line(analysis: Analysis) -> str:
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
+    totals = [found.counts.total for found in variants]
+    parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
+    steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
     parts = [
         languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
         f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {values['model.encoder_layers']} + "
         f"{values['model.decoder_layers']} layers, feed-forward {_text_of([found.d_ff for found in variants])}, "
-        f"{_parameters(analysis)} parameters",
-        f"{_steps(analysis)} steps of {tokens}",
+        f"{parameters} parameters",
+        f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
         *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
         counted(len(analysis.frames.seeds), "seed"),
@@ -202,17 +205,6 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value.startswith("/"):
         return Path(value).name  # the data hash identifies the content, wherever the file is
     return f"{value:g}" if isinstance(value, float) else label(value)
-
-
-def _steps(analysis: Analysis) -> str:
-    """Return the number of steps of each run; without finished runs, those of the plan."""
-    planned = [variant.steps for variant in analysis.frames.by_slug.values()]
-    return _text_of(list(analysis.frames.trained_steps) or planned)
-
-
-def _parameters(analysis: Analysis) -> str:
-    totals = [variant.counts.total for variant in analysis.frames.by_slug.values()]
-    return " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
 
 
 def _length(tuning: TuningRecord) -> str:

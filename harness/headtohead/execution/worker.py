@@ -235,7 +235,7 @@ class Worker:
             self.folder.write_progress(
                 step=progress.step,
                 steps=self.training.steps,
-                seconds=progress.train_seconds,
+                seconds=self.training.earlier_seconds + time.monotonic() - self.started,
                 loss=sum(losses) / len(losses) if losses else None,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +81,10 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     """
     experiment = ExperimentDirectory.read(folder)
     stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]
-    trained = {run.directory: found for stack, found in stacks if found for run in stack.record.members}
+    trained: dict[str, StackProgress] = {}
+    for stack, found in stacks:
+        with suppress(HeadToHeadError):  # split meanwhile, or damaged: only the progress is unknown
+            trained |= {run.directory: found for run in stack.record.members} if found else {}
     runs = (_run(experiment.run_path(run), run, trained.get(run.directory)) for run in experiment.record.runs)
     return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
@@ -91,7 +95,7 @@ def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None
         RunDirectory(directory, known=status).verified(METRICS)
     step, left = status.step, None
     if stack is not None and (state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}):
-        step = max(step, stack["step"])
+        step = step if state == states.FAILED and step else max(step, stack["step"])
         if state == states.RUNNING and stack["step"]:
             left = stack["seconds"] / stack["step"] * (stack["steps"] - stack["step"])
     return RunProgress(

@@ -152,7 +152,9 @@ class StackFolder:
 
     def note(self, text: str) -> None:
         """Add a note of the worker, unless an earlier attempt has added the same text."""
-        self.change(notes=tuple(dict.fromkeys([*self.record.notes, text])))
+        with FileLock(self.path / "stack.lock"):
+            record = self.record
+            self.write(record.model_copy(update={"notes": tuple(dict.fromkeys([*record.notes, text]))}))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""

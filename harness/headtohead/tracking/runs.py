@@ -15,7 +15,7 @@ from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 2
+SHIPPING_FORMAT = 3
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 

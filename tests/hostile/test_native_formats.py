@@ -163,7 +163,11 @@ def test_a_tokenizer_that_ends_its_reader_is_one_line(
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     (tmp_path / "pairs.tsv").write_text("".join(f"a {number}\tb {number}\n" for number in range(60)))
     data = {"dataset": "pairs", "file": "pairs.tsv", "vocabulary": {"file": "tokenizer.json"}}
-    study = {"question": "x", "base": {"data": data, "train": {"steps": 1}}, "design": [{"product": {"positional": ["none"]}}]}
+    study = {
+        "question": "x",
+        "base": {"data": data, "train": {"steps": 1}},
+        "design": [{"product": {"positional": ["none"]}}],
+    }
     (tmp_path / "study.json").write_text(json.dumps(study))
     line = refusal(h2h_process(tmp_path, "plan", "study.json", H2H_CACHE=str(cache)))
     assert f"data.vocabulary.file 'tokenizer.json' cannot be read: {message}" in line

@@ -351,7 +351,7 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used() -> None:
 def test_a_member_that_has_ended_is_not_compared() -> None:
     log: list[str] = []
     stack = training("three rates")
-    stack.retire(1, "diverged")
+    stack.retire(0, "stopped early")  # its losses are finite
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         with Capture() as captured:
@@ -359,17 +359,18 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
 
         def replay() -> None:
             captured.replay()
-            stack.parameters[0].detach()[1] = 0
+            stack.parameters[0].detach()[0] = 0
 
         return replay
 
     replays = replayed(stack, capture, log)
     found = train(stack)
     assert not log
-    assert same(
-        [tensor[[0, 2]] if tensor.dim() and len(tensor) == 3 else tensor for tensor in found],
-        [tensor[[0, 2]] if tensor.dim() and len(tensor) == 3 else tensor for tensor in trained_eagerly("three rates")],
-    )
+    others = [
+        [tensor[1:] for tensor in state if tensor.dim() and len(tensor) == 3]  # not the optimizer's, of one member each
+        for state in (found, trained_eagerly("three rates"))
+    ]
+    assert same(*others)
     assert replays() == 0, "the graphs are those of this test"
 
 

@@ -195,9 +195,9 @@ def test_wrong_files_and_names_are_errors(
 ) -> None:
     byte_level(lines, folder / "bytes.json")
     word_piece(lines, folder / "bare.json", ["[UNK]"])
-    file = vocabulary.pop("file", "tokenizer.json")
+    others = {name: value for name, value in vocabulary.items() if name != "file"}
     with pytest.raises(HeadToHeadError, match=re.escape(message)) as caught:
-        read_tokenizer(configuration(folder, file, vocabulary=vocabulary))
+        read_tokenizer(configuration(folder, vocabulary.get("file", "tokenizer.json"), vocabulary=others))
     assert "\n" not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ import headtohead
 from headtohead import HeadToHeadError
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.data import UNK, prepare, prepare_corpus, read_corpus
+from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
 from headtohead.data.tokenizer_file import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
@@ -76,6 +76,16 @@ def byte_level(lines: list[str], path: Path) -> Path:
 
 
 @pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prepare data in this process; the study prepares them in a child process."""
+
+    def call(subject: str, function: str, *arguments: Any) -> None:
+        preparing.prepare_and_save(*json.loads(json.dumps(arguments)))
+
+    monkeypatch.setattr(preparing, "call_in_child", call)
+
+
+@pytest.fixture
 def folder(lines: list[str], tmp_path: Path) -> Path:
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     word_piece(lines, tmp_path / "tokenizer.json")
@@ -95,6 +105,7 @@ def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any)
     return resolve({"data": data, "train": {"steps": 1}}, current()).data
 
 
+@pytest.mark.usefixtures("in_process")
 def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     original = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -114,6 +125,7 @@ def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> N
             assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
     byte_level(lines, folder / "bytes.json")
     data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
@@ -123,6 +135,7 @@ def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: 
     assert not any("cannot reproduce" in note for note in data.record["notes"])
 
 
+@pytest.mark.usefixtures("in_process")
 def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     test, decode = data.splits["test"], data.target_vocabulary.decode
@@ -139,6 +152,7 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     assert changed > 0
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
     def hashed(name: str) -> str:
         config = configuration(folder, name)
@@ -152,6 +166,7 @@ def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, l
     assert hashed("tokenizer.json") != first
 
 
+@pytest.mark.usefixtures("in_process")
 def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:
     word_piece(lines, folder / "named.json", ["[UNK]", "NOTHING", "BEGIN", "END"])
     names = {"pad": "NOTHING", "bos": "BEGIN", "eos": "END"}
@@ -180,9 +195,9 @@ def test_wrong_files_and_names_are_errors(
 ) -> None:
     byte_level(lines, folder / "bytes.json")
     word_piece(lines, folder / "bare.json", ["[UNK]"])
-    file = vocabulary.pop("file", "tokenizer.json")
+    others = {name: value for name, value in vocabulary.items() if name != "file"}
     with pytest.raises(HeadToHeadError, match=re.escape(message)) as caught:
-        read_tokenizer(configuration(folder, file, vocabulary=vocabulary))
+        read_tokenizer(configuration(folder, vocabulary.get("file", "tokenizer.json"), vocabulary=others))
     assert "\n" not in str(caught.value)
 
 

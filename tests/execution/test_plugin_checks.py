@@ -1,4 +1,4 @@
-"""Plugin code that is not built in is checked by the quick invariants before a study trains."""
+"""Plugin code that is not built in is checked before a study trains: at build, and by the quick invariants."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ BUILT = "def build(self): self.g = "
 SOUND = PLUGIN.format(
     build=f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", result="heads * self.g[:, None, :, None, None]"
 )
+PLAIN = SOUND.replace("self.parameter(2, std=0.1, mean=1.0)", "torch.nn.Parameter(torch.randn(2, 2))")
+NAN = SOUND.replace("mean=1.0", "mean=float('nan')")
 IDLE = """
 from headtohead.plugin import Attention, hookimpl
 
@@ -39,6 +41,16 @@ def register_attentions():
 
 def write(study: Study, source: str) -> None:
     study.write(plugin=source, base={"model": {"heads": 2}, "train": {"steps": 2}}, baseline={"attention": "own"})
+
+
+@pytest.mark.parametrize("source", [PLAIN, NAN], ids=["plain", "nan"])
+def test_a_faulty_initial_tensor_is_refused_by_the_plan(study: Study, source: str) -> None:
+    """The study has as many seeds as heads."""
+    write(study, source)
+    for words in (("plan",), ("run", "--no-tracking"), ("run", "--try")) if source == PLAIN else (("plan",),):
+        (line,) = study.h2h(words[0], str(study.file), *words[1:], code=2).stderr.splitlines()
+        assert "mine.py: Own.g " in line
+    assert not list(study.experiment.glob("*/run.json"))
 
 
 HIDDEN = PLUGIN.format(build=f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", result="heads * self.g().to(heads)[0]")

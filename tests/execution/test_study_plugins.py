@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headtohead.plugins import registry
 from made import case_table
 
 Command = Callable[..., Any]
@@ -159,3 +160,16 @@ def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, na
     done = h2h_here(folder, "plan", "study/near.yaml")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("h2h: study/near.yaml:3: plugins[0]: ")
+
+
+@pytest.mark.slow
+def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_current", None)
+    file = folder / "study" / "near.py"
+    first = registry.use_files([file]).find("positional", "near")
+    assert registry.use_files([file]).find("positional", "near") is first
+    file.write_text(ENCODING.format(name="near", slope=3))
+    second = registry.use_files([file]).find("positional", "near")
+    assert second.source_sha256 == hashlib.sha256(file.read_bytes()).hexdigest() != first.source_sha256

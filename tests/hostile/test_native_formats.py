@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tokenizers
 
-from headtohead.data import call_in_child, read_corpus
+from headtohead.data import call_in_child, prepare, read_corpus
 from headtohead.data.subwords import load_tokenizer
 from headtohead.errors import HeadToHeadError
 from headtohead.testing.tiny import data_config
@@ -126,6 +126,51 @@ def test_a_normalizer_that_multiplies_a_text_is_refused() -> None:
         load_tokenizer(tokenizer(doubled))
     usual = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.NFKC()])
     assert load_tokenizer(tokenizer(usual))
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
+    slow = tokenizers.normalizers.Replace(tokenizers.Regex("a*a*a*b"), "")
+    (tmp_path / "tokenizer.json").write_text(tokenizer(slow))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{'a' * 100}cb {number}\ta\n" for number in range(2000)))
+    vocabulary = {"file": str(tmp_path / "tokenizer.json")}
+    config = data_config(dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary)
+    with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"):
+        prepare(config, tmp_path / "cache")
+
+
+PANIC = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}
+ABORT = {
+    "model": {
+        "type": "BPE",
+        "vocab": {"a": 0, "é": 2, "ab": 4},
+        "merges": [["a", "é"]],
+        "dropout": None,
+        "unk_token": "zz",
+        "continuing_subword_prefix": "x",
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [(PANIC, "PanicException: "), (ABORT, "the reader ended with ")], ids=["panic", "abort"]
+)
+def test_a_tokenizer_that_ends_its_reader_is_one_line(
+    change: dict[str, Any], message: str, tmp_path: Path, cache: Path, h2h_process: Any, refusal: Any
+) -> None:
+    content = json.loads(tokenizer(None)) | change
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "pairs.tsv").write_text("".join(f"a {number}\tb {number}\n" for number in range(60)))
+    data = {"dataset": "pairs", "file": "pairs.tsv", "vocabulary": {"file": "tokenizer.json"}}
+    study = {
+        "question": "x",
+        "base": {"data": data, "train": {"steps": 1}},
+        "design": [{"product": {"positional": ["none"]}}],
+    }
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    line = refusal(h2h_process(tmp_path, "plan", "study.json", H2H_CACHE=str(cache)))
+    assert f"data.vocabulary.file 'tokenizer.json' cannot be read: {message}" in line
 
 
 def test_a_reader_does_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

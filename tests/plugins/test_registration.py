@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -108,6 +109,17 @@ def test_a_faulty_new_definition_does_not_replace_the_earlier_definition() -> No
     assert current().positional("mine") is first.Mine
     assert current().objects == [plugin]
     assert plugin in current().manager.get_plugins()
+
+
+def test_a_loaded_plugin_that_is_registered_again_keeps_its_registration(tmp_path: Path) -> None:
+    path = tmp_path / "p.py"
+    path.write_text(f'{HEAD}{PLUGIN}@hookimpl\ndef register_positionals():\n    return {{"mine": Mine}}\n', "utf-8")
+    use_files([path])
+    before = [*current().all()]
+    for name in (current().dataset("tatoeba").__module__, current().positional("mine").__module__):
+        register(sys.modules[name])
+    assert [*current().all()] == before
+    assert current().objects == []
 
 
 def test_a_corrected_plugin_file_loads_in_the_same_process(tmp_path: Path) -> None:

@@ -93,9 +93,13 @@ def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tm
     assert err == ("h2h: run 'runs/imported/mine' exists; use another --name, or --force to replace it\n")
     run = tmp_path / "runs" / "imported" / "mine"
     assert read(run / "run.json")["recipe"] == "scratch-en-fr"
+    (run / "notes.txt").write_text("mine")  # a file that headtohead did not write
     assert h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
     assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
     assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
+    (archived,) = run.parent.glob(".archived/*/mine/run.json")
+    assert read(archived)["recipe"] == "scratch-en-fr"
+    assert (archived.parent / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.slow

@@ -7,9 +7,14 @@ import torch
 
 import headtohead
 from headtohead_notebooks import import_checkpoint
-from headtohead_notebooks.notebook_pairs import NotebookEnFr
 
-SOURCE, TARGET = NotebookEnFr.words
+ENGLISH = """<pad> I love you hello world good morning night cat dog he she we they go eat run walk
+happy sad big small fast slow boy girl play read write car house plays reads writes walks runs are
+<sos> <eos>"""
+FRENCH = """<pad> Je t’aime bonjour monde bon matin nuit chat chien il elle nous ils va mange court
+marche heureux triste grand petit rapide lent garçon fille joue lit écrit voiture maison jouent
+lisent écrivent marchent courent est sont <sos> <eos>"""
+SOURCE, TARGET = ENGLISH.split(), FRENCH.split()
 """The words of notebook 1 by their ids, 0 to 39."""
 
 EXPORT = (

@@ -252,11 +252,35 @@ def baked_rate(stack: StackTraining) -> None:
     stack.optimizer.update = wrong  # type: ignore[method-assign]
 
 
-def test_a_graph_that_is_not_the_step_is_not_used() -> None:
+def baked_dropout(stack: StackTraining) -> None:
+    """A dropout key that depends on a number on the host."""
+    see = stack.model.dropout_rng.start_microbatch
+
+    def wrong(*args: Any, **named: Any) -> None:
+        keys = stack.model.dropout_rng.get_buffer("keys")
+        stack.model.dropout_rng.get_buffer("starts").copy_(keys + stack.progress.step)
+        see(*args, **named)
+
+    stack.model.dropout_rng.start_microbatch = wrong  # type: ignore[method-assign]
+
+
+def baked_sum(stack: StackTraining) -> None:
+    """A number on the host in the sums."""
+    update = stack.update
+
+    def wrong(*args: Any, **named: Any) -> None:
+        update(*args, **named)
+        stack.loss_sums.add_(stack.progress.step)
+
+    stack.update = wrong  # type: ignore[method-assign]
+
+
+@case_table("bake", [baked_rate, baked_dropout, baked_sum], default=1)
+def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
     found, log = [], list[str]()
     for graphs in (True, False):
         stack = training("scheduled")
-        baked_rate(stack)
+        bake(stack)
         if graphs:
             replayed(stack, log=log)
         found.append(train(stack))
@@ -321,6 +345,33 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used() -> None:
     (line,) = log
     assert "weights of member 2 differ by" in line
     assert same(found, trained_eagerly("three rates"))
+
+
+@pytest.mark.slow
+def test_a_member_that_has_ended_is_not_compared() -> None:
+    log: list[str] = []
+    stack = training("three rates")
+    stack.retire(0, "stopped early")  # its losses are finite
+
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+
+        def replay() -> None:
+            captured.replay()
+            stack.parameters[0].detach()[0] = 0
+
+        return replay
+
+    replays = replayed(stack, capture, log)
+    found = train(stack)
+    assert not log
+    others = [
+        [tensor[1:] for tensor in state if tensor.dim() and len(tensor) == 3]  # not the optimizer's, of one member each
+        for state in (found, trained_eagerly("three rates"))
+    ]
+    assert same(*others)
+    assert replays() == 0, "the graphs are those of this test"
 
 
 @pytest.mark.slow
@@ -405,6 +456,7 @@ def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
     [
         ("auto", "cpu", [400], "", ("eager", "on cpu")),
         ("auto", "cuda", [19, 4], "", ("eager", "0 of 2 shapes have at least 20 planned steps")),
+        ("auto", "cuda", [20, 21], "", ("cuda-graphs", "2 of 2 shapes have at least 20 planned steps")),
         ("auto", "cuda", [400], "it draws", ("eager", "it draws")),
         ("cuda-graphs", "cpu", [400], "", ("eager", "CUDA graphs require a CUDA device")),
         ("cuda-graphs", "cuda", [400], "", ("cuda-graphs", "1 of 1 shapes has at least 20 planned steps")),

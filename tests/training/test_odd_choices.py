@@ -268,6 +268,18 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         assert found[0][row] == [int(torch.argmax(place)) for place in logits]
 
 
+def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits at positions with a label only, as for large vocabularies, give the same loss."""
+    config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
+    data = prepare(config.data, cache_root())
+    found = []
+    for words in (1, 10**9):
+        monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", words)
+        stack = StackTraining(config, [1, 2], data, CPU)
+        found.append(losses_of_a_batch(stack))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
 # -- what a probe reads -------------------------------------------------------------------------
 
 

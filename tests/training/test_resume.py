@@ -76,6 +76,22 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
 
 
 @pytest.mark.slow
+def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
+    """The planted fault: this test's comparison must be able to fail."""
+    config, points = tiny(), ResumePoints(tmp_path)
+    whole = training(config)
+    whole.run()
+    train_until(config, points, 13)
+    tensors, state = checkpoint.load(points.newest_first()[0].path)
+    name = next(name for name in tensors if name.startswith("optimizer/"))
+    tensors[name] = torch.zeros_like(tensors[name])
+    points.save(13, lambda path: checkpoint.save(path, tensors, state))
+    rest = training(config, points)
+    rest.run()
+    assert not torch.equal(whole.model.lm_head.weight, rest.model.lm_head.weight)
+
+
+@pytest.mark.slow
 def test_early_stopping_keeps_each_members_best_weights() -> None:
     config = tiny(early_stopping={"patience": 1}, evaluate_every=2, lr=0.3)
     stack = training(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,16 +13,17 @@ import numpy as np
 
 from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
+from headtohead.data.child import call_in_child
 from headtohead.data.normalise import normaliser, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
 from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
-from headtohead.data.tokenizer_file import read_tokenizer, tokenizer_key
+from headtohead.data.tokenizer_file import file_name, read_tokenizer, tokenizer_key
 from headtohead.data.vocabulary import SPECIALS, Vocabulary
 from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Corpus, Dataset
+from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
@@ -80,9 +82,39 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     if early_key not in (None, key):
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
-    if data is None:
+    if data is not None:
+        return data
+    if config.vocabulary.file is None:
         store.save(key, data := prepare_corpus(corpus, config))
+        return data
+    # The library can panic, abort or run for ever on a tokenizer file. The cache passes the data to this process.
+    plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
+    arguments = plain, config.model_dump(mode="json"), str(store.folder), store.identity, key
+    call_in_child(name := file_name(config), f"{__name__}:prepare_and_save", *arguments)
+    data = store.load(key)
+    if data is None:
+        raise HeadToHeadError(f"{name} cannot be read: its prepared data are damaged; run the command again")
     return data
+
+
+def prepare_and_save(
+    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str
+) -> None:
+    """Prepare a corpus and write it to the cache; ``prepare`` calls this in a child process with JSON values.
+
+    Args:
+        corpus: The fields of a `Corpus`, with a list of values for each pair.
+        config: The ``data`` section.
+        folder: Folder of prepared data.
+        identity: What the prepared data depend on besides the corpus.
+        key: The cache key of the corpus.
+
+    Raises:
+        HeadToHeadError: As ``prepare_corpus``, or if the folder cannot be written.
+    """
+    pairs = [Pair(*values) for values in corpus["pairs"]]
+    checked = DataConfig.model_validate_json(json.dumps(config))
+    PreparedStore(Path(folder), identity).save(key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked))
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:

@@ -224,14 +224,18 @@ class Registry:
         self.modules.append(name)
 
     def add_object(self, plugin: object) -> None:
-        """Register a module or object from Python, replacing a plugin of the same name.
+        """Register a module or object from Python, replacing an object of the same name.
 
         The name has the module and the class of an object. A notebook cell that is executed again
-        defines a class of the same name.
+        defines a class of the same name. A plugin that is built in, installed, or loaded by its file
+        or import name keeps its registration.
 
         Raises:
             HeadToHeadError: As in ``add``. The earlier object then stays registered.
         """
+        loaded = [known for _, known in self.manager.list_name_plugin() if known is plugin]
+        if loaded and not any(known is plugin for known in self.objects):
+            return
         name = _module_of(plugin)
         if not isinstance(plugin, ModuleType):
             name += f":{getattr(plugin, '__qualname__', type(plugin).__qualname__)}"
@@ -514,7 +518,7 @@ def register(plugin: object) -> None:
     """Register a module or object as a plugin, for this process and the workers that it starts.
 
     It replaces an earlier plugin of the same class name (or ``__name__``), so that a notebook cell
-    can be executed again.
+    can be executed again. A built-in, installed or loaded plugin keeps its registration.
 
     Raises:
         HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is taken.

@@ -86,6 +86,8 @@ def import_checkpoint(
 def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
 
+    An existing run with this name is moved to ``.archived``, with all of its files.
+
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
@@ -100,7 +102,10 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
             try:
                 with leased(scratch) as writer:
                     _fill(writer, imported, name, registry)
-                delete_run_files(study / name)
+                if (study / name).exists():
+                    archive = inside(study, ".archived", now().replace(":", ""))
+                    archive.mkdir(parents=True)
+                    (study / name).rename(archive / name)
                 scratch.rename(study / name)
             finally:
                 delete_run_files(scratch.parent)

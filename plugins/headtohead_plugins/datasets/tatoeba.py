@@ -24,16 +24,32 @@ WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")
 NULL = "\\N"
 LANGUAGES = {
+    "ara": "Arabic",
+    "ces": "Czech",
     "cmn": "Mandarin Chinese",
+    "dan": "Danish",
     "deu": "German",
+    "ell": "Greek",
     "eng": "English",
+    "epo": "Esperanto",
+    "fin": "Finnish",
     "fra": "French",
+    "heb": "Hebrew",
+    "hin": "Hindi",
     "hun": "Hungarian",
     "ita": "Italian",
     "jpn": "Japanese",
+    "kor": "Korean",
+    "nld": "Dutch",
+    "pol": "Polish",
     "por": "Portuguese",
+    "ron": "Romanian",
     "rus": "Russian",
     "spa": "Spanish",
+    "swe": "Swedish",
+    "tur": "Turkish",
+    "ukr": "Ukrainian",
+    "vie": "Vietnamese",
 }
 
 

@@ -29,6 +29,9 @@ MAX_BYTES = 64 * 2**20
 LARGE_BYTES = 256 * 2**20
 """Maximum size of ``experiment.json``, ``metrics.jsonl`` and ``translations.tsv``."""
 
+RESTORE = "restore it, or move its folder away"
+"""What to do about a record that cannot be read."""
+
 SCRATCH = "h2h-scratch-"
 """Prefix of temporary folders."""
 
@@ -133,8 +136,8 @@ def _remove_unlocked(path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[FileIO]:
-    """Open a regular file for reading.
+def opened(path: Path, advice: str = RESTORE) -> Iterator[FileIO]:
+    """Open a regular file for reading; errors end with ``advice``.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -145,28 +148,27 @@ def opened(path: Path) -> Iterator[FileIO]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise HeadToHeadError(unreadable(path, "not a regular file"))
+            raise HeadToHeadError(unreadable(path, "not a regular file", advice))
         with open(descriptor, "rb", buffering=0) as file:
             yield file
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise HeadToHeadError(unreadable(path, error.strerror or str(error))) from error
+        raise HeadToHeadError(unreadable(path, error.strerror or str(error), advice)) from error
 
 
-def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a regular file.
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES, advice: str = RESTORE) -> bytes:
+    """Return the content of a regular file; errors end with ``advice``.
 
     Raises:
         FileNotFoundError: If there is no such file.
         HeadToHeadError: If it is not a regular file, is larger than ``max_bytes``, or cannot be read.
     """
-    with opened(path) as file:
+    with opened(path, advice) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            raise HeadToHeadError(
-                unreadable(path, f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB")
-            )
+            sizes = f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB"
+            raise HeadToHeadError(unreadable(path, sizes, advice))
         return file.read()
 
 
@@ -199,9 +201,9 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise HeadToHeadError(unreadable(path, f"not valid JSON ({error})")) from error
 
 
-def unreadable(path: Path | str, reason: str) -> str:
-    """Return the message for a record that cannot be read."""
-    return f"cannot read '{path}': {reason}; restore it, or move its folder away"
+def unreadable(path: Path | str, reason: str, advice: str = RESTORE) -> str:
+    """Return the message for a file that cannot be read, by default a record."""
+    return f"cannot read '{path}': {reason}; {advice}"
 
 
 def sha256(path: Path) -> str:

@@ -296,3 +296,15 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
     assert contrast.verdict_text == "significant"
     others = [other for other in found.families.interactions.contrasts if other is not contrast]
     assert {other.verdict for other in others} <= {"inconclusive", "identical"}
+
+
+def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"], "masking": ["padding-causal", "causal"]},
+        equal_to={"sinusoidal-causal": "sinusoidal-padding-causal", "rotary-causal": "rotary-padding-causal"},
+        interactions=True,
+        maps=False,
+    )
+    family = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).families.interactions
+    assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
+    assert family.tested == 0

@@ -105,6 +105,21 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
         ET.fromstring(style.to_svg(draw(analysis), "salt"))
 
 
+@pytest.mark.parametrize("axis", ["train.lr", "data"])
+def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(made, tmp_path, axis):
+    values = [f"set-{k:02}" for k in range(30)] if axis == "data" else [round(0.001 * k, 3) for k in range(1, 31)]
+    states = {
+        (str(value), seed): "PLANNED" if number < 26 else "RUNNING"
+        for number, value in enumerate(values)
+        for seed in (1, 2)
+    }
+    study = made.Study(axes={axis: values}, seeds=(1, 2), maps=False, one_at_a_time=True, states=states)
+    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
+    shown = list(analysis.frames.by_slug.values())[26:]
+    panels = [panel for panel in curves_figure(analysis).axes if panel.get_visible()]
+    assert [panel.get_title("left") for panel in panels] == [variant.title for variant in shown]
+
+
 def test_an_interaction_is_drawn_of_fully_crossed_axes_only(made, tmp_path):
     axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
     missing = [
@@ -127,6 +142,23 @@ def test_an_interaction_is_drawn_of_fully_crossed_axes_only(made, tmp_path):
         "split-heads": pytest.approx([0.535, 0.535]),
         "single": pytest.approx([0.735, 0.735]),
     }
+
+
+def test_no_interaction_is_drawn_of_a_half_fraction(made, tmp_path):
+    """Each pair of axes is complete, but the third axis is the product of both."""
+    axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
+    frames = load_frames(made.write_study(tmp_path, made.Study(axes=axes, maps=False)))
+    half = [
+        variant
+        for variant in frames.by_slug.values()
+        if sum(variant.axes[axis] == values[1] for axis, values in axes.items()) % 2 == 0
+    ]
+    assert len(half) == 4
+    assert interaction_figure(Analysis(frames)) is not None
+    assert (
+        interaction_figure(Analysis(replace(frames, record=frames.record.model_copy(update={"variants": half}))))
+        is None
+    )
 
 
 @case_table(("tokens", "place"), [(8, 1.5), (7, None), (5, 0.5), (14, None)], default=1)

@@ -97,6 +97,15 @@ def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made
     assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
 
 
+def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path: Path) -> None:
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "none"]},
+        score=lambda axes, seed: 1.0 if axes["positional"] == "none" else 0.0,
+        seeds=(1, 2, 3),
+    )
+    assert status_of(with_looks(made.write_study(tmp_path, study), 3, 6, taken=(3,))).next == 6
+
+
 def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path) -> None:
     study = made.Study(
         axes={"positional": ["sinusoidal", "none"], "heads": [2, 4]},

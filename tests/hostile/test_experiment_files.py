@@ -147,7 +147,7 @@ def test_a_path_that_is_no_file_is_refused_at_once(tmp_path, h2h_here, refusal):
     link.symlink_to("/dev/zero")
     for path in (fifo, link, Path("/dev/zero")):
         line = refusal(h2h_here(tmp_path, "plan", str(path)))
-        assert line.startswith(f"cannot read '{path}': not a regular file; ")
+        assert line == f"cannot read '{path}': not a regular file; name a readable experiment file"
     assert refusal(h2h_here(tmp_path, "plan", str(folder))) == f"'{folder}' is a folder; name an experiment file"
 
 

@@ -61,6 +61,18 @@ def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(pl
     assert [getattr(getattr(config, section), name) for config in configs] == expected
 
 
+def test_a_tuned_field_overrides_the_shorthand_in_any_order(plan):
+    fields = ["model.dropout: [0.1, 0.4]", "model.dropout_ffn: [0.2, 0.3]"]
+    for written in (fields, fields[::-1]):
+        configs = [variant.config.model for variant in plan(f"tune: {{{', '.join(written)}}}").tuning.plan.variants]
+        assert {(model.dropout_residual, model.dropout_ffn) for model in configs} == {
+            (0.1, 0.2),
+            (0.1, 0.3),
+            (0.4, 0.2),
+            (0.4, 0.3),
+        }
+
+
 def test_a_plan_before_its_tuning_states_the_time_and_not_that_nothing_remains(plan, finish):
     finish(plan(SWEEP.partition("tune:")[0], seeds=3), lambda name, lr, dropout, seed: 1.0)
     lines = overview(plan(SWEEP, seeds=3)).lines

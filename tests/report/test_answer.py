@@ -95,12 +95,23 @@ def test_a_study_without_contrasts_states_why(study):
     )
     assert answered(same) == "No answer: all variants are the same by construction."
     single = study(name="single", axes={"positional": ["sinusoidal"]})
-    assert answered(single) == "No answer: the experiment has a single variant."
+    assert re.fullmatch(
+        r"The experiment has a single variant and no comparison: exact match of sinusoidal 0\.\d+ "
+        r"\(95 % interval 0\.\d+ to 0\.\d+\)\.",
+        answered(single),
+    )
+    failed = study(name="failed", axes={"positional": ["sinusoidal"]}, states={("sinusoidal", 4): "DIVERGED"})
+    assert answered(failed) == "No answer: the experiment has a single variant."
     axes = {"positional": ["sinusoidal", "none"]}
     diverged = study(name="diverged", axes=axes, states={("sinusoidal", 4): "DIVERGED"})
     assert answered(diverged).startswith("No answer: not ranked: ")
     other = {"axes": {"recipe": ["a", "b"]}, "config": lambda axes: {"data": {"dataset": axes["recipe"]}}}
-    assert answered(study(name="other", **other)) == "No answer: the variants use different data sets."
+    for name, changes in (("other", other), ("data", {"axes": {"data": ["a", "b"]}})):
+        assert re.fullmatch(
+            r"The variants use different data sets and are not ranked; exact match of each variant: "
+            r"a 0\.\d+ \(95 % [^)]*\); b 0\.\d+ \(95 % [^)]*\)\.",
+            answered(study(name=name, **changes)),
+        )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.figures.rows import forest_rows
@@ -59,6 +60,26 @@ def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_e
         "train.lr": "better",
     }
     assert {verdicts["added", name] for name in NAMES} == {"inconclusive"}
+
+
+def test_differences_and_holm_p_are_those_of_paired_t_tests(analysis: Analysis) -> None:
+    frames = analysis.frames
+    for family in (analysis.families.added, analysis.families.taken):
+        p_values = {}
+        for contrast in family.contrasts:
+            left, right = (
+                np.array([frames.scores(slug, analysis.metric)[seed] for seed in SEEDS])
+                for slug in (contrast.left, contrast.right)
+            )
+            assert contrast.paired is not None
+            assert contrast.paired.mean == pytest.approx((left - right).mean())
+            p_values[contrast.axis] = stats.ttest_rel(left, right).pvalue
+        ordered = sorted(p_values, key=p_values.__getitem__)
+        smallest = 0.0
+        for step, name in enumerate(ordered):
+            smallest = max(smallest, min(1.0, (len(ordered) - step) * p_values[name]))
+            (contrast,) = [contrast for contrast in family.contrasts if contrast.axis == name]
+            assert contrast.judgement.holm_p == pytest.approx(smallest)
 
 
 def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(written: ReportPaths) -> None:

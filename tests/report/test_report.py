@@ -154,6 +154,14 @@ def test_every_variant_has_a_row_with_its_mean_and_its_costs(report, quickstart)
         assert f"| {variant['title']} | {sum(scores) / 3:.3f} (" in section
 
 
+def test_verdicts_have_the_interval_of_their_holm_step(report):
+    rows = report.markdown.read_text(encoding="utf-8").split("## Axis by axis")[1].splitlines()
+    row = next(row for row in rows if row.startswith("| positional | none |"))
+    assert re.search(
+        r"\| −0\.4\d+ \(−0\.\d+ to −0\.\d+\) \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| (&lt; )?0\.001 \|", row
+    )
+
+
 def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, report, quickstart):
     maps = json.loads(page.scripts[0])
     assert len(maps["variants"]) == 6
@@ -268,6 +276,13 @@ def test_incomplete_variants_are_not_ranked_and_the_page_starts_with_this(incomp
         assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
 
 
+@pytest.mark.slow
+def test_partial_ranks_are_labelled(messy, tmp_path, without_figures):
+    paths = write_report(messy, tmp_path, allow_partial=True)
+    for text in written_text(paths):
+        assert text.index("Partial: 2 of 11 variants") < text.index("On the finished seeds")
+
+
 def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
     for text in written_text(incomplete):
         assert "ValueError: table of 64 positions is too short" in text
@@ -322,6 +337,15 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: the source of positional none changed")
     assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]
+
+
+@pytest.mark.slow
+def test_a_study_of_numbers_without_factors_and_maps_has_a_report(made, tmp_path):
+    axes = {"model.d_model": [32, 64, 128]}
+    options = {"seeds": (1, 2, 3), "one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
+    text, _ = written_text(write_report(small(made, tmp_path, axes=axes, **options), tmp_path / "reports"))
+    assert "Attention maps" not in text
+    assert "Axis by axis" not in text
 
 
 def test_a_study_without_results_has_a_report(made, tmp_path, without_figures):

@@ -28,7 +28,7 @@ def read_score_file(path: Path) -> pd.DataFrame:
     if ending not in FORMATS:
         raise HeadToHeadError(f"{path}: unknown ending '{path.suffix}'; use {', '.join(sorted(FORMATS))}")
     try:
-        content = read_bytes(path)
+        content = read_bytes(path, advice="name a readable table of scores")
     except FileNotFoundError as error:
         raise HeadToHeadError(f"no file {path}") from error
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from operator import attrgetter
 
@@ -93,10 +93,11 @@ class Scores:
         """The variants with a reported mean, best first."""
         return tuple(slug for slug in self.order if slug not in self.withheld)
 
-    def leading(self, most: int) -> list[str]:
-        """Return the best variants, at most this many, and the baseline."""
-        best, baseline = list(self.order[:most]), self.frames.baseline
-        return best if baseline in best else [*best[:-1], baseline]
+    def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
+        """Return the best variants ``among`` some, by default among all: at most this many, the baseline included."""
+        order = [slug for slug in self.order if among is None or slug in among]
+        best, baseline = order[:most], self.frames.baseline
+        return best if baseline in best or baseline not in order else [*best[:-1], baseline]
 
     @cached_property
     def upper_bound(self) -> float | None:

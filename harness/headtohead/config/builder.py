@@ -78,6 +78,11 @@ class ConfigBuilder:
         if "recipe" in values:
             self.merge_recipe(values["recipe"], location.child("recipe"))
         refuse_both(values, location)
+        for path, names in SHORTHANDS.items():
+            section, shorthand = values.get(path[0]), ".".join(path)
+            beside = [name for name in names if isinstance(section, Mapping) and name in section]
+            if beside and shorthand in values:
+                raise location.error(f"{shorthand} would override {path[0]}.{beside[0]}; write both below {path[0]}")
         for key in sorted(values, key=assignment_order):
             if key != "recipe":
                 self.assign(tuple(key.split(".")), values[key], location.child(key))
@@ -187,6 +192,8 @@ class ConfigBuilder:
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
         if path in SHORTHANDS:
+            if isinstance(value, list):
+                raise location.error(f"expected a number, got {shown(value)}{suggest_lists(value, '.'.join(path))}")
             for name in SHORTHANDS[path]:
                 self._set((path[0], name), value, location)
             return

@@ -239,7 +239,7 @@ def _read(path: Path) -> str:
     if path.is_dir():
         raise HeadToHeadError(f"'{path}' is a folder; name an experiment file")
     try:
-        data = files.read_bytes(path)
+        data = files.read_bytes(path, advice="name a readable experiment file")
     except FileNotFoundError as error:
         hint = similar_file(path, ".yaml", ".yml")
         raise HeadToHeadError(f"experiment file '{path}' does not exist{hint}") from error

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headtohead.config.loading import experiment_name
+from headtohead.config.loading import LoadedExperiment, experiment_name
 from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand, variant_key
 from headtohead.planning.plan import Plan, count_are
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
@@ -35,7 +36,7 @@ def replaced_results(plan: Plan) -> str | None:
     """Return why ``h2h run`` rejects the file or the overrides of a plan, or None.
 
     The experiment's name may be that of another file, or overrides may drop finished or running runs. Additional seeds
-    and variants drop none.
+    and variants drop none, and neither do overrides of fields that no result depends on.
     """
     loaded = plan.loaded
     for own in _plans(plan):
@@ -46,7 +47,7 @@ def replaced_results(plan: Plan) -> str | None:
             )
     for own in _plans(plan) if loaded.overrides or loaded.seeds_option is not None else ():
         protected = list(_protected(own))
-        if dropped := protected.count(False):
+        if (dropped := protected.count(False)) and _change_runs(loaded):
             return (
                 f"experiment '{own.name}' has {len(protected)} finished or running runs, and "
                 f"{' '.join(loaded.run_options)} would drop {dropped} of them from its report; add --name LABEL (name= "
@@ -109,3 +110,16 @@ def _protected(plan: Plan) -> Iterator[bool]:
     for recorded in experiment.record.runs:
         if observe(experiment.run_path(recorded))[1] in PROTECTED:
             yield (recorded.run_hash if is_final else (recorded.variant, recorded.seed)) in planned
+
+
+def _change_runs(loaded: LoadedExperiment) -> bool:
+    """Return whether the options of the call change the variants or may change the seeds of the file."""
+
+    def keys(loaded: LoadedExperiment) -> list[str]:
+        variants = expand(loaded, loaded.load_plugins()).variants
+        return [variant_key(variant.config, variant.match) for variant in variants]
+
+    try:
+        return loaded.seeds_option is not None or keys(loaded) != keys(replace(loaded, overrides=()))
+    except HeadToHeadError:  # the file is invalid without the overrides
+        return True

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from headtohead.config.builder import assignment_order
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.validation_errors import find_field
@@ -56,8 +57,9 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
     for parts in itertools.product(*(axes.choices({path: listed}, location) for path, listed in tune.items())):
         builder = axes.start.copy()
-        for path, (value, at) in (item for part in parts for item in part.items()):
-            builder.assign(tuple(path.split(".")), value, at)
+        written = {path: item for part in parts for path, item in part.items()}
+        for path in sorted(written, key=assignment_order):
+            builder.assign(tuple(path.split(".")), *written[path])
         config = builder.build()
         values = {path: label_at(config, tuple(path.split(".")), registry) for path in tune}
         changes: dict[str, dict[str, Any]] = {}

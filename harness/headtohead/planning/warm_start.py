@@ -177,5 +177,10 @@ def _location(loaded: LoadedExperiment, run: str) -> SourceLocation:
     for override in loaded.overrides:
         if override.path == (INIT_FROM,) and override.value == run:
             return override.location
+    for number, block in enumerate(loaded.file.design):
+        for kind in ("product", "one_at_a_time", "zip"):
+            values = (getattr(block, kind) or {}).get(INIT_FROM, ())
+            if run in values:
+                return loaded.location("design", number, kind, INIT_FROM, list(values).index(run))
     section = next((name for name in ("baseline", "base") if getattr(loaded.file, name).get(INIT_FROM) == run), None)
     return loaded.location(section, INIT_FROM) if section else loaded.location("design")

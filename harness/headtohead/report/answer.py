@@ -132,11 +132,23 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
     final = int(states.isin(RESULTS).sum())
     if final < len(states):
         return f"No answer yet: {final} of {len(states)} runs have a result, and variants are ranked when all have."
+    reasons = {contrast.reason for contrast in contrasts}
+    other_data = reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes)
+    is_single, metric = len(analysis.frames.by_slug) == 1, analysis.metric
+    scores = "; ".join(
+        f"{variant.title} {with_ends(analysis.summaries[slug], metric)}"
+        for slug, variant in analysis.frames.by_slug.items()
+        if slug in analysis.ranked
+    )
+    if scores and is_single:
+        return f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
+    if scores and other_data:
+        return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
     reason = next(filter(None, (contrast.reason for contrast in contrasts)), "the experiment declares no contrast")
     if contrasts and {contrast.verdict for contrast in contrasts} == {SAME}:
         reason = "all variants are the same by construction"
-    elif len(analysis.frames.by_slug) == 1:
+    elif is_single:
         reason = "the experiment has a single variant"
-    elif not contrasts and DATA_AXIS in analysis.frames.record.axes:
+    elif other_data:
         reason = OTHER_DATA
     return f"No answer: {reason}."

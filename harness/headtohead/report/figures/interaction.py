@@ -34,7 +34,9 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         pair = (lines, across) if palette.colour_axis == across else (across, lines)
         groups = pd.DataFrame(rows).groupby([*pair, "seed"])["score"]
         number = len(palette.values[across]) * len(palette.values[lines]) * len(frames.seeds)
-        is_crossed = groups.size().nunique() == 1 and (groups.ngroups == number or len(varied) == 2)
+        # Each mean must average over the same settings of the other axes, else an effect of those would be in it.
+        settings = len({tuple(row[axis] for axis in varied if axis not in pair) for row in rows})
+        is_crossed = set(groups.size()) == {settings} and (groups.ngroups == number or len(varied) == 2)
         if is_crossed and len(palette.values[pair[1]]) <= len(style.MARKERS):
             panels.append((*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])}))
     if not panels:

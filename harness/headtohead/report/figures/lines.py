@@ -125,8 +125,8 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     """
     palette, baseline = Palette(analysis.frames), analysis.frames.baseline
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
-    best = analysis.leading(MOST_LINES)
-    slugs = [slug for slug in analysis.frames.by_slug if slug in best and slug in groups]
+    best = analysis.leading(MOST_LINES, groups)
+    slugs = [slug for slug in analysis.frames.by_slug if slug in best]
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
     if palette.is_coloured and len(names) <= MOST_PANELS:
         columns, height, size = min(len(names), 4), 2.5, None

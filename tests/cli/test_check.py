@@ -1,13 +1,16 @@
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
-from headtohead.testing.checks import configurations
+from headtohead.testing.checks import configurations, examination
+from headtohead.testing.checks.examination import Examination
 from headtohead.testing.invariants import TRAINING
+from headtohead.testing.verdict import Verdict
 
 NAMES = [invariant.name for invariant in INVARIANTS]
 
@@ -199,6 +202,29 @@ def test_all_checks_every_row_of_the_pairwise_array(h2h, monkeypatch):
     assert [found["invariant"] for found in first["invariants"]] == NAMES
     for record in others:  # one style, whose stacks were trained for the first row
         assert {found["invariant"] for found in record["invariants"]} == set(NAMES) - TRAINING
+
+
+def test_all_prints_only_violations_and_the_number_of_combinations_by_outcome(h2h, monkeypatch):
+    causality, parity = (next(each for each in INVARIANTS if each.name == name) for name in ("causality", "parity"))
+    holds, absent, fails = (Verdict(state, None, "why") for state in ("holds", "does not apply", "violated"))
+    examinations = [
+        Examination("first", ((causality, holds), (parity, holds))),
+        Examination("second", ((causality, fails), (parity, replace(fails, cause="model.bias")))),
+        Examination("third", ((causality, holds), (parity, absent))),
+    ]
+    monkeypatch.setattr(examination, "examine_array", lambda registry: iter(examinations))
+    code, output = h2h("check", "--all")
+    assert code == 1
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert lines[0] == "second"
+    assert lines[-6:] == [
+        "",
+        "invariant violated known violation holds does not apply",
+        "causality 1 0 2 0",
+        "parity 0 1 1 1",
+        "",
+        "3 checked, 1 with violations: second",
+    ]
 
 
 @pytest.mark.usefixtures("fewest")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import headtohead
 from made.study import Completed, Study
 
 SHORT: dict[str, Any] = {
@@ -47,6 +48,25 @@ def test_a_study_without_a_difference_continues_to_the_last_look(null_study: Stu
     looks = null_study.answer()["looks"]
     assert (looks["taken"], looks["stopped"]) == ([3, 6], "at_most")
     assert len(null_study.directories()) == 2 * 6
+
+
+@pytest.mark.slow
+def test_an_interruption_between_looks_gives_the_same_answer(
+    study: Study, null_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(line: str) -> None:
+        if line.startswith("look 1"):
+            raise KeyboardInterrupt
+
+    study.write(**SHORT, **NULL)
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+    with pytest.raises(KeyboardInterrupt):
+        headtohead.run(study.file, tracking=False, workers=1, log=interrupt)
+    assert len(study.directories()) == 2 * 3
+    assert headtohead.plan(study.file).remaining == []
+    assert "training 6 runs in 1 stack" in study.run().stderr
+    assert study.results() == null_study.results()
+    assert study.answer() == null_study.answer()
 
 
 @pytest.mark.slow

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from headtohead.execution import local
 from headtohead.execution.launching import make_launcher
 from headtohead.plugin import HeadToHeadError, Job, Launcher, LocalLauncher
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.storage import exits
+from headtohead.storage.stack import StackFolder, StackMember, StackRecord
+from headtohead.testing.tiny import tiny_config
 from made.study import own_positional
 
 if TYPE_CHECKING:
@@ -72,6 +75,15 @@ def test_a_worker_has_the_environment_of_its_parent(study: ClusterStudy, monkeyp
         assert (study.folder / name).exists()
 
 
+GPU_PROBE = """
+import os
+from pathlib import Path
+
+with Path(__file__).with_suffix(".seen").open("a") as file:
+    print(os.environ.get("CUDA_VISIBLE_DEVICES"), file=file)
+"""
+
+
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [
@@ -81,12 +93,27 @@ def test_a_worker_has_the_environment_of_its_parent(study: ClusterStudy, monkeyp
     ],
 )
 def test_every_worker_can_access_only_its_own_gpu(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: list[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
-    found = [local._environment("cuda", slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)]
-    assert found == expected
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    plugin = tmp_path / "probe.py"
+    plugin.write_text(GPU_PROBE)
+    sent = WorkerPlugins(files=((str(plugin), plugin.read_bytes()),))
+    jobs = []
+    for number in range(4):
+        folder = StackFolder(tmp_path / ".stacks" / str(number))
+        # A stack without run directories: its worker ends after it has loaded the plugin file.
+        config = tiny_config().model_dump(mode="json")
+        member = StackMember(variant="none", run_hash="0" * 64, seed=1, directory=f"run-{number}")
+        folder.write(StackRecord(configs={"none": config}, members=(member,), device="cuda"))
+        jobs.append(Job(folder.path, "cuda", plugins=sent))
+    ends = [end for end in LocalLauncher().launch(jobs, workers=4) if end is not None]
+    assert {end.code for end in ends} == {exits.INPUT}
+    assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
 
 
 def test_a_gpu_missing_on_the_local_machine_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

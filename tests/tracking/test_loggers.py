@@ -272,6 +272,17 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     assert ends == ["DONE", "DONE"]
 
 
+def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment, lines: Path) -> None:
+    folder = make_experiment(axes=AXES, seeds=(1, 2))
+    first, second = sorted(path.parent for path in folder.glob("*/run.json"))
+    (first / "run.json").write_text("{")
+    sent = ship(folder, logger="lines")
+    assert sent.shipped == 1
+    assert len(sent.failures) == 1
+    assert first.name in sent.failures[0]
+    assert (folder.parent.parent / f"{second.name}.txt.end").exists()
+
+
 SLOW = """
 import os, signal, sys, time
 from pathlib import Path

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headtohead import files
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
+from headtohead.storage.run import RESULTS
 from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import stage
 from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.runs import TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.store import Store
-
-if TYPE_CHECKING:
-    from mlflow.entities import Metric
 
 STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
 """MLflow's status by state; FAILED for any other state."""
@@ -52,7 +49,8 @@ class MlflowLogger(Logger):
         """Time and value that MLflow displays at each step of a metric."""
         self.counts: Counter[str] = Counter()
         self.last: dict[str, tuple[int, int, float]] = {}
-        self.fresh: list[Metric] = []
+        self.fresh: dict[tuple[str, int], tuple[int, float]] = {}
+        """Time and value of the next batch, by metric and step."""
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
@@ -102,9 +100,12 @@ class MlflowLogger(Logger):
         ended = milliseconds(status.ended) or max(steps, default=milliseconds(status.started) or 0)
         for name, point in self.last.items():
             self._add(name, *point)
-        # Results without a final state are those of a process that died while it finished.
-        if state in states.RESULTS and (metrics := directory.final_metrics):
-            self._add_results(metrics, ended)
+        last = max((step for step, _, _ in self.last.values()), default=0)
+        if state in states.RESULTS:
+            self._add_results(directory.final_metrics, last, ended)
+        elif (directory.path / RESULTS).is_file():
+            # The process died while it finished. The next attempt logs the last step, with the results.
+            self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with files.scratch_folder() as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
             tags = stage(directory, folder, self.mlflow_run.info.start_time)
@@ -118,34 +119,27 @@ class MlflowLogger(Logger):
         A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on
         a GPU differs in the last digits. A point with another time, as after ``--fresh``, is logged if it differs.
         """
-        from mlflow.entities import Metric
-
-        shown = self.points.setdefault(name, {}).get(step)
+        shown = self.points.get(name, {}).get(step)
         if shown is None or (shown[0] != time and shown[1] != value):
-            self.points[name][step] = (time, value)
-            self.fresh.append(Metric(name, value, time, step))
+            self.fresh[name, step] = (time, value)
 
-    def _add_results(self, results: Mapping[str, float | None], ended: int) -> None:
-        """Add the results as points at the last step.
+    def _add_results(self, results: Mapping[str, float | None], last: int, ended: int) -> None:
+        """Replace the points of the histories at the last step by the results.
 
         MLflow displays the value with the highest step. With these points its table shows the results of the report,
         even if the best checkpoint is not the last.
         """
-        from mlflow.entities import Metric
-
-        last = max((step for step, _, _ in self.last.values()), default=0)
         for name, value in results.items():
-            shown = self.points.setdefault(name, {}).get(last)
-            if value is not None and (shown is None or shown[1] != value):
-                time = ended if shown is None else max(ended, shown[0] + 1)
-                self.points[name][last] = (time, float(value))
-                # A result replaces the point of its history in the same batch.
-                self.fresh = [point for point in self.fresh if (point.key, point.step) != (name, last)]
-                self.fresh.append(Metric(name, float(value), time, last))
+            if value is None:
+                continue
+            self.fresh.pop((name, last), None)
+            shown = self.points.get(name, {}).get(last)
+            if shown is None or shown[1] != value:
+                self.fresh[name, last] = (ended if shown is None else max(ended, shown[0] + 1), float(value))
 
     def _send(self, state: str, reason: str | None, tags: dict[str, str]) -> None:
         """Log everything in a single call; parameters and tags of an active run only once."""
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import Metric, Param, RunTag
 
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
@@ -161,8 +155,10 @@ class MlflowLogger(Logger):
                     del existing.tags[name]
         client.log_batch(
             self.run_id,
-            metrics=self.fresh,
+            metrics=[Metric(name, value, time, step) for (name, step), (time, value) in self.fresh.items()],
             params=[Param(name, value) for name, value in params.items() if name not in existing.params],
             tags=[RunTag(name, value) for name, value in tags.items()],
         )
-        self.fresh = []
+        for (name, step), point in self.fresh.items():
+            self.points.setdefault(name, {})[step] = point
+        self.fresh = {}

@@ -17,7 +17,11 @@ from headtohead.testing.verdict import LOGITS, Verdict, logit_changes, violated,
 
 @invariant("parameter-count")
 def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
-    """The number of parameters of a member equals a closed form; entries add the parameters that they create."""
+    """The number of parameters of a member equals a closed form; of entries: every layer creates as many as the first.
+
+    The closed form has no formula for the parameters that an entry creates. It counts those of the encoding of each
+    role and those of the attention in the first layer, and multiplies the latter by the number of layers.
+    """
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
     difference = abs(built - _closed_form(subject))
     return within(difference, f"difference between the closed form and {built} parameters", bound=0.0)

@@ -91,7 +91,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def h2h_here() -> Command:
-    """Call the command line in a folder, as a process of its own would, but in this one.
+    """Call the command line in a folder, as a new process would, but in this process.
 
     Torch is loaded here already, and so it is in the server that stacks are forked from. Tests
     that kill the command, or time it, start a process.

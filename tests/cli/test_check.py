@@ -200,7 +200,7 @@ def test_all_checks_every_row_of_the_pairwise_array(h2h, monkeypatch):
     assert [record["name"] for record in (first, *others)] == [" · ".join(row.values()) for row in rows]
     assert all(record["sound"] for record in (first, *others))
     assert [found["invariant"] for found in first["invariants"]] == NAMES
-    for record in others:  # one style, whose stacks were trained for the first row
+    for record in others:  # one style; its stacks were trained for the first row
         assert {found["invariant"] for found in record["invariants"]} == set(NAMES) - TRAINING
 
 

@@ -46,7 +46,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.fixture(scope="session")
 def h2h_process() -> Callable[..., Ended]:
-    """Run ``h2h`` as a process of its own in a folder, and measure its processor time and peak memory.
+    """Run ``h2h`` as a separate process in a folder, and measure its processor time and peak memory.
 
     The process is killed after ``timeout`` seconds; pass a larger value than the limit that the test asserts.
     """

@@ -98,7 +98,7 @@ def large(path: Path) -> None:
 
 
 def tensor(ending: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Damage:
-    """Replace the first tensor of a safetensors file whose name has this ending."""
+    """Replace the first tensor with this ending of its name in a safetensors file."""
 
     def damage(path: Path) -> None:
         loaded = load_file(path)

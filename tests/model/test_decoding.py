@@ -34,7 +34,7 @@ BEAM = BeamConfig(size=3)
 
 
 def subject_of(sharp=12.0, ending=4.0, seeds=(1, 2), **choices):
-    """Return a subject whose translations end at different steps."""
+    """Return a subject that ends its translations at different steps."""
     subject = Subject(tiny_config(**choices), seeds)
     with torch.no_grad():
         subject.model.lm_head.weight *= sharp

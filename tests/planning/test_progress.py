@@ -14,7 +14,7 @@ from headtohead.testing.tiny import tiny_config
 
 @pytest.fixture
 def study(tmp_path, bare_experiment):
-    """An experiment of one variant whose run has a status, and whose stack has a progress."""
+    """An experiment of one variant, with a status of its run and the progress of its stack."""
 
     def study(status=None, **progress):
         folder, directory = tmp_path / "runs" / "study", "v-s1-00000000"

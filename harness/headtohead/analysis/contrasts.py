@@ -166,7 +166,7 @@ class Families(NamedTuple):
         variants: Every variant against the baseline.
         factors: Two values of an axis, averaged over the other axes within each seed.
         interactions: The effect of an axis, compared between two values of another axis.
-        declared: The contrasts of the experiment file; each can have a metric of its own, and an expected result.
+        declared: The contrasts that the experiment file declares, optionally with a metric and an expected result.
         added: The first of two configurations with and without every single change.
         taken: The second of two configurations with and without every single change.
     """

@@ -357,7 +357,7 @@ def translate_each(
     ends: Ends,
     size: int = TOGETHER,
 ) -> list[list[int]]:
-    """Return the translation of each source as in a batch of its own, as token ids.
+    """Return the token ids of the translation of each source, which do not depend on the other sources.
 
     Args:
         model: A stack with one member, in evaluation mode.

@@ -89,7 +89,7 @@ class Lease:
         self._alive: FileIO | None = None
         self._released = threading.Event()
         self._lost: Path | None = None
-        """The run whose lease another process has acquired in the meantime; None if there is none."""
+        """A run that another process has leased meanwhile; None if there is none."""
 
     def __enter__(self) -> Lease:
         self.acquire()

@@ -12,6 +12,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.schema.run_config import QuirksConfig
 from headtohead.statistics import paired_tests
 from headtohead.storage.frames import load_frames
+from made.block_oracle import expected_test, scores_of
 
 METRIC = "test/exact_match"
 
@@ -25,9 +26,10 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     family = Analysis(frames, METRIC).families.variants
     assert family.tested == 11
     for contrast in family.contrasts:
-        left, right = frames.scores(contrast.left, METRIC), frames.scores(frames.baseline, METRIC)
-        oracle = scipy.stats.ttest_rel([left[s] for s in range(1, 7)], [right[s] for s in range(1, 7)])
-        assert contrast.paired.p == pytest.approx(oracle.pvalue, rel=1e-6)
+        scores = scores_of(frames, METRIC)
+        expected = expected_test(scores, {contrast.left: 1, frames.baseline: -1})
+        paired = scipy.stats.ttest_rel(scores[contrast.left], scores[frames.baseline])
+        assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx((expected.p, paired.pvalue), rel=1e-6)
     smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
     assert smallest.judgement.holm_p == pytest.approx(min(1, 11 * smallest.paired.p))
 
@@ -35,16 +37,11 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
 def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
     found = by_name(Analysis(frames, METRIC).families.factors)["positional: none − sinusoidal"]
-    differences = []
-    for seed in range(1, 7):
-        total = 0.0
-        rest = itertools.product(("split-heads", "independent-heads"), ("padding-causal", "causal"))
-        for attention, masking in rest:
-            total += frames.scores(f"none-{attention}-{masking}", METRIC)[seed]
-            total -= frames.scores(f"sinusoidal-{attention}-{masking}", METRIC)[seed]
-        differences.append(total / 4)
-    assert found.paired.mean == pytest.approx(sum(differences) / 6)
-    assert found.paired.p == pytest.approx(scipy.stats.ttest_1samp(differences, 0).pvalue, rel=1e-6)
+    weights = {}
+    for attention, masking in itertools.product(("split-heads", "independent-heads"), ("padding-causal", "causal")):
+        weights |= {f"none-{attention}-{masking}": 0.25, f"sinusoidal-{attention}-{masking}": -0.25}
+    expected = expected_test(scores_of(frames, METRIC), weights)
+    assert (found.paired.mean, found.paired.p) == pytest.approx((expected.mean, expected.p), rel=1e-6)
     assert found.verdict == "worse"
 
 
@@ -52,9 +49,7 @@ def test_known_effects_are_detected_with_their_sign(quickstart):
     found = by_name(Analysis(load_frames(quickstart), METRIC).families.factors)
     assert found["positional: rotary − sinusoidal"].verdict == "better"
     assert found["masking: causal − padding-causal"].verdict == "worse"
-    inconclusive = found["attention: independent-heads − split-heads"]
-    assert inconclusive.verdict == "inconclusive"
-    assert inconclusive.verdict_text == "inconclusive"
+    assert found["attention: independent-heads − split-heads"].verdict == "undetected"
 
 
 def write_margin(folder, value, late=False):
@@ -65,25 +60,24 @@ def write_margin(folder, value, late=False):
     return load_frames(folder)
 
 
-def test_small_differences_are_equivalent_within_a_margin_even_if_they_are_significant(made, tmp_path):
+def test_small_differences_are_within_a_margin_even_if_their_direction_is_detected(made, tmp_path):
     folder = made.write_study(tmp_path, made.Study(maps=False))
     plain = by_name(Analysis(load_frames(folder), METRIC).families.factors)
-    assert "equivalent" not in {contrast.verdict for contrast in plain.values()}
+    assert {contrast.size for contrast in plain.values()} == {None}
     found = by_name(Analysis(write_margin(folder, 0.05), METRIC).families.factors)
     attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
-    assert (attention.verdict, attention.reason) == ("equivalent", None)
-    assert attention.verdict_text == "equivalent within 0.050"
-    assert rotary.verdict == "equivalent"
-    assert rotary.reason.startswith("the difference is significant (Holm p < 0.001)")
-    assert found["positional: none − sinusoidal"].verdict == "worse"
-    assert found["masking: causal − padding-causal"].verdict == "worse"
+    assert (attention.verdict, attention.reason) == ("undetected, within", None)
+    assert attention.size_text == "within the margin of 0.050"
+    assert rotary.verdict == "better, within"
+    assert found["positional: none − sinusoidal"].verdict == "worse, beyond"
+    assert found["masking: causal − padding-causal"].verdict == "worse, beyond"
     for contrast in found.values():
-        test = contrast.judgement.equivalence
+        test = contrast.judgement.size_test
         inside = test.interval.low > -0.05 and test.interval.high < 0.05
-        assert inside == (contrast.verdict == "equivalent")
+        assert inside == (contrast.size == "within")
     late = by_name(Analysis(write_margin(folder, 0.05, late=True), METRIC).families.factors)
-    text = late["attention: independent-heads − split-heads"].verdict_text
-    assert text == "equivalent within 0.050 (margin set after results existed)"
+    text = late["attention: independent-heads − split-heads"].size_text
+    assert text == "within the margin of 0.050 (margin set after results existed)"
 
 
 def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_path):
@@ -99,15 +93,11 @@ def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_pat
     )
     frames = load_frames(made.write_study(tmp_path, study))
     found = by_name(Analysis(frames, METRIC).families.factors)["masking: causal − padding-causal"]
-    differences = []
-    for seed in range(1, 7):
-        total = 0.0
-        for positional in ("sinusoidal", "rotary"):
-            total += score({"positional": positional, "masking": "causal"}, seed)
-            total -= score({"positional": positional, "masking": "padding-causal"}, seed)
-        differences.append(total / 2)
-    assert found.paired.mean == pytest.approx(sum(differences) / 6)
-    assert found.paired.error == pytest.approx(statistics.stdev(differences) / math.sqrt(6))
+    weights = {}
+    for positional in ("sinusoidal", "rotary"):
+        weights |= {f"{positional}-causal": 0.5, f"{positional}-padding-causal": -0.5}
+    expected = expected_test(scores_of(frames, METRIC), weights)
+    assert (found.paired.mean, found.paired.error) == pytest.approx((expected.mean, expected.error))
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.pairs) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"
@@ -293,9 +283,9 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, t
     oracle = scipy.stats.ttest_1samp(differences, 0)
     assert contrast.paired.mean == pytest.approx(statistics.mean(differences))
     assert contrast.paired.p == pytest.approx(oracle.pvalue)
-    assert contrast.verdict_text == "significant"
+    assert contrast.verdict == "significant"
     others = [other for other in found.families.interactions.contrasts if other is not contrast]
-    assert {other.verdict for other in others} <= {"inconclusive", "identical"}
+    assert {other.verdict for other in others} <= {"undetected", "identical"}
 
 
 def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_path):

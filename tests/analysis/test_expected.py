@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from headtohead.analysis.contrasts import Contrast, agreement
+from headtohead.analysis.contrasts import Agreement, Contrast, agreement
 from headtohead.analysis.study import Analysis
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics.looks import Looks
+from headtohead.statistics.paired_tests import paired_differences
 from headtohead.storage.frames import Frames, load_frames
 from made import case_table
+from made.block_oracle import expected_test, scores_of
 
 Plant = Callable[..., Frames]
 HEADS = {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
@@ -72,44 +73,45 @@ def contrast_of(frames: Frames, **options: Any) -> Contrast:
 
 
 @case_table(
-    ("expected", "gap", "verdict"),
+    ("expected", "gap", "words"),
     [
-        (expect(), 0.1, "agrees"),
-        (expect(), -0.1, "disagrees"),
-        (expect(), 0.0, "inconclusive"),
-        (expect("lower"), -0.1, "agrees"),
-        (expect("lower"), 0.1, "disagrees"),
-        (expect(by=0.05), 0.1, "agrees"),
-        (expect(by=0.05), 0.02, "different"),
-        (expect(by=0.05), 0.05, "different"),
-        (expect(by=0.05), 0.0, "disagrees"),
-        (expect(by=0.05), -0.1, "disagrees"),
-        (expect("lower", 0.05), -0.05, "different"),
-        (expect("equal", 0.05), 0.0, "agrees"),
-        (expect("equal", 0.05), 0.1, "disagrees"),
-        (expect("equal", 0.05), -0.05, "different"),
-        (expect("equal", 0.001), 0.0, "inconclusive"),
+        (expect(), 0.1, "agrees: higher"),
+        (expect(), -0.1, "disagrees: lower"),
+        (expect(), 0.0, "undecided: undetected"),
+        (expect("lower"), -0.1, "agrees: lower"),
+        (expect("lower"), 0.1, "disagrees: higher"),
+        (expect(by=0.05), 0.1, "agrees: higher, beyond"),
+        (expect(by=0.05), 0.02, "disagrees: higher, within"),
+        (expect(by=0.05), 0.05, "undecided: higher, unclear"),
+        (expect(by=0.05), 0.0, "disagrees: undetected, within"),
+        (expect(by=0.05), -0.1, "disagrees: lower, beyond"),
+        (expect("lower", 0.05), -0.05, "undecided: lower, unclear"),
+        (expect("equal", 0.05), 0.0, "agrees: undetected, within"),
+        (expect("equal", 0.05), 0.02, "agrees: higher, within"),
+        (expect("equal", 0.05), 0.1, "disagrees: higher, beyond"),
+        (expect("equal", 0.05), -0.05, "undecided: lower, unclear"),
+        (expect("equal", 0.001), 0.0, "undecided: undetected, unclear"),
+        (expect() | {"published": 0.02}, 0.1, "agrees: higher, larger than published"),
+        (expect("lower") | {"published": -0.02}, -0.1, "agrees: lower, larger than published"),
+        (expect("lower") | {"published": -0.2}, -0.1, "agrees: lower, smaller than published"),
+        (expect("lower") | {"published": -0.2}, 0.1, "disagrees: higher, smaller than published"),
     ],
     default=6,
 )
 def test_planted_results_have_the_right_agreement(
-    expected: dict[str, Any], gap: float, verdict: str, plant: Plant
+    expected: dict[str, Any], gap: float, words: str, plant: Plant
 ) -> None:
-    assert contrast_of(plant({"expect": expected}, gap=gap)).agreement.verdict == verdict
+    assert str(contrast_of(plant({"expect": expected}, gap=gap)).agreement) == words
 
 
-def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_expected_results(plant: Plant) -> None:
+def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(plant: Plant) -> None:
     frames = plant(
         {}, {"expect": expect("equal", 0.2), "variant": "none"}, {"expect": None, "against": "none"}, gap=0.03
     )
-    ours, theirs = (
-        [frames.scores(slug, "test/exact_match")[n] for n in frames.seeds] for slug in ("rotary", "sinusoidal")
-    )
-    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
+    expected = expected_test(scores_of(frames, "test/exact_match"), {"rotary": 1, "sinusoidal": -1}).interval(0.975)
     first, _, untested = Analysis(frames).families.declared.contrasts
     assert first.agreement.interval.level == pytest.approx(0.975)
-    assert first.agreement.interval.low == pytest.approx(expected.low, abs=1e-9)
-    assert first.agreement.interval.high == pytest.approx(expected.high, abs=1e-9)
+    assert (first.agreement.interval.low, first.agreement.interval.high) == pytest.approx(expected, abs=1e-9)
     assert untested.agreement is None
 
 
@@ -128,12 +130,12 @@ def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_marg
     family = Analysis(replace(frames, record=record)).families.declared
     match, loss = family.contrasts
     assert family.tested == 2
-    assert (match.metric, match.verdict, match.judgement.equivalence) == ("test/exact_match", "better", None)
-    assert (loss.metric, loss.judgement.equivalence.margin) == ("test/loss", 1e-6)
-    assert loss.verdict == ("better" if loss.paired.mean < 0 else "worse")
+    assert (match.metric, match.verdict, match.judgement.size_test) == ("test/exact_match", "better", None)
+    assert (loss.metric, loss.judgement.size_test.margin) == ("test/loss", 1e-6)
+    assert loss.direction == ("better" if loss.paired.mean < 0 else "worse")
 
 
-@case_table(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")], default=1)
+@case_table(("seeds", "verdict"), [(3, "undecided"), (6, "agrees")], default=1)
 def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int, verdict: str, plant: Plant) -> None:
     """Each seed differs by exactly 0.4: the t-test is undefined, and a sign test requires six seeds."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
@@ -141,21 +143,21 @@ def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int,
 
 
 @case_table("expected", [expect(), expect("equal", 0.9)], default=1)
-def test_a_single_seed_is_inconclusive(expected: dict[str, Any], plant: Plant) -> None:
-    assert contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "inconclusive"
+def test_a_single_seed_is_undecided(expected: dict[str, Any], plant: Plant) -> None:
+    assert contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "undecided"
 
 
-def test_missing_seeds_are_inconclusive_unless_partial_is_allowed(plant: Plant) -> None:
+def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> None:
     frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
     found = contrast_of(frames)
-    assert (found.agreement.verdict, found.agreement.interval) == ("inconclusive", None)
+    assert (found.agreement.verdict, found.agreement.interval) == ("undecided", None)
     assert "1 diverged of 6 seeds" in found.reason
     assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
 
 
 def test_the_reason_for_missing_head_ablations_names_the_command(plant: Plant) -> None:
     found = contrast_of(plant(HEADS))
-    assert found.agreement.verdict == "inconclusive"
+    assert found.agreement.verdict == "undecided"
     assert "run h2h ablate-heads expected" in found.reason
 
 
@@ -186,17 +188,17 @@ def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) 
 def test_agreements_have_at_most_the_stated_error_rate() -> None:
     """2,000 simulated studies of eight seeds with differences at the threshold of each rule: at most 5 % are wrong."""
     random = np.random.default_rng(11)
-    wrong = {"higher": 0, "equal": 0, "different": 0}
+    wrong = {"higher": 0, "direction": 0, "equal": 0}
     for _ in range(2000):
         noise = random.normal(0, 0.02, size=8)
 
-        def verdict(shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise) -> str:
+        def found(shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise) -> Agreement:
             expected = Expectation.model_validate(expect(direction, by))
-            return agreement(expected, noise + shift, 1.0, 0.05).verdict
+            return agreement(expected, noise + shift, paired_differences, 0.05)
 
-        wrong["higher"] += verdict(0.0, "higher") != "inconclusive"
-        wrong["different"] += verdict(0.0, "higher", 0.05) in ("agrees", "different")
-        wrong["equal"] += verdict(0.05, "equal", 0.05) == "agrees"
+        wrong["higher"] += found(0.0, "higher").verdict != "undecided"
+        wrong["direction"] += found(0.0, "higher", 0.05).direction != "undetected"
+        wrong["equal"] += found(0.05, "equal", 0.05).verdict == "agrees"
     assert max(wrong.values()) / 2000 < 0.065
 
 

@@ -15,6 +15,7 @@ from headtohead.analysis.judge import Judged, direction, judge
 from headtohead.errors import HeadToHeadError
 from headtohead.statistics.looks import Looks
 from made import case_table
+from made.block_oracle import expected_test
 
 BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
 BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
@@ -34,15 +35,16 @@ def verdicts(judged: Judged) -> dict[str, str]:
     return {found.variant: found.judgement.verdict for found in judged.variants}
 
 
-def test_differences_and_p_are_those_of_scipy() -> None:
+def test_differences_and_p_are_those_of_loops_over_scipy() -> None:
     judged = headtohead.judge(wide(base=BASE, better=BETTER, other=BASE[::-1]), baseline="base")
     row = judged.frame().set_index("variant").loc["better"]
-    expected = stats.ttest_rel(BETTER, BASE)
-    ends = expected.confidence_interval(0.95)
+    scores = {"base": BASE, "better": BETTER, "other": BASE[::-1]}
+    expected = expected_test(scores, {"better": 1, "base": -1})
     assert row["difference"] == pytest.approx(np.mean(BETTER) - np.mean(BASE))
-    assert (row["p"], row["low"], row["high"]) == pytest.approx((expected.pvalue, ends.low, ends.high))
-    assert row["holm_p"] == pytest.approx(2 * expected.pvalue)
-    assert verdicts(judged) == {"better": "better", "other": "inconclusive"}
+    assert (row["p"], row["low"], row["high"]) == pytest.approx((expected.p, *expected.interval(0.975)))  # of two contrasts
+    assert row["paired_p"] == pytest.approx(stats.ttest_rel(BETTER, BASE).pvalue)
+    assert row["holm_p"] == pytest.approx(2 * expected.p)
+    assert verdicts(judged) == {"better": "better", "other": "undetected"}
     assert [found.variant for found in judged.variants] == ["better", "other"]
     first, header, *rows = str(judged).splitlines()
     assert first.startswith("accuracy, higher is better; paired by seed; baseline base: 0.8083 (")
@@ -69,7 +71,7 @@ def test_unpaired_scores_without_spread_are_compared_by_permutations() -> None:
     higher, equal = judged.variants
     assert (higher.difference.kind, higher.difference.p) == ("constant", pytest.approx(2 / math.comb(10, 5)))
     assert equal.judgement.verdict == "identical"
-    assert verdicts(judged)["higher"] == "equivalent"
+    assert verdicts(judged)["higher"] == "better, within"
 
 
 def test_many_unpaired_seeds_are_permuted_at_random() -> None:
@@ -177,7 +179,8 @@ def test_exit_codes() -> None:
     worse = [score - 0.1 + 0.001 * seed for seed, score in enumerate(BASE)]
     assert code("better", new=BASE) == 3
     assert code("identical", new=BASE) == 0
-    assert code("better", "equivalent", new=BETTER) == 0
+    assert code("better, within", new=BETTER) == 0
+    assert code("better, beyond", new=BETTER) == 3
     judged = judge(wide(base=BASE, new=BETTER, bad=worse), baseline="base")
     assert (judged.exit_code(), judged.exit_code(["better", "worse"])) == (1, 0)
 

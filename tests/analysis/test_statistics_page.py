@@ -5,6 +5,7 @@ import pytest
 from scipy.special import nctdtrinc, stdtrit
 
 from headtohead.statistics import paired_tests
+from headtohead.statistics.block_model import expected_degrees
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "concepts" / "statistics.md").read_text(encoding="utf-8")
@@ -33,7 +34,10 @@ def test_the_table_of_minimum_detectable_effects_equals_the_noncentral_t():
     for seeds, cells in rows:
         n = int(seeds)
         for contrasts, cell in zip(counts, cells.split("|"), strict=False):
-            critical = stdtrit(n - 1, 1 - 0.05 / contrasts / 2)
-            expected = nctdtrinc(n - 1, 0.2, critical) / n**0.5
+            degrees = max(n - 1, min(10 + n - 1, contrasts * (n - 1)))
+            critical = stdtrit(degrees, 1 - 0.05 / contrasts / 2)
+            expected = nctdtrinc(degrees, 0.2, critical) / n**0.5
             assert float(cell) == pytest.approx(expected, rel=5e-4)
-            assert paired_tests.minimum_detectable_effect(1.0, n, contrasts) == pytest.approx(expected, rel=2e-4)
+            assert expected_degrees(contrasts + 1, n) == degrees
+            found = paired_tests.minimum_detectable_effect(1.0, n, contrasts, degrees=degrees)
+            assert found == pytest.approx(expected, rel=2e-4)

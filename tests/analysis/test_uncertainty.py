@@ -80,8 +80,8 @@ def score_with(shared):
     return score
 
 
-@case_table(("shared", "helps"), [(0.9, True), (0.0, False)], default=1)
-def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
+@case_table(("shared", "low", "high"), [(0.9, 0.7, 1.0), (0.0, -0.3, 0.3)], default=1)
+def test_the_report_has_the_correlation_of_seeds_with_its_interval(made, tmp_path, shared, low, high):
     study = made.Study(
         axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]},
         seeds=range(1, 25),
@@ -89,13 +89,23 @@ def test_the_report_states_whether_pairing_helps(made, tmp_path, shared, helps):
         maps=False,
     )
     analysis = analysed(made.write_study(tmp_path, study))
-    found = analysis.uncertainty
-    assert found.pairing_helps == helps
-    assert found.correlation > 0.8 if helps else abs(found.correlation) < 0.1
-    lines = uncertainty_section(Report(analysis)).lines
-    assert any("brings nothing" in line for line in lines) == (not helps)
-    sd = found.contrasts[0].unpaired.error / (2 / 24) ** 0.5
-    assert sd == pytest.approx(found.seed_sd)
+    correlation, interval = analysis.uncertainty.correlation
+    assert low < interval.low < correlation < interval.high < high
+    (line,) = [line for line in uncertainty_section(Report(analysis)).lines if "correlation" in line]
+    assert f"{interval.low:.2f} to {interval.high:.2f}".replace("-", "−") in line
+
+
+def test_a_negative_estimate_of_a_variance_is_not_estimable(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"]},
+        score=lambda axes, seed: 0.5 + (0.01 if axes["positional"] == "rotary" else -0.01) * (-1) ** seed,
+        seeds=range(1, 7),
+        maps=False,
+    )
+    analysis = analysed(made.write_study(tmp_path, study))
+    assert analysis.uncertainty.variant_sd is None
+    table = uncertainty_section(Report(analysis)).frame.set_index("source")["standard deviation"]
+    assert table["variant"] == "not estimable"
 
 
 def test_components_are_standard_deviations_by_source(made, tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headtohead.statistics.paired_tests import paired_differences
-from headtohead.statistics.verdicts import holm_levels, judge
+from headtohead.statistics.paired_tests import Interval, paired_differences
+from headtohead.statistics.verdicts import Judgement, SizeTest, holm_levels, judge
 
 MARGIN = 0.5
 
@@ -32,32 +32,56 @@ def test_verdicts_equal_scipys_tests_with_holms_procedure(seed):
     above = scipy.stats.ttest_1samp(d, -MARGIN, axis=1, alternative="greater").pvalue
     significant, equivalent = holm_rejects(p), holm_rejects(np.maximum(below, above))
     expected = [
-        "equivalent" if same else ("better" if row.mean() > 0 else "worse") if different else "inconclusive"
-        for row, same, different in zip(d, equivalent, significant, strict=True)
+        ("better" if row.mean() > 0 else "worse") if different else "undetected"
+        for row, different in zip(d, significant, strict=True)
     ]
     found = judge([paired_differences(row) for row in d], margin=MARGIN)
-    assert [judgement.verdict for judgement in found] == expected
+    assert [judgement.direction for judgement in found] == expected
+    assert [judgement.size == "within" for judgement in found] == equivalent
     for judgement, different, same in zip(found, significant, equivalent, strict=True):
-        step, within = judgement.interval, judgement.equivalence.interval
+        step, within = judgement.interval, judgement.size_test.interval
         assert (step.low > 0 or step.high < 0) == different
         assert (within.low > -MARGIN and within.high < MARGIN) == same
+        assert (within.low >= MARGIN or within.high <= -MARGIN) == (judgement.size == "beyond")
 
 
-def test_all_verdicts_occur_in_the_order_of_their_definition():
+def test_all_verdicts_occur():
     rows = {
         "identical": [0.0] * 6,
-        "equivalent": [0.01, 0.02, 0.01, 0.02, 0.01, 0.02],  # also significant
-        "better": [1.0, 1.1, 0.9, 1.0, 1.2, 0.8],
-        "worse": [-1.0, -1.1, -0.9, -1.0, -1.2, -0.8],
-        "inconclusive": [1.0, -1.0, 2.0, -2.0, 1.0, 0.5],
+        "better, within": [0.01, 0.02, 0.01, 0.02, 0.01, 0.02],
+        "better, beyond": [1.0, 1.1, 0.9, 1.0, 1.2, 0.8],
+        "worse, beyond": [-1.0, -1.1, -0.9, -1.0, -1.2, -0.8],
+        "worse, unclear": [-0.3, -0.5, -0.9, -0.2, -0.9, -0.6],
+        "undetected, within": [0.01, -0.02, 0.02, -0.01, 0.01, -0.02],
+        "undetected, unclear": [1.0, -1.0, 2.0, -2.0, 1.0, 0.5],
         "no verdict": [3.0],
     }
     found = judge([None, *(paired_differences(row) for row in rows.values())], margin=MARGIN)
     assert [judgement.verdict for judgement in found] == ["no verdict", *rows]
-    assert found[2].significant
-    lower = judge([paired_differences(rows["better"])], higher_is_better=False)
+    lower = judge([paired_differences(rows["better, beyond"])], higher_is_better=False)
     assert lower[0].verdict == "worse"
-    assert judge([paired_differences(rows["equivalent"])])[0].verdict == "better"
+
+
+@pytest.mark.parametrize(
+    ("direction", "size", "accept", "code"),
+    [
+        ("better", "within", ["better"], 0),
+        ("better", "within", ["better, beyond"], 3),
+        ("undetected", "within", ["better", "undetected, within"], 0),
+        ("undetected", "within", ["better"], 3),
+        ("undetected", "unclear", ["better", "undetected, within"], 3),
+        ("worse", "within", ["better"], 1),
+        ("worse", "within", ["worse, within"], 0),
+        ("worse", "beyond", ["worse, within"], 1),
+        ("identical", None, ["better"], 3),
+    ],
+)
+def test_direction_and_size_determine_the_exit_code(direction, size, accept, code):
+    intervals = {"within": (-0.1, 0.1), "beyond": (0.6, 0.9), "unclear": (-0.6, 0.4)}
+    test = SizeTest(MARGIN, 0.01 if size == "within" else 1.0, Interval(0.9, *intervals[size])) if size else None
+    judgement = Judgement(direction, size_test=test)
+    assert judgement.size == size
+    assert judgement.exit_code(accept) == code
 
 
 def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_stops():

@@ -42,9 +42,9 @@ def test_every_format_gives_the_same_answer(ending: str, tmp_path: Path, h2h_her
     done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--format", "json")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     answer = json.loads(done.stdout)
-    assert (answer["format"], answer["metric"], answer["exit_code"]) == ("headtohead-judge/1", "accuracy", 0)
+    assert (answer["format"], answer["metric"], answer["exit_code"]) == ("headtohead-judge/2", "accuracy", 0)
     (contrast,) = answer["contrasts"]
-    assert (contrast["variant"], contrast["verdict"], contrast["seeds"]) == ("new", "better", 6)
+    assert (contrast["variant"], contrast["direction"], contrast["seeds"]) == ("new", "better", 6)
     assert contrast["difference"] == pytest.approx(0.04)
     assert contrast["interval"]["low"] < 0.04 < contrast["interval"]["high"]
 
@@ -102,8 +102,9 @@ def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: P
     arguments = ("judge", "scores.csv", "--baseline", "base", "--margin", "0.02", "--looks", "3", "--at-most", "18")
     done = h2h_here(tmp_path, *arguments, "--answer", "answer.json")
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
-    assert (rows["new"][:4], rows["new"][-1]) == (["new", "6", "0.8483", "+0.0400"], "better")
-    assert rows["noise"][-1] == "inconclusive"
+    assert (rows["new"][:4], rows["new"][-3:]) == (["new", "6", "0.8483", "+0.0400"], ["better,", "beyond", "0"])
+    assert rows["noise"][-3] == "undetected,"
+    assert rows["noise"][-1] == "3"
     assert done.returncode == 3
     assert json.loads((tmp_path / "answer.json").read_text())["more_seeds"] == 6
 
@@ -115,6 +116,8 @@ def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: P
         (("--baseline", "base", "--format", "markdown"), 0),
         (("--baseline", "new"), 1),
         (("--baseline", "new", "--accept", "worse"), 0),
+        (("--baseline", "new", "--margin", "0.5", "--accept", "worse,within"), 0),
+        (("--baseline", "new", "--margin", "0.001", "--accept", "worse,within"), 1),
         (("--baseline", "base", "--looks", "2", "--at-most", "20"), 3),
         (("--baseline", "bsae"), 2),
         (("--baseline", "base", "--margin", "0"), 2),

@@ -79,7 +79,7 @@ def test_an_unusual_table_has_the_verdict_of_the_plain_table(name: str, tmp_path
     (tmp_path / f"scores.{ending}").write_bytes(content)
     baseline = () if "--baseline" in arguments else ("--baseline", "base")
     done = h2h_here(tmp_path, "judge", f"scores.{ending}", *baseline, *arguments, "--format", "json")
-    assert (done.returncode, [found["verdict"] for found in json.loads(done.stdout)["contrasts"]]) == (0, ["better"])
+    assert (done.returncode, [found["direction"] for found in json.loads(done.stdout)["contrasts"]]) == (0, ["better"])
 
 
 def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Command) -> None:
@@ -90,7 +90,19 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Comma
         for seed in range(1, 7)
     ]
     (tmp_path / "scores.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    arguments = ("--baseline", "base", "--lower-is-better", "--margin", "1", "--accept", "equivalent")
+    arguments = (
+        "--baseline",
+        "base",
+        "--lower-is-better",
+        "--margin",
+        "1",
+        "--accept",
+        "undetected,within",
+        "--accept",
+        "better,within",
+        "--accept",
+        "worse,within",
+    )
     done = h2h_here(tmp_path, "judge", "scores.jsonl", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -6,16 +6,16 @@ import re
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.answer import MOST_CLAUSES, answer, deciding_interval
+from headtohead.report.answer import MOST_CLAUSES, answer
 from headtohead.report.remarks import remarks
 from headtohead.report.section import contrast_name
-from headtohead.statistics.verdicts import EQUIVALENT
+from headtohead.statistics.verdicts import UNCLEAR
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import show
 from made import case_table
+from made.block_oracle import expected_test, scores_of
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
 
@@ -39,7 +39,7 @@ def study(made, tmp_path):
 def test_the_answer_counts_the_verdicts_and_has_a_clause_per_contrast_largest_first(quickstart):
     text = answered(quickstart)
     assert text.startswith(
-        "Differences in exact match: 2 worse, 1 better, 1 inconclusive. none against sinusoidal: −0.447 ("
+        "Differences in exact match: 2 worse, 1 better, 1 undetected. none against sinusoidal: −0.447, worse ("
     )
     names = re.findall(r"(?:^|; |\. )([\w-]+ against [\w-]+): ", text)
     assert [name.split()[0] for name in names] == ["none", "causal", "rotary", "independent-heads"]
@@ -51,7 +51,7 @@ def test_the_answer_counts_the_verdicts_and_has_a_clause_per_contrast_largest_fi
 def test_a_single_contrast_has_no_summary(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
     assert text.startswith("Difference in loss, none against sinusoidal: +0.40")
-    assert text.endswith(", worse.")
+    assert re.search(r", worse \(95 % interval [^;]*\)\.$", text)
 
 
 def test_of_many_contrasts_the_largest_have_a_clause(study):
@@ -71,7 +71,9 @@ def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(study
 
     text = answered(study(margin=0.02, axes=QK, score=score))
     assert re.search(
-        r"qk-norm against split-heads: .*?, equivalent within 0\.020, but single settings range from −0\.05", text
+        r"qk-norm against split-heads: .*?, undetected .*?, within the margin of 0\.020 .*?, but single settings range "
+        r"from −0\.05",
+        text,
     )
 
 
@@ -156,15 +158,21 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     analysis = Analysis(load_frames(folder))
     effects = {n: np.subtract(HEADS["independent-heads", n], HEADS["split-heads", n]) / 300 for n in (2, 4)}
     (interaction,) = analysis.families.interactions.contrasts
-    assert interaction.judgement.holm_p == pytest.approx(stats.ttest_1samp(effects[4] - effects[2], 0).pvalue)
-    assert interaction.verdict_name == "significant"
+    scores = scores_of(analysis.frames, analysis.metric)
+    slug = {
+        key: name for name, row in scores.items() for key, own in HEADS.items() if np.allclose(np.array(own) / 300, row)
+    }
+    signs = {slug[style, n]: (-1) ** (n == 2) * (-1) ** (style == "split-heads") for style, n in HEADS}
+    assert interaction.judgement.holm_p == pytest.approx(expected_test(scores, signs).p)
+    assert interaction.direction_name == "significant"
     (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
     separate = analysis.separate_effects(contrast)
     assert separate.other_axis == "model.heads"
     text = answer(analysis)
     for heads, effect in effects.items():
         found = separate.effects[str(heads)]
-        assert (found.mean, found.error) == pytest.approx((effect.mean(), stats.sem(effect)))
+        weights = {slug["independent-heads", heads]: 1, slug["split-heads", heads]: -1}
+        assert (found.mean, found.error) == pytest.approx(expected_test(scores, weights)[:2])
         assert f"{effect.mean():+.3f}".replace("-", "−") in text
 
 
@@ -250,15 +258,21 @@ def contradictions(analysis, text):
         if not clause:
             found += [name] if len(analysis.main_contrasts) <= MOST_CLAUSES and "No answer" not in text else []
             continue
-        paired, interval = contrast.paired, deciding_interval(contrast)
+        paired, judgement = contrast.paired, contrast.judgement
         expected = (
-            [] if paired is None else [f": {show(paired.mean, contrast.metric, signed=True)}", f", {contrast.verdict}"]
+            []
+            if paired is None
+            else [f": {show(paired.mean, contrast.metric, signed=True)}, {contrast.direction_name}"]
         )
-        if interval:
+        intervals = [judgement.interval if contrast.direction != "identical" else None]
+        if contrast.size_text:
+            expected.append(f", {contrast.size_text}")
+            intervals += [judgement.size_test.interval] if contrast.size != UNCLEAR else []
+        for interval in filter(None, intervals):
             expected.append(f"({interval.percent} interval {show(interval.low, contrast.metric, signed=True)} to ")
-        if interval and contrast.detected and interval.low * interval.high <= 0:
+        if judgement.interval and contrast.detected and judgement.interval.low * judgement.interval.high <= 0:
             found.append(f"{name}: interval")
-        if contrast.verdict == EQUIVALENT and ("set after results" in clause) != contrast.late_margin:
+        if contrast.size and ("set after results" in clause) != contrast.late_margin:
             found.append(f"{name}: late margin")
         if ("depends on" in clause) != (paired is not None and analysis.separate_effects(contrast) is not None):
             found.append(f"{name}: settings")

@@ -103,8 +103,8 @@ def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path
     for note in (
         r"over seeds 1, 2, 3, 4, 5, 6, with 95 \% t-intervals that include the variation of training seeds",
         "from the baseline sinusoidal, paired by seed",
-        r"paired t-test at 5 \% after Holm's correction (number of contrasts: 2)",
-        "two one-sided paired t-tests within the margin of 0.020",
+        r"t-test with moderated variance at 5 \% after Holm's correction (number of contrasts: 2)",
+        "two one-sided t-tests within the margin of 0.020",
         "Set-up: ",
     ):
         assert note in latex

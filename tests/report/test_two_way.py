@@ -132,7 +132,7 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(made:
     others = [row.comparison for row in result.ranking[1:] if row.comparison]
     assert sum(found.is_equivalent for found in others) == 1
     worse = sum(found.is_worse and not found.is_equivalent for found in others)
-    counts = f"1 equivalent to the best within 0.035, {worse} worse than another combination, {10 - worse} inconclusive"
+    counts = f"1 equivalent to the best within 0.035, {worse} worse than another combination, {10 - worse} undecided"
     assert f"Of the other 11: {counts}." in answer(analysis)
     ranking = two_way_section(Report(analysis)).parts[0].frame
     assert list(ranking)[-1] == "equivalent: p"

@@ -34,6 +34,8 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
         return BestVariants(reason="not all variants are ranked")
     if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
         return BestVariants(reason="the scores of the variants are not comparable")
+    if scores.collapsed:
+        return BestVariants(reason="runs collapsed")
     compared = compare_variants(scores, ranked)
     if not compared:
         return BestVariants(reason="there are too few seeds or variants for a test")
@@ -49,7 +51,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
             reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "
             "equivalent to the best mean nor significantly worse than another variant"
         )
-    verdicts = {contrast.left: contrast.verdict for contrast in family.contrasts}
+    verdicts = {contrast.left: contrast.direction for contrast in family.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
         return BestVariants(reason="the best mean is not significantly better than the baseline")
     return BestVariants(best)
@@ -61,12 +63,11 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     trained = sorted({frames.trained(slug) for slug in slugs})
     found = [frames.scores(slug, metric) for slug in trained]
     seeds = sorted(set.intersection(*map(set, found))) if found else []
-    if min(len(trained), len(seeds)) < 2:
+    if min(len(trained), len(seeds)) < 2 or scores.collapsed:
         return {}
-    margin = frames.record.margins.get(metric)
     compared = compare_with_best(
         [[by_seed[seed] for seed in seeds] for by_seed in found],
-        margin=margin.value if margin else None,
+        margin=scores.margin(metric),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,
     )

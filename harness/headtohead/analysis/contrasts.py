@@ -11,27 +11,32 @@ correct at the same time in at least 95 of 100 studies.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from headtohead.analysis.scores import Scores, pooled_scores, score_mismatch, unranked
+from headtohead.analysis.scores import Scores, Side, score_mismatch
+from headtohead.config.labels import listed
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import pair_differences
-from headtohead.statistics.paired_tests import ALPHA, Difference, Interval
+from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, Interval
 from headtohead.statistics.verdicts import (
     BETTER,
-    EQUIVALENT,
-    INCONCLUSIVE,
+    BEYOND,
     NO_VERDICT,
     SAME,
+    UNCLEAR,
+    UNDETECTED,
     UNTESTED,
+    WITHIN,
     WORSE,
+    Direction,
     Judgement,
-    Verdict,
+    Size,
     judge,
 )
 from headtohead.storage.contrasts import (
@@ -42,12 +47,12 @@ from headtohead.storage.contrasts import (
     InteractionContrast,
 )
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, label, show, show_p
+from headtohead.storage.metrics import counted, higher_is_better, label, show
 
 KINDS = ("variant", "factor", "interaction", "declared", "added", "taken")
 """The kinds of contrasts, in the order of `Families`."""
 
-AgreementVerdict = Literal["agrees", "different", "disagrees", "inconclusive"]
+AgreementVerdict = Literal["agrees", "disagrees", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,25 @@ class Agreement:
 
     Attributes:
         verdict: ``agrees``: the whole interval is beyond ``by`` on the expected side, or with ``equal`` two one-sided
-            tests find the difference within ``by``. ``different``: the interval excludes 0 on the expected side, or
-            with ``equal`` on either side, without a decision on the size. ``disagrees``: the whole interval
-            contradicts the expected result. Otherwise ``inconclusive``.
+            tests find the difference within ``by``. ``disagrees``: the whole interval contradicts the expected
+            result. Otherwise ``undecided``.
+        direction: ``higher`` or ``lower`` if the interval excludes 0, else ``undetected``.
+        size: Whether the difference is smaller than ``by``; None without ``by``.
+        published: ``larger`` or ``smaller`` if the whole interval is, compared with the published difference in its
+            direction; else empty.
         interval: The interval of the difference that the verdict rests on; None without a difference.
     """
 
     verdict: AgreementVerdict
+    direction: str = UNDETECTED
+    size: Size | None = None
+    published: str = ""
     interval: Interval | None = None
+
+    def __str__(self) -> str:
+        """Return all words, such as ``agrees: higher, beyond, larger than published``."""
+        published = f"{self.published} than published" * bool(self.published)
+        return f"{self.verdict}: {', '.join(filter(None, (self.direction, self.size, published)))}"
 
 
 @dataclass(frozen=True)
@@ -73,11 +89,10 @@ class Contrast:
     ``kind`` is ``variant``, ``factor``, ``interaction``, ``declared``, ``added`` or ``taken``. ``axis`` is the axis of
     a factor contrast, or the name of an added or taken change. ``judgement`` holds the tests, ``reason`` a note on the
     verdict or why there is none. ``by_seed`` has the difference of each seed.
-    ``spread`` is the smallest and the largest difference among the settings that a factor
-    contrast averages over. ``settings_p`` is the smallest p among them, adjusted by Holm for their number. ``within``
-    lists axes that are constant in a factor's block. ``num_excluded`` counts pairs that are the same by construction
-    and do not enter the average. ``late_margin``: the margin was set or changed after results existed. ``declared``
-    is the record of a declared contrast, ``agreement`` whether its difference is as expected.
+    ``settings`` holds the test of each setting that a factor contrast averages over, adjusted by Holm for their number.
+    ``within`` lists axes that are constant in a factor's block. ``num_excluded`` counts pairs that are the same by
+    construction and do not enter the average. ``late_margin``: the margin was set or changed after results existed.
+    ``declared`` is the record of a declared contrast, ``agreement`` whether its difference is as expected.
     """
 
     kind: str
@@ -89,11 +104,9 @@ class Contrast:
     within: str = ""
     by_seed: Mapping[int, float] = field(default_factory=dict)
     paired: Difference | None = None
-    verdict: Verdict = NO_VERDICT
     judgement: Judgement = UNTESTED
     reason: str | None = None
-    spread: tuple[float, float] | None = None
-    settings_p: float = math.nan
+    settings: tuple[tuple[Difference, Judgement], ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     num_excluded: int = 0
     late_margin: bool = False
@@ -126,29 +139,73 @@ class Contrast:
         return tuple(self.by_seed)
 
     @property
+    def direction(self) -> Direction:
+        """The verdict on the direction."""
+        return self.judgement.direction
+
+    @property
+    def size(self) -> Size | None:
+        """The verdict on the size, or None."""
+        return self.judgement.size
+
+    @property
     def detected(self) -> bool:
-        """Whether the verdict is better or worse."""
-        return self.verdict in (BETTER, WORSE)
+        """Whether the direction is better or worse."""
+        return self.direction in (BETTER, WORSE)
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The smallest and the largest difference among the settings, or None for a single one."""
+        means = [found.mean for found, _ in self.settings]
+        return (min(means), max(means)) if len(means) > 1 else None
+
+    @property
+    def settings_p(self) -> float:
+        """The smallest p among several settings, adjusted by Holm for their number; NaN for a single one."""
+        return min((judged.holm_p for _, judged in self.settings), default=math.nan)
+
+    @property
+    def exceptions(self) -> tuple[str, ...]:
+        """The settings, by their left side, of which the verdict on the average does not hold.
+
+        Those are the settings whose difference has the other sign than a detected one, or is not shown to be smaller
+        than the margin although the average is.
+        """
+        mean = self.paired.mean if self.paired else math.nan
+
+        def holds(found: Difference, judged: Judgement) -> bool:
+            is_within = self.size != WITHIN or judged.size in (WITHIN, None)
+            return is_within and not (self.detected and found.mean * mean < 0)
+
+        names = self.pairs[:: len(self.pairs) // max(len(self.settings), 1) or 1]
+        return tuple(left for (left, _), setting in zip(names, self.settings, strict=False) if not holds(*setting))
 
     @property
     def is_undecided(self) -> bool:
         """Whether more seeds can give a verdict."""
         is_constant = self.paired is not None and self.paired.kind == "constant"
-        return self.verdict == INCONCLUSIVE or (self.verdict == NO_VERDICT and is_constant)
+        is_open = self.direction == UNDETECTED and self.size != WITHIN
+        return is_open or (self.direction == NO_VERDICT and is_constant)
 
     @property
-    def verdict_name(self) -> str:
-        """The verdict; a significant interaction has no direction."""
-        return "significant" if self.kind == "interaction" and self.detected else self.verdict
+    def direction_name(self) -> str:
+        """The direction; a significant interaction has none."""
+        return "significant" if self.kind == "interaction" and self.detected else self.direction
 
     @property
-    def verdict_text(self) -> str:
-        """The verdict, with its margin if it is equivalent; a margin that was set or changed late is labelled."""
-        equivalence = self.judgement.equivalence
-        if self.verdict != EQUIVALENT or equivalence is None:
-            return self.verdict_name
+    def verdict(self) -> str:
+        """Direction and size, such as ``better, within``."""
+        return ", ".join(filter(None, (self.direction_name, self.size)))
+
+    @property
+    def size_text(self) -> str:
+        """The size with the margin; empty without a size. A margin that was set or changed late is labelled."""
+        if self.size is None or self.judgement.size_test is None:
+            return ""
         late = " (margin set after results existed)" * self.late_margin
-        return f"{self.verdict} within {show(equivalence.margin, self.metric)}{late}"
+        return f"{self.size} the margin of {show(self.judgement.size_test.margin, self.metric)}{late}".replace(
+            "unclear the", "size unclear against the"
+        )
 
 
 @dataclass(frozen=True)
@@ -186,7 +243,7 @@ def families(scores: Scores) -> Families:
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
     tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
-    return Families(*(_family(frames, [found for found in tested if found.kind == kind]) for kind in KINDS))
+    return Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
@@ -217,34 +274,12 @@ def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
         (declared and declared.metric) or metric,
         axis,
         within,
-        verdict=NO_VERDICT if kept or not settings else SAME,
+        judgement=UNTESTED if kept or not settings else Judgement(SAME),
         reason=None if settings else "no two variants differ only in this axis",
         pairs=tuple(pair for setting in kept or settings for pair in setting),
         num_excluded=len(settings) - len(kept) if kept else 0,
         declared=declared,
     )
-
-
-class Side(NamedTuple):
-    """One side of a contrast: a variant, its metric, and the source lengths that count, if not all."""
-
-    slug: str
-    metric: str
-    lengths: tuple[int, int] | None = None
-
-    def scores(self, frames: Frames) -> dict[int, float]:
-        """Return the scores by seed."""
-        if self.lengths is None:
-            return frames.scores(self.slug, self.metric)
-        return pooled_scores(frames, self.slug, self.metric, self.lengths)
-
-    def problem(self, frames: Frames, scores: Mapping[int, float]) -> str | None:
-        """Return which seeds have no score, or None."""
-        missing = [seed for seed in frames.seeds if seed not in scores]
-        if missing and self.metric.startswith("heads/"):
-            return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
-        without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
-        return unranked(frames, self.slug, self.metric) or (without if missing else None)
 
 
 def sides(contrast: Contrast) -> list[tuple[Side, Side]]:
@@ -262,7 +297,7 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     ``level`` is the level of the test of a declared contrast's expected result.
     """
     frames, expect = scores.frames, contrast.expect
-    if contrast.verdict == SAME:
+    if contrast.direction == SAME:
         agrees = Agreement("agrees" if expect and expect.direction == "equal" else "disagrees")
         return replace(contrast, agreement=agrees if expect else None)
     pairs = sides(contrast)
@@ -272,41 +307,58 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
     problem = "; ".join(texts[:2]) + more
     scored = [(left, right) for left, right in pairs if by_side[left] and by_side[right]]
-    seeds, differences = pair_differences(by_side, scored)
+    seeds, differences = pair_differences({side: scores.healthy(side) for side in by_side}, scored)
+    dropped = sorted({frames.trained(side.slug) for side in by_side} & scores.collapsed.keys())
+    titles = [frames.by_slug[slug].title for slug in dropped]
+    without = f"without the seeds of collapsed runs of {listed(titles, most=3)}" if titles else ""
+    notes = [f"partial: {problem}" if problems else "", without]
     is_interaction = contrast.kind == "interaction"
     mismatches = (score_mismatch(frames, left.slug, right.slug, contrast.metric) for left, right in pairs)
     reason = contrast.reason or next(filter(None, mismatches), None)
     if (problems and not scores.allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
-        reason = reason or f"not ranked: {problem}"
+        reason = reason or (f"not ranked: {problem}" if problem else without)
     if reason:
-        return replace(contrast, reason=reason, agreement=Agreement("inconclusive") if expect else None)
+        return replace(contrast, reason=reason, agreement=Agreement("undecided") if expect else None)
     scale = max(abs(value) for by_seed in by_side.values() for value in by_seed.values())
+    first, second = scored[0]
+    is_same_score = (first.metric, first.lengths) == (second.metric, second.lengths)
+    model = scores.block_model(first.metric, first.lengths) if is_same_score else None
+
+    def test(values: np.ndarray, weight: float, confidence: float = CONFIDENCE) -> Difference:
+        found = paired_tests.paired_differences(values, scale=scale, confidence=confidence)
+        return model.moderated(found, weight, confidence) if model else found
+
     if is_interaction:  # the second pair of each setting has its sides swapped
         differences = differences[::2] + differences[1::2]
-    mean = differences.mean(axis=0)
-    spread, settings_p = None, math.nan
-    if len(differences) > 1:
-        ends = paired_tests.rounded(differences.mean(axis=1), scale)
-        spread = float(ends.min()), float(ends.max())
-        p_values = [paired_tests.paired_differences(row, scale=scale).p for row in differences]
-        settings_p = min(paired_tests.holm([frames.looks.adjusted(p) if frames.looks else p for p in p_values]))
+    mean, weight = differences.mean(axis=0), squared_weights(frames, scored) / len(differences) ** 2
+    settings = [test(row, weight * len(differences)) for row in differences] if len(differences) > 1 else []
+    judgements = judge(settings, margin=scores.margin(contrast.metric), looks=frames.looks)
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
         pairs=tuple((left.slug, right.slug) for left, right in scored),
-        paired=paired_tests.paired_differences(mean, scale=scale),
-        reason=f"partial: {problem}" if problems else None,
-        spread=spread,
-        settings_p=settings_p,
-        agreement=agreement(expect, differences[0], scale, level) if expect else None,
+        paired=test(mean, weight),
+        reason="; ".join(filter(None, notes)) or None,
+        settings=tuple(zip(settings, judgements, strict=True)),
+        agreement=agreement(expect, differences[0], lambda values: test(values, weight, 1 - level), level)
+        if expect
+        else None,
     )
 
 
-def agreement(expect: Expectation, differences: np.ndarray, scale: float, level: float) -> Agreement:
-    """Test differences ``[seed]`` of scores of size ``scale`` against the expected result at ``level``."""
+def squared_weights(frames: Frames, pairs: Iterable[tuple[Side, Side]]) -> float:
+    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
+    weights: Counter[str] = Counter()
+    for left, right in pairs:
+        weights.update({frames.trained(left.slug): 1})
+        weights.subtract({frames.trained(right.slug): 1})
+    return float(sum(weight**2 for weight in weights.values()))
 
-    def tested(values: np.ndarray) -> Difference:
-        return paired_tests.paired_differences(values, scale=scale, confidence=1 - level)
+
+def agreement(
+    expect: Expectation, differences: np.ndarray, tested: Callable[[np.ndarray], Difference], level: float
+) -> Agreement:
+    """Test differences ``[seed]`` against the expected result at ``level``, which is that of the test ``tested``."""
 
     def is_beyond(found: Difference, sign: float = 1.0) -> bool:
         """Return whether an interval is above 0; an interval that is a point requires a small sign-flip p."""
@@ -314,60 +366,59 @@ def agreement(expect: Expectation, differences: np.ndarray, scale: float, level:
         return is_decided and min(sign * found.low, sign * found.high) > 0
 
     difference, by = tested(differences), expect.by
-    sign = -1.0 if expect.direction == "lower" else 1.0
-    holds: dict[AgreementVerdict, bool]
+    excess = {sign: tested(sign * differences - by) for sign in (1.0, -1.0)}
+    direction = "higher" if is_beyond(difference) else "lower" if is_beyond(difference, -1.0) else UNDETECTED
+    size: Size | None = None
+    if by:
+        is_within = paired_tests.equivalence_p(difference, by) <= level
+        size = WITHIN if is_within else BEYOND if any(map(is_beyond, excess.values())) else UNCLEAR
     if expect.direction == "equal":
-        holds = {
-            "agrees": paired_tests.equivalence_p(difference, by) <= level,
-            "disagrees": is_beyond(tested(differences - by)) or is_beyond(tested(-differences - by)),
-            "different": is_beyond(difference) or is_beyond(difference, -1.0),
-        }
+        agrees, disagrees = size == WITHIN, size == BEYOND
     else:
-        excess = tested(sign * differences - by)
-        holds = {
-            "agrees": is_beyond(excess),
-            "different": is_beyond(difference, sign),
-            "disagrees": is_beyond(excess, -1.0),
-        }
-    verdict: AgreementVerdict = next((name for name, is_true in holds.items() if is_true), "inconclusive")
-    return Agreement(verdict, Interval(1 - level, difference.low, difference.high))
+        own = excess[-1.0 if expect.direction == "lower" else 1.0]
+        agrees, disagrees = is_beyond(own), is_beyond(own, -1.0)
+    low, high, claim = difference.low, difference.high, expect.published or 0.0
+    ends = sorted((low * math.copysign(1, claim), high * math.copysign(1, claim)))
+    published = ("larger" if ends[0] > abs(claim) else "smaller" if ends[1] < abs(claim) else "") if claim else ""
+    verdict: AgreementVerdict = "agrees" if agrees else "disagrees" if disagrees else "undecided"
+    return Agreement(verdict, direction, size, published, Interval(1 - level, low, high))
 
 
-def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
+def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     """Judge contrasts as a family; contrasts of the same scores are a single test with a single verdict."""
 
     def tested_scores(contrast: Contrast) -> object:
         """Return the scores that a contrast uses; contrasts without pairs are all different."""
-        pairs = [tuple(side._replace(slug=frames.trained(side.slug)) for side in pair) for pair in sides(contrast)]
+        trained = scores.frames.trained
+        pairs = [tuple(side._replace(slug=trained(side.slug)) for side in pair) for pair in sides(contrast)]
         return tuple(pairs) or contrast.name
 
     first: dict[object, Contrast] = {}
     for contrast in contrasts:
         first.setdefault(tested_scores(contrast), contrast)
-    unique, margins = list(first.values()), frames.record.margins
+    unique, margins, looks = list(first.values()), scores.frames.record.margins, scores.frames.looks
     judgements = judge(
         [contrast.paired for contrast in unique],
-        margin=[margins[found.metric].value if found.metric in margins else None for found in unique],
+        margin=[scores.margin(found.metric) for found in unique],
         higher_is_better=[higher_is_better(contrast.metric) for contrast in unique],
-        looks=frames.looks,
+        looks=looks,
     )
     judgement_of = dict(zip(first, judgements, strict=True))
     judged = []
     for contrast in contrasts:
-        scores = tested_scores(contrast)
+        own = tested_scores(contrast)
         if contrast.paired is not None:
-            judgement, total = judgement_of[scores], contrast.num_excluded + len(contrast.pairs)
+            judgement, total = judgement_of[own], contrast.num_excluded + len(contrast.pairs)
             notes = [
                 contrast.reason,
                 f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
                 _note(contrast.paired, judgement),
-                f"the same runs as {first[scores].name}, counted once in the correction"
-                if first[scores] is not contrast
+                f"the same runs as {first[own].name}, counted once in the correction"
+                if first[own] is not contrast
                 else None,
             ]
             contrast = replace(
                 contrast,
-                verdict=judgement.verdict,
                 judgement=judgement,
                 reason="; ".join(filter(None, notes)) or None,
                 late_margin=contrast.metric in margins and margins[contrast.metric].late,
@@ -378,9 +429,7 @@ def _family(frames: Frames, contrasts: Sequence[Contrast]) -> Family:
 
 def _note(result: Difference, judgement: Judgement) -> str | None:
     """Return a note on a verdict that its numbers do not explain."""
-    if judgement.verdict == EQUIVALENT and judgement.significant:
-        return f"the difference is significant (Holm p {show_p(judgement.holm_p)}) and smaller than the margin"
-    few = "; there are too few seeds for a verdict" * (judgement.verdict == NO_VERDICT)
+    few = "; there are too few seeds for a verdict" * (judgement.direction == NO_VERDICT)
     return {
         "single": "one seed: no test",
         "identical": "both sides have the same score in every seed",

@@ -14,10 +14,11 @@ import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
+from headtohead.statistics.block_model import block_model
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
 from headtohead.statistics.unpaired import unpaired
-from headtohead.statistics.verdicts import BETTER, UNTESTED, WORSE, Judgement
+from headtohead.statistics.verdicts import BETTER, UNTESTED, Judgement
 
 HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f1", "auc", "auroc",
           "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
@@ -85,18 +86,19 @@ class Judged:
     warnings: tuple[str, ...]
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per variant: seeds, mean, difference, both intervals, p-values and verdict."""
+        """Return a row per variant: seeds, mean, difference, intervals of direction and size, p-values and verdict."""
         return pd.DataFrame(
             {
                 "variant": found.variant,
                 "seeds": found.summary.n,
                 "mean": found.summary.mean,
                 "difference": found.difference.mean,
-                "low": found.difference.low,
-                "high": found.difference.high,
-                "step_low": found.judgement.interval.low if found.judgement.interval else math.nan,
-                "step_high": found.judgement.interval.high if found.judgement.interval else math.nan,
+                "low": found.judgement.interval.low if found.judgement.interval else math.nan,
+                "high": found.judgement.interval.high if found.judgement.interval else math.nan,
+                "size_low": found.judgement.size_test.interval.low if found.judgement.size_test else math.nan,
+                "size_high": found.judgement.size_test.interval.high if found.judgement.size_test else math.nan,
                 "p": found.difference.p,
+                "paired_p": found.difference.paired_p,
                 "holm_p": found.judgement.holm_p,
                 "sign_flip_p": found.difference.sign_flip_p,
                 "verdict": found.judgement.verdict,
@@ -117,11 +119,9 @@ class Judged:
         return f"{self.heading()}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
 
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
-        """Return 0 if every verdict is in ``accept``, else 1 if a variant is worse, else 3."""
-        found = {variant.judgement.verdict for variant in self.variants}
-        if found <= set(accept):
-            return 0
-        return 1 if WORSE in found else 3
+        """Return 0 if every verdict or its direction is in ``accept``, else 1 if such a variant is worse, else 3."""
+        codes = {found.judgement.exit_code(accept) for found in self.variants}
+        return 1 if 1 in codes else max(codes)
 
 
 def judge(
@@ -143,7 +143,7 @@ def judge(
             columns ``metric`` and ``value``. With a column ``step`` or ``epoch``, the last row of a run counts.
         baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
-        margin: The smallest difference that matters, for verdicts of equivalence.
+        margin: The smallest difference that matters, for verdicts on the size.
         higher_is_better: Direction of the metric; by default from its name.
         is_paired: Pair scores by seed; False compares separate seeds by Welch's t-test.
         looks: Planned numbers of seeds, if the study is judged several times.
@@ -186,11 +186,13 @@ def judge(
                 f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
             )
     warnings += _equal_scores({baseline: against} | scores, metric)
-    compare = paired if is_paired else unpaired
-    differences = [
-        compare([by_seed[seed] for seed in (against if is_paired else by_seed)], [*against.values()])
-        for by_seed in scores.values()
-    ]
+    if is_paired:
+        first = [*against.values()]
+        rows = [[by_seed[seed] for seed in against] for by_seed in scores.values()]
+        model = block_model([first, *rows])
+        differences = [model.moderated(paired(row, first), 2.0) if model else paired(row, first) for row in rows]
+    else:
+        differences = [unpaired([*by_seed.values()], [*against.values()]) for by_seed in scores.values()]
     if looks and len(against) not in looks.seeds:
         judgements = [UNTESTED] * len(differences)
     else:

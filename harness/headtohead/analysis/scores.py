@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, cached_property
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED, Metric
+from headtohead.statistics.block_model import BlockModel, block_model, larger_deviations
+from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find, higher_is_better, is_loss, unpadded
+from headtohead.storage.metrics import find, higher_is_better, is_loss, span, unpadded
 
 OTHER_DATA = "the variants use different data sets"
 
@@ -54,6 +57,58 @@ class Scores:
     def baseline_sd(self) -> float:
         """The standard deviation of the baseline over seeds."""
         return self.summaries[self.frames.baseline].sd
+
+    @cached_property
+    def block_model(self) -> Callable[[str, tuple[int, int] | None], BlockModel | None]:
+        """Returns the block model of a metric, for given source lengths, from all variants with every seed."""
+        return cache(lambda metric, lengths: block_model([*self.complete_scores(metric, lengths).values()]))
+
+    def complete_scores(self, metric: str, lengths: tuple[int, int] | None = None) -> dict[str, list[float]]:
+        """Return the scores by seed of the trained variants with a score for every seed; NaN for collapsed runs."""
+        seeds, found = self.frames.seeds, {}
+        for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
+            row, failed = Side(slug, metric, lengths).scores(self.frames), self.collapsed.get(slug, ())
+            if row.keys() >= {*seeds}:
+                found[slug] = [math.nan if seed in failed else row[seed] for seed in seeds]
+        return found
+
+    @cached_property
+    def collapsed(self) -> Mapping[str, frozenset[int]]:
+        """The trained variants with collapsed runs, with their seeds, by the final validation losses."""
+        frames, loss = self.frames, "valid/loss"
+        losses = {
+            slug: own
+            for slug in dict.fromkeys(map(frames.trained, frames.by_slug))
+            if (own := frames.scores(slug, loss)) and not loss_mismatch(frames, slug, frames.baseline, loss)
+        }
+        flags = collapsed([[*own.values()] for own in losses.values()])
+        found = {
+            slug: frozenset(seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed)
+            for (slug, own), row in zip(losses.items(), flags, strict=True)
+        }
+        return {slug: seeds for slug, seeds in found.items() if seeds}
+
+    def healthy(self, side: Side) -> dict[int, float]:
+        """Return the scores of a side by seed, without collapsed runs."""
+        failed = self.collapsed.get(self.frames.trained(side.slug), ())
+        return {seed: value for seed, value in side.scores(self.frames).items() if seed not in failed}
+
+    def margin(self, metric: str) -> float | None:
+        """Return the margin for a verdict on the size; None without one, or if the baseline has less room above it."""
+        margin = self.frames.record.margins.get(metric)
+        return margin.value if margin and margin.value <= self.room(metric) else None
+
+    def room(self, metric: str) -> float:
+        """Return how much better than the baseline's mean a score can be; infinite without a bound or a score."""
+        mean, bound = self.frames.summary(self.frames.baseline, metric).mean, span(metric)[higher_is_better(metric)]
+        return math.inf if math.isnan(mean) else abs(bound - mean)
+
+    @cached_property
+    def variable(self) -> Mapping[str, float]:
+        """The variants with a significantly larger variance than the others, with the ratio of standard deviations."""
+        scores = {} if self.collapsed else self.complete_scores(self.metric)
+        ratios = larger_deviations([*scores.values()])
+        return {slug: ratio for slug, ratio in zip(scores, ratios, strict=True) if ratio}
 
     @cached_property
     def unranked(self) -> Mapping[str, str]:
@@ -132,6 +187,28 @@ class Scores:
         limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
+
+
+class Side(NamedTuple):
+    """One side of a contrast: a variant, its metric, and the source lengths that count, if not all."""
+
+    slug: str
+    metric: str
+    lengths: tuple[int, int] | None = None
+
+    def scores(self, frames: Frames) -> dict[int, float]:
+        """Return the scores by seed."""
+        if self.lengths is None:
+            return frames.scores(self.slug, self.metric)
+        return pooled_scores(frames, self.slug, self.metric, self.lengths)
+
+    def problem(self, frames: Frames, scores: Mapping[int, float]) -> str | None:
+        """Return which seeds have no score, or None."""
+        missing = [seed for seed in frames.seeds if seed not in scores]
+        if missing and self.metric.startswith("heads/"):
+            return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
+        without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
+        return unranked(frames, self.slug, self.metric) or (without if missing else None)
 
 
 def unranked(frames: Frames, slug: str, metric: str) -> str | None:

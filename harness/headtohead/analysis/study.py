@@ -20,7 +20,7 @@ from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.statistics.differences import pair_differences
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differences
-from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT
+from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import label
@@ -193,7 +193,7 @@ class Analysis(Scores):
             seeds=len(self.frames.seeds),
             complete=complete,
             undecided=tuple(found.name for found in contrasts if found.is_undecided),
-            unranked=tuple(found.name for found in contrasts if not found.paired and found.verdict == NO_VERDICT),
+            unranked=tuple(found.name for found in contrasts if not found.paired and found.direction == NO_VERDICT),
         )
 
     def separate_effects(self, contrast: Contrast) -> SeparateEffects | None:
@@ -207,7 +207,7 @@ class Analysis(Scores):
         found = []
         for record, interaction in zip(declared, self.families.interactions.contrasts, strict=True):
             # The p of an untested interaction is NaN.
-            if not interaction.judgement.holm_p <= ALPHA or interaction.verdict == EQUIVALENT:
+            if not interaction.judgement.holm_p <= ALPHA or interaction.size == WITHIN:
                 continue
             first, swapped = record.pairs[:2]
             for axis, value, other, effects in (
@@ -226,19 +226,20 @@ class Analysis(Scores):
             value = " and ".join(label(axes[path]) for path in other.split(" and "))  # of a zip
             pairs.setdefault(value, []).append((left, right))
         scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
-        by_value = {
-            value: paired_differences(pair_differences(scores, group)[1].mean(axis=0)) for value, group in pairs.items()
-        }
+        model, by_value = self.block_model(contrast.metric, None), {}
+        for value, group in pairs.items():
+            effect = paired_differences(pair_differences(scores, group)[1].mean(axis=0))
+            by_value[value] = model.moderated(effect, 2 / len(group)) if model else effect
         return SeparateEffects(other, by_value) if len(by_value) > 1 else None
 
     def settings_contradict(self, contrast: Contrast) -> bool:
-        """Return whether a factor contrast is inconclusive or identical although its settings differ.
+        """Return whether a factor contrast is undetected or identical although its settings differ.
 
         This is the case if the test of a setting detects a difference, against the baseline or among the averaged
         settings (Holm), or if the range over settings exceeds the baseline's standard deviation on both sides of
         zero.
         """
-        if contrast.kind != "factor" or contrast.verdict not in (INCONCLUSIVE, IDENTICAL):
+        if contrast.kind != "factor" or contrast.direction not in (UNDETECTED, IDENTICAL):
             return False
         low, high = contrast.spread or (0.0, 0.0)
         if contrast.settings_p <= ALPHA or min(-low, high) > self.baseline_sd:

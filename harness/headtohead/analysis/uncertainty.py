@@ -13,20 +13,11 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import Scores, of_test_sentences, score_mismatch
-from headtohead.statistics.variance import (
-    CrossedEstimate,
-    MeanEstimate,
-    crossed,
-    intraclass_correlation,
-    jackknife,
-    pooled,
-    variant_variance,
-)
+from headtohead.statistics.paired_tests import Interval
+from headtohead.statistics.variance import CrossedEstimate, crossed, intraclass_correlation, jackknife, variant_variance
 from headtohead.storage.frames import Frames
 from headtohead.storage.translations import Translation, translations_of
 
-LOW_CORRELATION = 0.1
-"""Intra-class correlation of seeds below which pairing brings nothing."""
 MAX_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""
 NOT_BY_SENTENCE = "this metric is not computed from single translations"
@@ -36,11 +27,10 @@ Floats = NDArray[np.float64]
 
 
 class ContrastUncertainty(NamedTuple):
-    """A contrast with an estimate that includes the sentences, and an unpaired estimate; None if not available."""
+    """A contrast with an estimate that includes the sentences; None if not available."""
 
     contrast: Contrast
     with_sentences: CrossedEstimate | None
-    unpaired: MeanEstimate | None
 
 
 @dataclass(frozen=True)
@@ -48,24 +38,20 @@ class Uncertainty:
     """Standard deviations of a score by source, and the estimates of the main contrasts.
 
     ``variant_sd`` is that of the true means over variants, ``seed_sd`` that of a score over seeds, ``sentence_sd`` that
-    of a mean over seeds over samples of ``num_sentences`` test sentences; NaN if unknown. ``correlation`` is the
-    intra-class correlation of seeds. ``reason`` is why the sentences are not analysed. With ``has_draws`` each seed has
-    its own draw of the data, so ``seed_sd`` includes draws and test sentences.
+    of a mean over seeds over samples of ``num_sentences`` test sentences; NaN if unknown, None if the estimated
+    variance is negative. ``correlation`` is the intra-class correlation of seeds, with its interval. ``reason`` is why
+    the sentences are not analysed. With ``has_draws`` each seed has its own draw of the data, so ``seed_sd`` includes
+    draws and test sentences.
     """
 
-    variant_sd: float
+    variant_sd: float | None
     seed_sd: float
-    sentence_sd: float
+    sentence_sd: float | None
     num_sentences: int
-    correlation: float
+    correlation: tuple[float, Interval]
     contrasts: tuple[ContrastUncertainty, ...]
     reason: str | None
     has_draws: bool = False
-
-    @property
-    def pairing_helps(self) -> bool:
-        """Whether seeds correlate; also if the correlation is unknown."""
-        return not self.correlation < LOW_CORRELATION
 
 
 def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | None:
@@ -92,18 +78,21 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
                 weights[slug] = weights.get(slug, 0.0) + sign / len(contrast.pairs)
         if contrast.paired and weights.keys() <= {*slugs}:
             with_sentences = crossed(sum(w * by_sentence[slug] for slug, w in weights.items())) if by_sentence else None
-            unpaired = pooled(table, [weights.get(slug, 0.0) for slug in slugs])
-            found.append(ContrastUncertainty(contrast, with_sentences, unpaired))
+            found.append(ContrastUncertainty(contrast, with_sentences))
     return Uncertainty(
-        variant_sd=math.sqrt(variant_variance(table)),
+        variant_sd=_deviation(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
-        sentence_sd=math.sqrt(max(0.0, float(np.mean(variances)))) if variances else math.nan,
+        sentence_sd=_deviation(float(np.mean(variances))) if variances else math.nan,
         num_sentences=next((found.shape[1] for found in by_sentence.values()), 0),
         correlation=intraclass_correlation(table),
         contrasts=tuple(found),
         reason=reason,
         has_draws=frames.has_draws,
     )
+
+
+def _deviation(variance: float) -> float | None:
+    return None if variance < 0 else math.sqrt(variance)
 
 
 def _values_by_sentence(

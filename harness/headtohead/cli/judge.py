@@ -15,15 +15,37 @@ from headtohead.cli.output import echo, echo_json, echo_text, output_file, print
 if TYPE_CHECKING:
     import pandas as pd
 
-VERDICTS = ("better", "worse", "equivalent", "identical", "inconclusive", "no verdict")
+ACCEPTED = [
+    *(
+        f"{direction}{size}"
+        for direction in ("better", "undetected", "worse")
+        for size in ("", ",within", ",beyond", ",unclear")
+    ),
+    "identical",
+    "no verdict",
+]
+"""Values of --accept: a direction with any size, or with one size."""
+
+EXIT_CODES = """
+\b
+verdict of a variant             exit code
+in --accept                      0
+undetected, within (equivalent)  0 with --accept undetected,within
+worse, with any size             1
+undetected, unclear              3
+any other                        3
+"""
+
 LOWER = "--higher-is-better/--lower-is-better"
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.argument("source", metavar="FILE")
 @click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
-@click.option("--margin", type=float, metavar="X", help="The smallest difference that matters, for 'equivalent'.")
+@click.option(
+    "--margin", type=float, metavar="X", help="The smallest difference that matters, for a verdict on the size."
+)
 @click.option(
     LOWER, "higher_is_better", default=None, help="Direction of the metric, if its name does not determine it."
 )
@@ -44,11 +66,11 @@ LOWER = "--higher-is-better/--lower-is-better"
 )
 @click.option(
     "--accept",
-    type=click.Choice(VERDICTS),
+    type=click.Choice(ACCEPTED),
     multiple=True,
     default=("better",),
     show_default=True,
-    help="Verdict for exit code 0; repeatable.",
+    help="A direction, or a direction and a size, for exit code 0; repeatable.",
 )
 @click.option(
     "--variant",
@@ -81,8 +103,9 @@ def command(
     """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
 
     FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
-    table or the results.csv of a report, or the URI of an MLflow store. Exit code 0: every verdict is in --accept.
-    1: a variant is worse. 2: invalid input. 3: otherwise.
+    table or the results.csv of a report, or the URI of an MLflow store. A verdict is a direction (better, worse or
+    undetected) and, with --margin, a size (within, beyond or unclear). The exit code is 1 if that of a variant is 1,
+    else the largest; 2 is invalid input.
     """
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
@@ -98,6 +121,7 @@ def command(
     planned = Looks.planned(looks, at_most) if looks else None
     table = _table(source, experiment, options["metric"])
     judged = judge(table, is_paired=not unpaired, looks=planned, **options)
+    accept = tuple(verdict.replace(",", ", ") for verdict in accept)
     code = judged.exit_code(accept)
     record = judge_file(judged, code)
     if answer is not None:
@@ -110,7 +134,7 @@ def command(
             write_figure(judged, figure)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
-    frame, lines = judged_frame(judged), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
+    frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
     if form == "json":
         echo_json(record)
     elif form == "markdown":
@@ -121,7 +145,7 @@ def command(
         echo_text("\n\n".join([first, markdown_table(frame), *last]) + "\n")
     else:
         echo(lines[0], "")
-        print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 1))
+        print_table([*map(str, frame)], frame.to_numpy().tolist(), range(1, len(frame.columns) - 2))
         for line in lines[1:]:
             echo("", line)
     sys.exit(code)

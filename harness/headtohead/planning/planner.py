@@ -415,7 +415,7 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 differences = differences[::2] + differences[1::2]
             means.append(differences.mean(axis=0))
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-        powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
+        powers.append(Power(family, len(means), seeds, len({*trained.values()}), metric, typical_sd(means), plan.looks))
     return tuple(powers)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from headtohead.statistics.block_model import expected_degrees
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect
 from headtohead.storage.metrics import show
@@ -16,7 +17,7 @@ from headtohead.storage.metrics import show
 
 @dataclass(frozen=True)
 class Power:
-    """Power of paired t-tests in a family of contrasts.
+    """Power of the tests in a family of contrasts, of a design with ``variants`` variants of equal variance.
 
     ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
     are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
@@ -25,6 +26,7 @@ class Power:
     family: str
     contrasts: int
     seeds: int
+    variants: int
     metric: str
     sd: float | None = None
     looks: Looks | None = None
@@ -33,7 +35,9 @@ class Power:
     def effect(self) -> float:
         """The minimum detectable effect (MDE) in standard deviations of the paired difference."""
         level = ALPHA / self.contrasts
-        return minimum_detectable_effect(1.0, self.seeds, level=self.looks.level(level) if self.looks else level)
+        level = self.looks.level(level) if self.looks else level
+        degrees = expected_degrees(self.variants, self.seeds)
+        return minimum_detectable_effect(1.0, self.seeds, level=level, degrees=degrees)
 
     @property
     def difference(self) -> float | None:

@@ -10,10 +10,11 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
+from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary
-from headtohead.statistics.verdicts import EQUIVALENT, IDENTICAL, INCONCLUSIVE, NO_VERDICT, SAME, WORSE, Verdict
+from headtohead.statistics.paired_tests import Interval, Summary
+from headtohead.statistics.verdicts import IDENTICAL, SAME, UNCLEAR
 from headtohead.storage.metrics import higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
@@ -36,7 +37,7 @@ def answer(analysis: Analysis) -> str:
     if contrasts[-1].kind not in ("declared", "added", "taken") and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
-    counts = Counter[str](contrast.verdict_name for contrast in by_size)
+    counts = Counter[str](contrast.verdict for contrast in by_size)
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
     clauses += [f"{len(by_size) - MOST_CLAUSES} more in the table"] * (len(by_size) > MOST_CLAUSES)
     unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)
@@ -45,30 +46,27 @@ def answer(analysis: Analysis) -> str:
 
 
 def clause(analysis: Analysis, contrast: Contrast) -> str:
-    """Return sides, difference, deciding interval and verdict; an average over unlike settings has a note."""
+    """Return sides, difference, direction and size with an interval each, and the settings that differ."""
     name, paired, metric = contrast_name(analysis, contrast), contrast.paired, contrast.metric
     if metric != analysis.metric:
         name += f" ({readable(metric)})"
     if paired is None:
         return f"{name}: {contrast.reason or contrast.verdict}"
-    shown = show(paired.mean, metric, signed=True)
-    if interval := deciding_interval(contrast):
-        shown += f" ({interval.percent} interval {ends(interval.low, interval.high, metric, signed=True)})"
-    agreement = contrast.agreement.verdict if contrast.agreement else INCONCLUSIVE
-    expected = f", {agreement} with the expected result" * (agreement in ("agrees", "disagrees"))
-    return f"{name}: {shown}, {contrast.verdict_text}{expected}{_settings(analysis, contrast)}"
 
+    def within(interval: Interval | None) -> str:
+        if interval is None or not math.isfinite(interval.low) or contrast.direction == IDENTICAL:
+            return ""
+        return f" ({interval.percent} interval {ends(interval.low, interval.high, metric, signed=True)})"
 
-def deciding_interval(contrast: Contrast) -> Interval | None:
-    """Return the interval that the verdict rests on: that of the test of equivalence, or that of the Holm step."""
-    judgement, paired = contrast.judgement, contrast.paired
-    if paired is None or contrast.verdict == IDENTICAL:
-        return None
-    if contrast.verdict == EQUIVALENT and judgement.equivalence:
-        return judgement.equivalence.interval
-    if judgement.interval or not math.isfinite(paired.low):
-        return judgement.interval
-    return Interval(CONFIDENCE, paired.low, paired.high) if paired.kind == "varied" else None
+    test = contrast.judgement.size_test
+    parts = [
+        f"{show(paired.mean, metric, signed=True)}, {contrast.direction_name}{within(contrast.judgement.interval)}"
+    ]
+    if contrast.size_text:
+        parts.append(contrast.size_text + within(test.interval if test and contrast.size != UNCLEAR else None))
+    if contrast.agreement and contrast.agreement.verdict != "undecided":
+        parts.append(f"which {contrast.agreement.verdict} with the expected result")
+    return f"{name}: {', '.join(parts)}{_settings(analysis, contrast)}"
 
 
 def _settings(analysis: Analysis, contrast: Contrast) -> str:
@@ -81,14 +79,10 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         return f", but it depends on {separate.other_axis}: {', '.join(texts)}"
     if contrast.spread is None or contrast.paired is None:
         return ""
-    low, high = contrast.spread
-    test = contrast.judgement.equivalence
-    exceeds = contrast.verdict == EQUIVALENT and test is not None and max(abs(low), abs(high)) > test.margin
-    opposite = -low if contrast.paired.mean > 0 else high
-    reverses = contrast.detected and opposite > analysis.baseline_sd
-    if exceeds or reverses or analysis.settings_contradict(contrast):
-        return f", but single settings range from {ends(low, high, metric, signed=True)}"
-    return ""
+    if analysis.settings_contradict(contrast):
+        return f", but single settings range from {ends(*contrast.spread, metric, signed=True)}"
+    names = [analysis.frames.by_slug[slug].title for slug in contrast.exceptions]
+    return f", but not shown for {listed(names, most=MOST_VALUES)}" if names else ""
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
@@ -102,19 +96,19 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     if best.comparison is None or not others:
         return first
     counts = Counter(map(verdict_of, others))
-    parts = [f"{counts[WORSE]} worse than another combination", f"{counts[INCONCLUSIVE]} inconclusive"]
+    parts = [f"{counts['worse']} worse than another combination", f"{counts['undecided']} undecided"]
     if margin := result.margin:
         late = " (margin set after results existed)" * margin.late
-        parts.insert(0, f"{counts[EQUIVALENT]} equivalent to the best within {show(margin.value, metric)}{late}")
+        parts.insert(0, f"{counts['equivalent']} equivalent to the best within {show(margin.value, metric)}{late}")
     return f"{first} Of the other {len(others)}: {', '.join(parts)}."
 
 
-def verdict_of(combination: Combination) -> Verdict:
+def verdict_of(combination: Combination) -> str:
     """Return the verdict on a combination that is not the best."""
     comparison = combination.comparison
     if comparison is None:
-        return NO_VERDICT
-    return EQUIVALENT if comparison.is_equivalent else WORSE if comparison.is_worse else INCONCLUSIVE
+        return "no verdict"
+    return "equivalent" if comparison.is_equivalent else "worse" if comparison.is_worse else "undecided"
 
 
 def with_ends(summary: Summary, metric: str) -> str:
@@ -145,7 +139,7 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
     if scores and other_data:
         return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
     reason = next(filter(None, (contrast.reason for contrast in contrasts)), "the experiment declares no contrast")
-    if contrasts and {contrast.verdict for contrast in contrasts} == {SAME}:
+    if contrasts and {contrast.direction for contrast in contrasts} == {SAME}:
         reason = "all variants are the same by construction"
     elif is_single:
         reason = "the experiment has a single variant"

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headtohead.escaping import json_text
-from headtohead.statistics import paired_tests
-from headtohead.statistics.paired_tests import CONFIDENCE, Difference, Interval, Summary
+from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.statistics.verdicts import Judgement
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def answer_file(report: Report) -> str:
     status = analysis.looks
     reason = "at_most" if status and status.undecided else "not_ranked" if status and status.unranked else "decided"
     answer = {
-        "format": "headtohead-answer/1",
+        "format": "headtohead-answer/2",
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,
@@ -59,9 +58,10 @@ def answer_file(report: Report) -> str:
                 "family": name,
                 **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
                 **_tests(contrast.paired, contrast.judgement),
-                "verdict": contrast.verdict_name,
+                "direction": contrast.direction_name,
+                "pairs": contrast.pairs,
                 "expected": contrast.expected or None,
-                "agreement": contrast.agreement and contrast.agreement.verdict,
+                "agreement": contrast.agreement and str(contrast.agreement),
             }
             for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
@@ -99,7 +99,7 @@ def answer_file(report: Report) -> str:
 def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
     """Return the judgement of a table of scores as JSON data."""
     return {
-        "format": "headtohead-judge/1",
+        "format": "headtohead-judge/2",
         "metric": judged.metric,
         "higher_is_better": judged.higher_is_better,
         "margin": judged.margin,
@@ -117,16 +117,18 @@ def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
 
 
 def _tests(difference: Difference | None, judgement: Judgement) -> dict[str, Any]:
-    test = judgement.equivalence
+    test = judgement.size_test
     return {
-        "verdict": judgement.verdict,
+        "direction": judgement.direction,
+        "size": judgement.size,
         "difference": difference and difference.mean,
-        "interval": difference and _interval(paired_tests.interval(difference, CONFIDENCE)),
-        "holm_interval": _interval(judgement.interval),
+        "interval": _interval(judgement.interval),
+        "size_interval": test and _interval(test.interval),
         "p": difference and difference.p,
         "holm_p": judgement.holm_p,
+        "paired_p": difference and difference.paired_p,
         "sign_flip_p": difference and difference.sign_flip_p,
-        "equivalence": test and {"holm_p": test.holm_p, "interval": _interval(test.interval)},
+        "size_p": test and test.holm_p,
     }
 
 

@@ -21,7 +21,7 @@ from headtohead.report.section import (
     table,
     with_interval,
 )
-from headtohead.statistics.variance import CrossedEstimate, MeanEstimate
+from headtohead.statistics.variance import CrossedEstimate
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, unpadded
 
 MOST_INTERACTIONS = 12
@@ -62,12 +62,7 @@ def _expected(contrast: Contrast) -> dict[str, str]:
     found, expect = contrast.agreement, contrast.expect
     if expect is None or found is None:
         return {"expected": "", "as expected": ""}
-    lines = [str(found.verdict)]
-    if interval := found.interval:
-        lines.append(leveled(interval, contrast.metric))
-        if expect.published is not None and math.isfinite(interval.low):
-            inside = interval.low <= expect.published <= interval.high
-            lines.append(f"{'includes' if inside else 'excludes'} the published difference")
+    lines = [str(found), *([leveled(found.interval, contrast.metric)] if found.interval else [])]
     return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": "\n".join(lines)}
 
 
@@ -208,13 +203,14 @@ def uncertainty_section(report: Report) -> Section | None:
         count = f" ({found.num_sentences:,})" if found.num_sentences else ""
         sds |= {"training seed": found.seed_sd, f"test sentences{count}": found.sentence_sd}
         scope = "Intervals over seeds hold for this draw of the data and these test sentences."
-    lines = [f"Test sentences are not analysed: {found.reason}."] if found.reason else []
-    if not math.isnan(found.correlation):
-        effect = "removes this fraction of the variance" if found.pairing_helps else "brings nothing"
-        correlation = f"{found.correlation:.2f}".replace("-", "−")
-        lines.append(f"Intra-class correlation of seeds: {correlation}. Pairing by seed {effect}.")
+    lines, (correlation, interval) = [], found.correlation
+    if found.reason:
+        lines.append(f"Test sentences are not analysed: {found.reason}.")
+    if not math.isnan(correlation):
+        icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
+        lines.append(f"Intra-class correlation of seeds: {icc}. Pairing by seed removes this fraction of the variance.")
 
-    def estimate(value: CrossedEstimate | MeanEstimate | None) -> str:
+    def estimate(value: CrossedEstimate | None) -> str:
         if value is None:
             return "–"
         interval = value.interval()
@@ -225,14 +221,16 @@ def uncertainty_section(report: Report) -> Section | None:
             "contrast": contrast_name(analysis, row.contrast),
             "over seeds": difference(row.contrast.paired, metric),
             **({} if found.reason else {"with sentences": estimate(row.with_sentences)}),
-            **({} if found.pairing_helps else {"unpaired": estimate(row.unpaired)}),
         }
         for row in found.contrasts
     ]
     return Section(
         "Sources of uncertainty",
         f"Standard deviation of {report.metric} by source. {scope}",
-        frame=table({"source": source, "standard deviation": show(sd, metric)} for source, sd in sds.items()),
+        frame=table(
+            {"source": source, "standard deviation": "not estimable" if sd is None else show(sd, metric)}
+            for source, sd in sds.items()
+        ),
         lines=lines,
         parts=[Section("Contrasts with 95 % intervals", frame=table(rows))] if rows and len(rows[0]) > 2 else [],
     )

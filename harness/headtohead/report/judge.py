@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pandas as pd
 from headtohead.analysis.judge import Judged
 from headtohead.errors import HeadToHeadError
 from headtohead.files import replace
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval
-from headtohead.statistics.verdicts import BETTER, EQUIVALENT, WORSE
+from headtohead.statistics.paired_tests import Interval
+from headtohead.statistics.verdicts import BETTER, WORSE
 from headtohead.storage.metrics import counted, show_p
 
 MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
@@ -42,26 +43,26 @@ class Numbers:
         return text if is_zero else ("−" if value < 0 else "+" * signed) + text
 
 
-def judged_frame(judged: Judged) -> pd.DataFrame:
-    """Return a row per variant as texts: mean, difference, intervals, p-values and verdict."""
+def judged_frame(judged: Judged, accept: Collection[str]) -> pd.DataFrame:
+    """Return a row per variant as texts: mean, difference, intervals, p-values, verdict and its exit code."""
     show, rows = Numbers(judged), []
-    steps = [found.judgement.interval for found in judged.variants]
-    has_step = any(step is not None and not math.isclose(step.level, CONFIDENCE) for step in steps)
     for found in judged.variants:
-        difference, judgement, test = found.difference, found.judgement, found.judgement.equivalence
-        step = {"interval at the Holm step": _interval(judgement.interval, show, level=True)} if has_step else {}
-        within = f" within {show(test.margin)}" if test and judgement.verdict == EQUIVALENT else ""
+        difference, judgement, test = found.difference, found.judgement, found.judgement.size_test
+        size = {"interval of the size": _interval(test.interval if test else None, show)} if judged.margin else {}
+        paired_p = {"paired t p": show_p(difference.paired_p)} if judged.is_paired else {}
         rows.append(
             {
                 "variant": found.variant,
                 "seeds": str(found.summary.n),
                 "mean": show(found.summary.mean),
                 "difference": show(difference.mean, signed=True),
-                "95 % interval": _interval(Interval(CONFIDENCE, difference.low, difference.high), show),
-                **step,
+                "interval": _interval(judgement.interval, show),
+                **size,
                 "Holm p": show_p(judgement.holm_p),
+                **paired_p,
                 "sign-flip p" if judged.is_paired else "permutation p": show_p(difference.sign_flip_p),
-                "verdict": judgement.verdict + within,
+                "verdict": judgement.verdict,
+                "exit code": str(judgement.exit_code(accept)),
             }
         )
     return pd.DataFrame(rows)
@@ -103,10 +104,10 @@ def write_figure(judged: Judged, path: Path) -> None:
             name=f"{found.variant} against {judged.baseline}",
             note=f"{show(found.difference.mean, signed=True)}  {found.judgement.verdict}",
             mean=found.difference.mean,
-            low=found.difference.low,
-            high=found.difference.high,
+            low=(found.judgement.interval or found.difference).low,
+            high=(found.judgement.interval or found.difference).high,
             points=tuple((value, f"seed {seed}: {show(value, signed=True)}") for seed, value in found.by_seed.items()),
-            is_strong=found.judgement.verdict in (BETTER, WORSE),
+            is_strong=found.judgement.direction in (BETTER, WORSE),
         )
         for found in sorted(largest, key=lambda found: sign * found.difference.mean)
     ]
@@ -115,7 +116,7 @@ def write_figure(judged: Judged, path: Path) -> None:
     replace(path, lambda temporary: temporary.write_bytes(content))
 
 
-def _interval(interval: Interval | None, show: Numbers, *, level: bool = False) -> str:
+def _interval(interval: Interval | None, show: Numbers) -> str:
     if interval is None or not math.isfinite(interval.low):
         return "–"
-    return f"{f'{interval.percent}: ' if level else ''}{show(interval.low)} to {show(interval.high)}"
+    return f"{interval.percent}: {show(interval.low)} to {show(interval.high)}"

@@ -14,6 +14,7 @@ from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name
+from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span
@@ -92,6 +93,11 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             f"The margin, {show(margin.value, metric)}, is wider than the distance of every score from the worst "
             f"possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. {remedy}"
         )
+    for slug, seeds in analysis.collapsed.items():
+        yield (
+            f"{len(seeds)} of {len(frames.seeds)} runs of {frames.by_slug[slug].title} collapsed: their final "
+            "validation loss is far above that of all others. Verdicts are about the seeds without a collapsed run."
+        )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
         bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
@@ -115,7 +121,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
 
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
-    frames = analysis.frames
+    frames, metric, margin = analysis.frames, analysis.metric, analysis.frames.record.margins.get(analysis.metric)
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
         leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
@@ -123,6 +129,30 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         yield (
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
+        )
+    if margin and margin.value > (room := analysis.room(metric)):
+        yield (
+            f"The margin, {show(margin.value, metric)}, exceeds the room between the baseline and the best possible "
+            f"{readable(metric)}, {show(room, metric)}: there is no verdict on the size. Compare error rates, or make "
+            "the task harder."
+        )
+    found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
+    is_sensitive = any(contrast.detected and contrast.size != WITHIN for contrast in found)
+    if not is_sensitive and any(contrast.size == WITHIN for contrast in analysis.main_contrasts):
+        yield (
+            "No difference of this study is larger than the margin, so nothing shows that this task and training can "
+            "reveal one. Add a variant that is known to be worse."
+        )
+    tuned = frames.record.tuning.variants if frames.record.tuning else {}
+    if edges := [slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug]:
+        yield (
+            f"The tuned value of {_titles(frames, edges)} is at the edge of the sweep; a better one may lie outside. "
+            "Widen tune."
+        )
+    for slug, ratio in analysis.variable.items():
+        yield (
+            f"The scores of {frames.by_slug[slug].title} vary {ratio:.1f} times as much over seeds as those of the "
+            "others. The tests share a variance, so wrong verdicts can be more frequent than 5 %; see paired t p."
         )
     for key, name in POINTS.items():
         compared = analysis.reference_comparisons(key)
@@ -230,5 +260,5 @@ def _outcome(status: LooksStatus) -> str:
     if status.unranked and not status.undecided:
         return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested"
     if not status.undecided:
-        return "stopped because no main contrast is inconclusive"
+        return "stopped because every main contrast has a direction or is within the margin"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"

@@ -72,8 +72,9 @@ def _notes(report: Report) -> list[str]:
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
         f"t-intervals that include the variation of {varied}.",
-        f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: paired "
-        f"t-test at {level} after Holm's correction (number of contrasts: {analysis.families.variants.tested}).",
+        f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: "
+        f"t-test with moderated variance at {level} after Holm's correction (number of contrasts: "
+        f"{analysis.families.variants.tested}).",
     ]
     if looks:
         notes.append(
@@ -82,10 +83,10 @@ def _notes(report: Report) -> list[str]:
             "The p-values are adjusted for the looks, the intervals of this table are not."
         )
     notes.append(
-        f"Equivalent: two one-sided paired t-tests within the margin of {show(margin.value, analysis.metric)} at "
+        f"Within: two one-sided t-tests within the margin of {show(margin.value, analysis.metric)} at "
         f"{level}, adjusted by Holm.{' The margin was set after results existed.' * margin.late}"
         if margin
-        else "Without a margin, no variant is equivalent; inconclusive does not show equality."
+        else "Without a margin, there is no verdict on the size; undetected does not show equality."
     )
     notes.append(
         f"No score is bold, because {best.reason}."

@@ -124,29 +124,30 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
 def contrast_table(
     contrasts: Sequence[Contrast], first: Iterable[Mapping[str, str]], last: Iterable[Mapping[str, str]] = repeat({})
 ) -> pd.DataFrame | None:
-    """Return the tests of contrasts: difference, interval at the Holm step, verdict, p-values, effect size, TOST.
+    """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 
     Args:
         contrasts: The contrasts.
         first: The first cells of each row.
         last: The last cells of each row.
     """
-    has_margin = any(contrast.judgement.equivalence for contrast in contrasts)
+    has_margin = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []
     for contrast, before, after in zip(contrasts, first, last, strict=False):
-        paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.equivalence
+        paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
         late = "\nmargin set after results existed" * contrast.late_margin
-        equivalence = f"{show_p(test.holm_p)}\n{leveled(test.interval, contrast.metric)}{late}" if test else "–"
+        size = f"{leveled(test.interval, contrast.metric)}\np {show_p(test.holm_p)}{late}" if test else "–"
         rows.append(
             {
                 **before,
-                "difference": difference(paired, contrast.metric),
-                "at the Holm step": leveled(judgement.interval, contrast.metric),
-                "verdict": "\n".join(filter(None, [contrast.verdict_name, contrast.reason])),
+                "difference": show(paired.mean if paired else None, contrast.metric, signed=True),
+                "interval of the direction": leveled(judgement.interval, contrast.metric),
+                **({"interval of the size": size} if has_margin else {}),
+                "verdict": "\n".join(filter(None, [contrast.verdict, contrast.reason])),
                 "Holm p": show_p(judgement.holm_p),
+                "paired t p": show_p(paired.paired_p if paired else None),
                 "sign-flip p": show_p(paired.sign_flip_p if paired else None),
                 "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
-                **({"equivalence p": equivalence} if has_margin else {}),
                 **after,
             }
         )

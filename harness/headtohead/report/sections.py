@@ -26,7 +26,7 @@ from headtohead.report.setup import (
     tuning_section,
 )
 from headtohead.report.training import target_section, training_section
-from headtohead.report.variants import padding_section, pitfall_section, variant_section
+from headtohead.report.variants import collapse_section, padding_section, pitfall_section, variant_section
 
 
 def opening_section(report: Report) -> Section:
@@ -78,6 +78,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     two_way_section,
     factor_section,
     variant_section,
+    collapse_section,
     padding_section,
     target_section,
     reference_section,

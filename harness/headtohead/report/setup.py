@@ -23,18 +23,20 @@ MOST_VALUES = 4
 CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
 METHOD = (
-    "Every contrast is paired by seed. Intervals are t-intervals over seeds. The 95 % interval is not adjusted; the "
-    "interval at the Holm step excludes zero if and only if the difference is significant.",
-    "Better and worse: a paired t-test at 5 % after Holm's correction within a family: variants against the baseline, "
-    "factor contrasts, interactions, contrasts that the file declares, or the changes between two configurations. The "
+    "Every contrast is paired by seed. Its variance is moderated: a weighted mean of the variance of its own "
+    "differences and of the residual variance of all variants. Intervals are t-intervals over seeds. The paired t p "
+    "uses the contrast's own variance alone, as a check; no verdict rests on it.",
+    "Direction: a t-test at 5 % after Holm's correction within a family: variants against the baseline, factor "
+    "contrasts, interactions, contrasts that the file declares, or the changes between two configurations. Its "
+    "interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. The "
     "sign-flip p is not adjusted. The effect is the mean difference divided by its standard deviation, "
     "Hedges-corrected.",
-    "Equivalent: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family. Without a "
-    "margin no contrast is equivalent. An inconclusive contrast does not show equality.",
+    "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
+    "their level. Without a margin there is no verdict on the size. An undetected difference does not show equality.",
 )
 LOOKS = (
     "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
-    "constant level (Pocock), then by Holm. Intervals at the Holm step have the level of the look."
+    "constant level (Pocock), then by Holm. Intervals have the level of the look."
 )
 
 
@@ -159,7 +161,13 @@ def statistics_section(report: Report) -> Section:
     seeds = len(report.analysis.frames.seeds)
     few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."
     looks = [LOOKS] if report.analysis.looks else []
-    return Section("Statistics", lines=[*METHOD, *looks, *([few] if seeds < SIGN_FLIP_SEEDS else [])])
+    families = sum(family.tested > 0 for family in report.analysis.families)
+    error = (
+        f"Error rate of the whole report: {families} families of contrasts, each with a wrong direction in at most 5 % "
+        f"of studies without differences; any wrong direction in at most {5 * families} %."
+    )
+    lines = [*METHOD, *looks, *([error] if families > 1 else []), *([few] if seeds < SIGN_FLIP_SEEDS else [])]
+    return Section("Statistics", lines=lines)
 
 
 def reproduction_section(report: Report) -> Section:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.scores import loss_mismatch
+from headtohead.analysis.scores import Side, loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
-from headtohead.statistics.paired_tests import paired
+from headtohead.statistics.collapse import rate_interval, rates_p
+from headtohead.statistics.paired_tests import paired, summarise
 from headtohead.storage.experiment import Pitfall
-from headtohead.storage.metrics import counted, readable, show, show_count, unpadded
+from headtohead.storage.metrics import counted, readable, show, show_count, show_p, span, unpadded
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -41,7 +42,7 @@ def variant_section(report: Report) -> Section:
                 report.metric: primary_score(report, slug),
                 "seeds": str(analysis.summaries[slug].n),
                 "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
-                "verdict": "baseline" if slug == frames.baseline else contrast.verdict_name if contrast else "–",
+                "verdict": "baseline" if slug == frames.baseline else contrast.verdict if contrast else "–",
                 "parameters": show_count(variant.counts.total),
                 "FLOPs per token": show_count(variant.counts.flops_per_token),
                 "attention width": f"{variant.counts.inner_width}{widened}",
@@ -83,6 +84,39 @@ def variant_section(report: Report) -> Section:
         frame=table(rows),
         lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
         parts=[part for part in parts if part.frame is not None],
+    )
+
+
+def collapse_section(report: Report) -> Section | None:
+    """Return how many runs of each variant collapsed, and scores with and without them; None without any."""
+    analysis, frames, seeds = report.analysis, report.analysis.frames, len(report.analysis.frames.seeds)
+    counts, baseline = (
+        {slug: len(failed) for slug, failed in analysis.collapsed.items()},
+        frames.trained(frames.baseline),
+    )
+    if not counts:
+        return None
+    rows = []
+    for slug in dict.fromkeys([baseline, *counts]):
+        count = counts.get(slug, 0)
+        interval, healthy = rate_interval(count, seeds), analysis.healthy(Side(slug, analysis.metric))
+        p = None if slug == baseline else rates_p(count, seeds, counts.get(baseline, 0), seeds)
+        rows.append(
+            {
+                "variant": report.title(slug),
+                "collapsed": f"{count} of {seeds}",
+                "95 % interval of the rate": f"{interval.low:.0%} to {interval.high:.0%}".replace("%", " %"),
+                "rate against baseline: p": show_p(p),
+                f"{report.metric}, all runs": primary_score(report, slug),
+                "without collapsed runs": score(summarise([*healthy.values()], span(analysis.metric)), analysis.metric),
+            }
+        )
+    return Section(
+        "Collapsed runs",
+        "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
+        "variant. Contrasts leave out a seed if a run of either side collapsed. The interval of the rate is exact "
+        "(Clopper and Pearson); its test is Fisher's, not adjusted.",
+        frame=table(rows),
     )
 
 

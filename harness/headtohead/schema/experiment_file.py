@@ -19,10 +19,10 @@ Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 
 class SequentialSeeds(ConfigSection):
-    """Seeds that are added until no declared contrast is inconclusive."""
+    """Seeds that are added until every main contrast has a direction or is within the margin."""
 
     until: Literal["decided"] = Field(
-        description="when to stop: decided, at the first look without an inconclusive main contrast"
+        description="when to stop: decided, at the first look at which every main contrast is better, worse or within"
     )
     at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
     looks: int = Field(

@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, one_sided_p, paired
-from headtohead.statistics.verdicts import judge
+from headtohead.statistics.paired_tests import ALPHA, holm, one_sided_p
 
 
 @dataclass(frozen=True)
 class BestComparison:
     """A variant compared with the best of all others.
 
-    ``worse_p`` tests whether the variant is worse than at least one other variant. ``equivalence_p`` tests whether it
-    differs from the variant with the best mean by less than the margin; NaN without a margin.
+    ``worse_p`` tests whether the variant is worse than at least one other variant. ``equivalence_p`` tests whether no
+    other variant is better by the margin or more; NaN without a margin.
     """
 
     worse_p: float
@@ -31,7 +30,7 @@ class BestComparison:
 
     @property
     def is_equivalent(self) -> bool:
-        """Whether the variant is equivalent to the variant with the best mean."""
+        """Whether the variant is equivalent to the best, whichever that is."""
         return self.equivalence_p <= ALPHA
 
 
@@ -45,8 +44,9 @@ def compare_with_best(
       best: the variants with a larger ``worse_p`` than 5 % include a best variant with a probability of at least 95 %
       (D. G. Edwards and J. C. Hsu, Multiple comparisons with the best treatment, JASA 78, 1983; here without equal
       variances).
-    - ``equivalence_p``: two one-sided t-tests against the variant with the best mean, adjusted by Holm over the other
-      variants. The selection makes that mean likely too high, and the tests conservative. 0 for that variant itself.
+    - ``equivalence_p``: any other variant can be the best, so one-sided paired t-tests must show of every other
+      variant that it is not better by the margin or more (R. L. Berger, Multiparameter hypothesis testing and
+      acceptance sampling, Technometrics 24, 1982). The largest p is adjusted by Holm over the variants.
 
     Args:
         scores: ``[variant, seed]``, at least two variants and seeds.
@@ -59,14 +59,17 @@ def compare_with_best(
     if min(variants, seeds) < 2:
         raise ValueError(f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}")
     scale = float(np.abs(x).max())
-    smallest = [float(one_sided_p(np.delete(x, own, axis=0) - row, 0.0, scale).min()) for own, row in enumerate(x)]
-    worse = [(variants - 1) * (looks.adjusted(p, sides=1) if looks else p) for p in smallest]
-    best = int(x.mean(axis=1).argmax())
+    others = [np.delete(x, own, axis=0) for own in range(variants)]
+
+    def over_looks(p: float) -> float:
+        return looks.adjusted(p, sides=1) if looks else p
+
+    worse = [
+        (variants - 1) * over_looks(float(one_sided_p(rest - row, 0.0, scale).min()))
+        for row, rest in zip(x, others, strict=True)
+    ]
     equivalence = [math.nan] * variants
     if margin:
-        others = [row for own, row in enumerate(x) if own != best]
-        judgements = judge([paired(row, x[best]) for row in others], margin=margin, looks=looks)
-        tests = [judgement.equivalence for judgement in judgements]
-        equivalence = [test.holm_p if test else math.nan for test in tests]
-        equivalence.insert(best, 0.0)
+        largest = (float(one_sided_p(row - rest, -margin, scale).max()) for row, rest in zip(x, others, strict=True))
+        equivalence = holm([over_looks(p) for p in largest])
     return [BestComparison(min(1.0, p), q) for p, q in zip(worse, equivalence, strict=True)]

@@ -84,6 +84,7 @@ class Difference:
         high: Upper end of the t-interval.
         effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction.
         p: Two-sided p of the t-test.
+        paired_p: That of the paired t-test with the variance of these differences alone; NaN for separate seeds.
         sign_flip_p: Two-sided p of the sign-flip test; of separate seeds, of the permutation test.
         smallest_p: The smallest one-sided p of that test.
     """
@@ -99,6 +100,7 @@ class Difference:
     p: float
     sign_flip_p: float
     smallest_p: float
+    paired_p: float = math.nan
 
 
 def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:
@@ -158,6 +160,7 @@ def paired_differences(
     half = _half_width(sd, n, confidence)
     error = sd / math.sqrt(n) if n else math.nan
     flips = sign_flip_p(d) if n > 1 else math.nan
+    p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
     return Difference(
         kind=kind,
         n=n,
@@ -167,9 +170,10 @@ def paired_differences(
         low=mean - half,
         high=mean + half,
         effect=_hedges(mean, sd, n),
-        p=t_test_p(mean, error, n - 1) if kind == "varied" else flips,
+        p=p,
         sign_flip_p=flips,
         smallest_p=0.5**n,
+        paired_p=p,
     )
 
 
@@ -240,18 +244,22 @@ def few_seeds(seeds: int) -> str:
     return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
 
 
-def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1, *, level: float | None = None) -> float:
-    """Return the true difference that a paired t-test detects with a power of ``POWER``.
+def minimum_detectable_effect(
+    sd: float, n: int, contrasts: int = 1, *, level: float | None = None, degrees: float | None = None
+) -> float:
+    """Return the true difference that a t-test of paired differences detects with a power of ``POWER``.
 
     Args:
         sd: Standard deviation of the paired differences.
         n: Number of seeds; the result is NaN for fewer than two.
         contrasts: Number of tested contrasts in the family.
         level: Level of the test; default: that of Holm's first step, ``ALPHA / contrasts``.
+        degrees: Degrees of freedom of the variance; default: those of the paired t-test, ``n - 1``.
     """
     if n < 2 or not math.isfinite(sd):
         return math.nan
-    return _noncentrality(n, ALPHA / contrasts if level is None else level) * sd / math.sqrt(n)
+    level = ALPHA / contrasts if level is None else level
+    return _noncentrality(n - 1 if degrees is None else degrees, level) * sd / math.sqrt(n)
 
 
 def equivalence_p(result: Difference, margin: float) -> float:
@@ -339,14 +347,13 @@ _DENSITY: Floats = _STEP / math.sqrt(2 * math.pi) * np.exp(-(_NORMAL**2) / 2)
 
 
 @lru_cache(maxsize=4096)
-def _noncentrality(n: int, level: float) -> float:
+def _noncentrality(degrees: float, level: float) -> float:
     """Return the noncentrality d at which P(|t| > critical) is ``POWER``.
 
-    With t = (z + d) / sqrt(c / k), z standard normal and c chi-squared with k = n - 1 degrees of
-    freedom, the power is E[P(c < k (z + d)^2 / critical^2)]: an integral over z, taken by the
-    trapezoidal rule. ``scipy.special.nctdtr`` returns NaN for a large d.
+    With t = (z + d) / sqrt(c / k), z standard normal and c chi-squared with k degrees of freedom, the power is
+    E[P(c < k (z + d)^2 / critical^2)]: an integral over z, taken by the trapezoidal rule. ``scipy.special.nctdtr``
+    returns NaN for a large d.
     """
-    degrees = n - 1
     critical = t_quantile(degrees, 1 - level)
     noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on

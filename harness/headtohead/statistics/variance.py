@@ -7,22 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import fdtri
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, t_quantile
-
-
-@dataclass(frozen=True)
-class MeanEstimate:
-    """A mean with its standard error and degrees of freedom."""
-
-    mean: float
-    error: float
-    degrees: float
-
-    def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return the t-interval."""
-        half = t_quantile(self.degrees, confidence) * self.error
-        return Interval(confidence, self.mean - half, self.mean + half)
 
 
 @dataclass(frozen=True)
@@ -85,7 +72,7 @@ def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def variant_variance(scores: ArrayLike) -> float:
-    """Return the variance of the true means of variants, from two-way random effects; at least 0.
+    """Return the variance of the true means of variants, from two-way random effects; the estimate can be negative.
 
     Effects of a seed that all variants share do not enter. NaN for fewer than two variants or seeds.
 
@@ -96,7 +83,7 @@ def variant_variance(scores: ArrayLike) -> float:
     if x.ndim != 2 or min(x.shape) < 2:
         return math.nan
     variant, _, residual = _mean_squares(x)
-    return max(0.0, variant - residual) / len(x[0])
+    return (variant - residual) / len(x[0])
 
 
 def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
@@ -113,32 +100,27 @@ def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def intraclass_correlation(scores: ArrayLike) -> float:
-    """Return the intra-class correlation of seeds, the fraction of the variance that variants share by seed.
+def intraclass_correlation(scores: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, Interval]:
+    """Return the intra-class correlation of seeds, with its interval: the fraction of the variance that variants share.
 
-    It is the consistency ICC(3, 1) of two-way scores. NaN for fewer than two variants or seeds, and without variance.
+    It is the consistency ICC(3, 1) of two-way scores with the F-interval of P. E. Shrout and J. L. Fleiss (Intraclass
+    correlations, Psychological Bulletin 86, 1979). NaN for fewer than two variants or seeds, and without variance.
 
     Args:
         scores: ``[variant, seed]``.
+        confidence: Level of the interval.
     """
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
-        return math.nan
+        return math.nan, Interval(confidence, math.nan, math.nan)
     _, seed, residual = _mean_squares(x)
-    total = seed + (len(x) - 1) * residual
-    return (seed - residual) / total if total > 0 else math.nan
-
-
-def pooled(scores: ArrayLike, weights: ArrayLike) -> MeanEstimate:
-    """Return a weighted sum of variant means, with the variance within variants pooled over all variants.
-
-    Seeds are not paired.
-
-    Args:
-        scores: ``[variant, seed]``, at least two seeds.
-        weights: Weight of each variant ``[variant]``, for example 1 and -1 for a difference.
-    """
-    x, w = np.asarray(scores, dtype=np.float64), np.asarray(weights, dtype=np.float64)
-    variants, seeds = x.shape
-    variance = float(x.var(axis=1, ddof=1).mean())
-    return MeanEstimate(float(w @ x.mean(axis=1)), math.sqrt(variance * float(w @ w) / seeds), variants * (seeds - 1))
+    if not residual > 0:
+        return (1.0 if seed > 0 else math.nan), Interval(confidence, math.nan, math.nan)
+    variants, degrees, tail = len(x), len(x[0]) - 1, (1 + confidence) / 2
+    others = degrees * (variants - 1)
+    ratio = seed / residual
+    value, low, high = (
+        float((f - 1) / (f + variants - 1))
+        for f in (ratio, ratio / fdtri(degrees, others, tail), ratio * fdtri(others, degrees, tail))
+    )
+    return value, Interval(confidence, low, high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,52 +12,76 @@ import numpy as np
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
 
-Verdict = Literal[
-    "same by construction", "identical", "equivalent", "better", "worse", "inconclusive", "no verdict"
-]  # fmt: skip
-SAME: Verdict = "same by construction"
-IDENTICAL: Verdict = "identical"
-EQUIVALENT: Verdict = "equivalent"
-BETTER: Verdict = "better"
-WORSE: Verdict = "worse"
-INCONCLUSIVE: Verdict = "inconclusive"
-NO_VERDICT: Verdict = "no verdict"
+Direction = Literal["same by construction", "identical", "better", "worse", "undetected", "no verdict"]
+Size = Literal["within", "beyond", "unclear"]
+SAME: Direction = "same by construction"
+IDENTICAL: Direction = "identical"
+BETTER: Direction = "better"
+WORSE: Direction = "worse"
+UNDETECTED: Direction = "undetected"
+NO_VERDICT: Direction = "no verdict"
+WITHIN: Size = "within"
+BEYOND: Size = "beyond"
+UNCLEAR: Size = "unclear"
 
 
 @dataclass(frozen=True)
-class EquivalenceTest:
-    """Two one-sided tests within ``margin``; ``holm_p`` is adjusted within the family.
+class SizeTest:
+    """Whether a difference is smaller than ``margin``; ``holm_p`` is that of two one-sided tests, adjusted by Holm.
 
     ``interval`` has the level ``1 - 2 alpha`` of the contrast's Holm step. It lies within the margin if and only if
-    the test rejects.
+    the tests reject.
     """
 
     margin: float
     holm_p: float
     interval: Interval
 
+    @property
+    def size(self) -> Size:
+        """Whether the interval is within the margin, at or beyond it, or neither, which is ``unclear``."""
+        if self.holm_p <= ALPHA:
+            return WITHIN
+        return BEYOND if max(self.interval.low, -self.interval.high) >= self.margin else UNCLEAR
+
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a contrast, with the tests that it rests on.
+    """The verdict on a contrast, which is a direction and, with a margin, a size, with the tests that it rests on.
 
     Attributes:
-        verdict: The first of these that applies: ``identical`` (equal scores in every seed), ``equivalent``,
-            ``better`` or ``worse`` (``holm_p`` at most ``ALPHA``), ``inconclusive``; ``no verdict`` without a test.
-        holm_p: Holm-adjusted p of the paired t-test.
+        direction: The first of these that applies: ``identical`` (equal scores in every seed), ``better`` or
+            ``worse`` (``holm_p`` at most ``ALPHA``), ``no verdict`` (no test, or too few seeds), ``undetected``.
+        holm_p: Holm-adjusted p of the difference.
         interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
             at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
-        equivalence: The test of equivalence; None without a margin or a test.
+        size_test: The test of the size; None without a margin or a test.
     """
 
-    verdict: Verdict = NO_VERDICT
+    direction: Direction = NO_VERDICT
     holm_p: float = math.nan
     interval: Interval | None = None
-    equivalence: EquivalenceTest | None = None
+    size_test: SizeTest | None = None
+
+    @property
+    def size(self) -> Size | None:
+        """Whether the difference is smaller than the margin; None without a margin or a verdict."""
+        return self.size_test.size if self.size_test and self.direction != IDENTICAL else None
+
+    @property
+    def verdict(self) -> str:
+        """Both words, such as ``better, within``, or the direction alone."""
+        return ", ".join(filter(None, (self.direction, self.size)))
+
+    def exit_code(self, accept: Collection[str]) -> int:
+        """Return 0 if ``accept`` has the direction or the verdict, else 1 for ``worse``, else 3."""
+        if self.direction in accept or self.verdict in accept:
+            return 0
+        return 1 if self.direction == WORSE else 3
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is significant; an equivalent difference can be."""
+        """Whether a direction is detected."""
         return self.holm_p <= ALPHA
 
 
@@ -101,15 +125,15 @@ def judge(
         if found is None or math.isnan(found.p):
             judgements.append(UNTESTED)
             continue
-        equivalence = None
+        size_test = None
         if size := margins[index]:
             within = interval(found, 1 - 2 * at_look(equivalence_levels[index], 1))
-            equivalence = EquivalenceTest(size, equivalence_adjusted[index], within)
+            size_test = SizeTest(size, equivalence_adjusted[index], within)
         p = adjusted[index]
-        verdict = _verdict(found, p, equivalence, better[index])
+        direction = _direction(found, p, better[index])
         too_few = found.kind == "constant" and p > ALPHA
         step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
-        judgements.append(Judgement(verdict, p, step, equivalence))
+        judgements.append(Judgement(direction, p, step, size_test))
     return judgements
 
 
@@ -130,11 +154,9 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return [float(level) for level in levels]
 
 
-def _verdict(found: Difference, p: float, equivalence: EquivalenceTest | None, higher_is_better: bool) -> Verdict:
+def _direction(found: Difference, p: float, higher_is_better: bool) -> Direction:
     if found.kind == "identical":
         return IDENTICAL
-    if equivalence and equivalence.holm_p <= ALPHA:
-        return EQUIVALENT
     if p <= ALPHA:
         return BETTER if (found.mean > 0) == higher_is_better else WORSE
-    return NO_VERDICT if found.kind == "constant" else INCONCLUSIVE
+    return NO_VERDICT if found.kind == "constant" else UNDETECTED

@@ -63,7 +63,7 @@ class ExperimentResult:
     @property
     def answer(self) -> str:
         """The verdicts of the first contrasts, as a sentence; empty without any."""
-        clauses = [f"{contrast.name}: {contrast.verdict_text}" for contrast in self.contrasts[:MAX_CLAUSES]]
+        clauses = [f"{contrast.name}: {contrast.verdict}" for contrast in self.contrasts[:MAX_CLAUSES]]
         return _capitalised("; ".join(clauses)) if clauses else ""
 
     @cached_property
@@ -265,6 +265,6 @@ def difference_text(contrast: Contrast) -> str:
     """Return the difference of a contrast with its interval and its verdict, or why there is none."""
     change = contrast.paired
     if change is None:
-        return contrast.reason or contrast.verdict_text
+        return contrast.reason or contrast.verdict
     mean, low, high = (show(value, contrast.metric, signed=True) for value in (change.mean, change.low, change.high))
-    return f"{mean} (95 % interval {low} to {high}), {contrast.verdict_text}"
+    return f"{mean} (95 % interval {low} to {high}), {contrast.verdict}"

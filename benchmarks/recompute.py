@@ -1,0 +1,184 @@
+"""Recompute the numbers and verdicts of a report's ``answer.json`` from its ``results.csv``, with independent code.
+
+    python benchmarks/recompute.py reports/quickstart [reports/...]
+
+Nothing of headtohead is imported: the default test is written here a second time, from docs/concepts/statistics.md,
+with `scipy.stats` and loops. Exit code 1 if a number differs. Studies with looks, and contrasts of source lengths or of
+two metrics, are counted as not recomputed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special, stats
+
+HIGHER = ("exact_match", "bleu", "chrf", "accuracy")
+"""Ends of the names of metrics whose larger values are better; of all others, smaller ones are."""
+
+Scores = Mapping[str, Mapping[int, float]]
+
+
+def moderated_test(scores: Scores, weights: Mapping[str, float]) -> dict[str, Any]:
+    """Return the default test of a weighted sum of the variants' scores."""
+    seeds = sorted(set.intersection(*(set(row) for row in scores.values())))
+    table = pd.DataFrame({slug: [row[seed] for seed in seeds] for slug, row in scores.items()})
+    differences = table[[*weights]].to_numpy() @ np.array([*weights.values()])
+    n, variants = table.shape
+    mean, own = differences.mean(), differences.var(ddof=1)
+    flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
+    found: dict[str, Any] = {
+        "difference": mean,
+        "sign_flip_p": np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]),
+    }
+    if np.ptp(differences) < 1e-12:
+        return found | {"error": 0.0, "degrees": n - 1, "p": found["sign_flip_p"], "paired_p": found["sign_flip_p"]}
+    residuals = table.sub(table.mean(axis=1), axis=0) - table.mean() + table.to_numpy().mean()
+    squares = (residuals**2).sum()
+    degrees = (variants - 1) * (n - 1)
+    logs = np.log(squares[squares > 0])
+    excess = logs.var(ddof=1) - special.polygamma(1, (n - 1) / 2) if len(logs) > 1 else 0.0
+    prior = 10.0
+    if excess > 0:
+        prior = min(10.0, 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6))
+    common = sum(weight**2 for weight in weights.values()) * squares.sum() / degrees
+    total = prior + n - 1
+    error = math.sqrt((prior * common + (n - 1) * own) / total / n)
+    left = max(n - 1, min(total, degrees))
+    return found | {
+        "error": error,
+        "degrees": left,
+        "p": 2 * stats.t.sf(abs(mean) / error, left),
+        "paired_p": stats.ttest_1samp(differences, 0).pvalue,
+    }
+
+
+def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
+    """Return Holm's adjusted p of each test, and the level at which the procedure tests it."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    result, running, stopped = [(0.0, 0.0)] * len(order), 0.0, 0.0
+    for rank, index in enumerate(order):
+        left = len(order) - rank
+        running = max(running, min(1.0, left * p_values[index]))
+        result[index] = running, stopped or 0.05 / left
+        if p_values[index] > 0.05 / left and not stopped:
+            stopped = 0.05 / left
+    return result
+
+
+def family_numbers(scores: Scores, family: Sequence[Mapping[str, Any]], margin: float) -> list[dict[str, Any]]:
+    """Return the recomputed fields of the contrasts of a family, of which contrasts of the same scores count once."""
+    weights = []
+    for contrast in family:
+        pairs, is_interaction = contrast["pairs"], contrast["family"] == "interactions"
+        settings = len(pairs) // (2 if is_interaction else 1)
+        own: dict[str, float] = {}
+        for left, right in pairs:
+            own[left] = own.get(left, 0) + 1 / settings
+            own[right] = own.get(right, 0) - 1 / settings
+        weights.append({slug: weight for slug, weight in own.items() if weight})
+    keys = [tuple(map(tuple, contrast["pairs"])) for contrast in family]
+    first = [keys.index(key) for key in keys]
+    tested = [moderated_test(scores, own) for own in weights]
+    once = [index for index in range(len(family)) if first[index] == index and math.isfinite(tested[index]["p"])]
+    steps = dict(zip(once, stepwise([tested[index]["p"] for index in once]), strict=True))
+    sizes: dict[int, float] = {}
+    for index in once if margin else []:
+        found = tested[index]
+        sizes[index] = (
+            max(
+                stats.t.sf((sign * found["difference"] + margin) / found["error"], found["degrees"]) for sign in (1, -1)
+            )
+            if found["error"]
+            else (0.5 ** len(next(iter(scores.values()))) if abs(found["difference"]) < margin else 1.0)
+        )
+    size_steps = dict(zip(sizes, stepwise([*sizes.values()]), strict=True))
+    results = []
+    for index, found in enumerate(tested):
+        adjusted, level = steps[first[index]]
+        half = stats.t.ppf(1 - level / 2, found["degrees"]) * found["error"]
+        numbers = {name: found[name] for name in ("difference", "p", "paired_p", "sign_flip_p")}
+        numbers |= {"holm_p": adjusted, "low": found["difference"] - half, "high": found["difference"] + half}
+        if sizes:
+            size_p, level = size_steps[first[index]]
+            half = stats.t.ppf(1 - level, found["degrees"]) * found["error"]
+            low, high = found["difference"] - half, found["difference"] + half
+            beyond = low >= margin or high <= -margin
+            numbers |= {"size_p": size_p, "size_low": low, "size_high": high}
+            numbers["size"] = "within" if size_p <= 0.05 else "beyond" if beyond else "unclear"
+        results.append(numbers)
+    return results
+
+
+def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of every number of a report; a name alone is skipped."""
+    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    runs = pd.read_csv(folder / "results.csv")
+
+    def scores_of(metric: str) -> Scores:
+        done = runs[runs[metric].notna()]
+        return {str(slug): dict(zip(rows["seed"], rows[metric], strict=True)) for slug, rows in done.groupby("variant")}
+
+    for slug, printed in answer["scores"].items():
+        if slug in (scores := scores_of(answer["metric"])):
+            yield f"mean of {slug}", printed, np.mean([*scores[slug].values()])
+    tested = [found for found in answer["contrasts"] if found["difference"] is not None]
+    for (family, metric), group in itertools.groupby(tested, key=lambda found: (found["family"], found["metric"])):
+        contrasts, scores = list(group), scores_of(metric)
+        same = {slug for found in contrasts for pair in found["pairs"] for slug in pair} <= scores.keys()
+        if answer["looks"] or not same or len(contrasts) < sum(found["family"] == family for found in tested):
+            yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
+            continue
+        margin = (answer["margin"] or 0.0) if metric == answer["metric"] else 0.0
+        for found, numbers in zip(contrasts, family_numbers(scores, contrasts, margin), strict=True):
+            is_better = (numbers["difference"] > 0) == metric.endswith(HIGHER)
+            direction = "undetected" if numbers["holm_p"] > 0.05 else "better" if is_better else "worse"
+            if direction != "undetected" and family == "interactions":
+                direction = "significant"
+            printed = dict(found)
+            for prefix, name in (("", "interval"), ("size_", "size_interval")):
+                ends = found[name] or {}
+                printed |= {f"{prefix}low": ends.get("low"), f"{prefix}high": ends.get("high")}
+            if found["direction"] not in ("identical", "no verdict"):
+                yield f"{found['name']}: direction", found["direction"], direction
+            yield from (
+                (f"{found['name']}: {name}", printed[name], value)
+                for name, value in numbers.items()
+                if printed[name] is not None
+            )
+
+
+def main(folders: Sequence[str]) -> int:
+    """Print the number of compared values of each report, and every difference."""
+    wrong = 0
+    for folder in folders:
+        rows = list(compared(Path(folder)))
+        skipped = [name for name, printed, _ in rows if printed is None]
+        different = [
+            (name, printed, value)
+            for name, printed, value in rows
+            if printed is not None
+            and (
+                printed != value
+                if isinstance(printed, str)
+                else not math.isclose(printed, value, rel_tol=1e-6, abs_tol=1e-9)
+            )
+        ]
+        number = len(rows) - len(skipped)
+        print(f"{folder}: {number} values recomputed, {len(different)} different, {len(skipped)} skipped")
+        for name, printed, value in different:
+            print(f"  {name}: printed {printed}, recomputed {value}")
+        wrong += len(different)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

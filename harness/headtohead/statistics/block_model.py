@@ -1,0 +1,141 @@
+"""The block model of a study: scores are the sum of a variant, a seed and a residual.
+
+The variance of a contrast is moderated: it is a weighted mean of the variance of its own paired differences and of the
+residual variance of all variants (G. K. Smyth, Linear models and empirical Bayes methods for assessing differential
+expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology 3, 2004; implemented
+as ``squeezeVar`` in limma). The weight of the residual variance, in degrees of freedom, is estimated from how much the
+variants' variances differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import digamma, fdtrc, polygamma
+
+from headtohead.statistics.paired_tests import CONFIDENCE, Difference, t_quantile, t_test_p
+
+MOST_PRIOR_DEGREES = 10.0
+"""Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
+
+GATE = 0.1
+"""Level at which a larger variance of some variant is reported; a lower level would miss too many."""
+
+
+@dataclass(frozen=True)
+class BlockModel:
+    """The residual variance of all variants.
+
+    Attributes:
+        variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
+        degrees: Degrees of freedom of ``variance``, (variants - 1) (seeds - 1).
+        prior: Degrees of freedom that ``variance`` has in the variance of a contrast, 0 to `MOST_PRIOR_DEGREES`.
+    """
+
+    variance: float
+    degrees: int
+    prior: float
+
+    def moderated(self, found: Difference, weight: float, confidence: float = CONFIDENCE) -> Difference:
+        """Return a difference with the moderated variance in its standard error, p-value and interval.
+
+        Args:
+            found: The difference with its own variance; it is returned as it is if its seeds do not vary.
+            weight: Sum of the squared weights of the scores in the difference of a seed; 2 for two variants.
+            confidence: Level of the interval.
+        """
+        if found.kind != "varied":
+            return found
+        own = found.n - 1
+        total = self.prior + own
+        variance = (self.prior * weight * self.variance + own * found.n * found.error**2) / total
+        error, degrees = math.sqrt(variance / found.n), max(own, min(total, self.degrees))
+        half = t_quantile(degrees, confidence) * error
+        return replace(
+            found,
+            error=error,
+            degrees=degrees,
+            low=found.mean - half,
+            high=found.mean + half,
+            p=t_test_p(found.mean, error, degrees),
+        )
+
+
+def block_model(scores: ArrayLike) -> BlockModel | None:
+    """Return the block model of scores ``[variant, seed]``; None for fewer than two variants or seeds.
+
+    NaN is a missing score. Variants and seeds with a single score do not enter the model.
+    """
+    x = np.array(scores, dtype=np.float64, ndmin=2)
+    while True:
+        known = np.isfinite(x)
+        rows, columns = known.sum(axis=1) > 1, known.sum(axis=0) > 1
+        if rows.all() and columns.all():
+            break
+        x = x[rows][:, columns]
+    variants, seeds = x.shape
+    degrees = int(known.sum()) - variants - seeds + 1
+    if min(variants, seeds) < 2 or degrees < 1:
+        return None
+    residuals = x - np.nanmean(x)
+    for _ in range(200):  # alternating projections; without missing scores, the first pair is exact
+        before = residuals
+        residuals = residuals - np.nanmean(residuals, axis=1, keepdims=True)
+        residuals = residuals - np.nanmean(residuals, axis=0)
+        if np.nanmax(np.abs(residuals - before)) <= 1e-12 * np.nanmax(np.abs(x)):
+            break
+    own_degrees = known.sum(axis=1) - 1
+    squares = np.nansum(residuals**2, axis=1)
+    prior = prior_degrees(squares / own_degrees * variants / (variants - 1), own_degrees)
+    return BlockModel(float(squares.sum() / degrees), degrees, min(MOST_PRIOR_DEGREES, prior))
+
+
+def larger_deviations(scores: ArrayLike) -> list[float]:
+    """Return, of each variant of ``[variant, seed]``, how much more its scores vary than those of the others.
+
+    The ratio is that of the standard deviations; 0 if an F-test finds no larger variance. The tests of all variants
+    have a level of `GATE` together.
+    """
+    x = np.asarray(scores, dtype=np.float64)
+    if x.ndim < 2 or min(x.shape) < 2:
+        return [0.0] * len(x)
+    variants, seeds = x.shape
+    variances = x.var(axis=1, ddof=1)
+    others = (variances.sum() - variances) / (variants - 1)
+    ratio = np.divide(variances, others, out=np.ones(variants), where=others > 0)
+    is_larger = fdtrc(seeds - 1, (variants - 1) * (seeds - 1), ratio) <= GATE / variants
+    return [float(value) for value in np.where(is_larger, np.sqrt(ratio), 0.0)]
+
+
+def expected_degrees(variants: int, seeds: int) -> float:
+    """Return the degrees of freedom of a contrast of two variants, if all variants have the same variance."""
+    return max(seeds - 1, min(MOST_PRIOR_DEGREES + seeds - 1, (variants - 1) * (seeds - 1)))
+
+
+def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:
+    """Return the prior degrees of freedom of sample variances; infinite if they differ no more than by chance.
+
+    The variance of log F-distributed values is matched (Smyth 2004, section 6.2). Variances of 0 are left out.
+    """
+    s, d = np.broadcast_arrays(np.asarray(variances, dtype=np.float64), np.asarray(degrees, dtype=np.float64))
+    s, d = s[s > 0], d[s > 0]
+    if len(s) < 2:
+        return math.inf
+    logs = np.log(np.maximum(s, 1e-5 * np.median(s))) - digamma(d / 2) + np.log(d / 2)
+    excess = float(logs.var(ddof=1) - polygamma(1, d / 2).mean())
+    return 2 * _inverse_trigamma(excess) if excess > 0 else math.inf
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return y with trigamma(y) = value, by Newton's method on 1 / trigamma, which is nearly linear."""
+    y = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, y))
+        y += step
+        if abs(step) < 1e-10 * y:
+            break
+    return y

@@ -1,0 +1,83 @@
+"""Moderated variances: agreement with published code, and their limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headtohead.statistics.block_model import block_model, larger_deviations, prior_degrees
+from headtohead.statistics.paired_tests import paired
+
+SPREAD = [0.1, 9.0, 0.4, 1.1, 3.2, 0.7, 14.0, 0.9]
+
+
+@pytest.mark.parametrize(
+    ("variances", "degrees", "expected"),
+    [
+        ([0.8, 1.9, 0.4, 1.1, 3.2, 0.7, 1.4, 0.9], 5, math.inf),
+        (SPREAD, 5, 1.6556425274142945),
+        (SPREAD, [5, 4, 5, 3, 5, 2, 5, 4], 1.8102836155175377),
+    ],
+)
+def test_prior_degrees_equal_those_of_limma(variances: list[float], degrees: list[int] | int, expected: float) -> None:
+    # df2 of fitFDist(variances, degrees) in inmoose, the Python version of limma.
+    assert prior_degrees(variances, degrees) == pytest.approx(expected, rel=1e-12)
+
+
+def test_missing_scores_are_fitted_by_least_squares() -> None:
+    scores = np.random.default_rng(3).normal(size=(5, 6))
+    scores[[0, 0, 1, 4], [0, 3, 2, 5]] = math.nan
+    scores[3, 1:] = math.nan  # a single score: the variant does not enter the model
+    kept = np.delete(scores, 3, axis=0)
+    row, column = np.nonzero(np.isfinite(kept))
+    design = np.hstack([np.eye(4)[row], np.eye(6)[column]])
+    _, _, rank, _ = np.linalg.lstsq(design, kept[row, column])
+    fitted = design @ np.linalg.lstsq(design, kept[row, column])[0]
+    model = block_model(scores)
+    assert model is not None
+    assert model.degrees == len(row) - rank
+    assert model.variance == pytest.approx(((kept[row, column] - fitted) ** 2).sum() / model.degrees)
+
+
+def test_two_variants_have_the_paired_t_test() -> None:
+    scores = np.random.default_rng(0).normal(size=(2, 6))
+    model, found = block_model(scores), paired(*scores)
+    assert model is not None
+    moderated = model.moderated(found, 2.0)
+    assert dataclasses.astuple(moderated) == pytest.approx(dataclasses.astuple(found))
+
+
+def test_the_moderated_variance_is_the_weighted_mean_of_both_variances() -> None:
+    scores = np.random.default_rng(1).normal(size=(5, 6))
+    model, found = block_model(scores), paired(scores[1], scores[0])
+    assert model is not None
+    residuals = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
+    common = 2 * (residuals**2).sum() / 20
+    own = (scores[1] - scores[0]).var(ddof=1)
+    degrees = model.prior + 5
+    moderated = model.moderated(found, 2.0)
+    assert moderated.degrees == pytest.approx(degrees)
+    assert moderated.error == pytest.approx(math.sqrt((model.prior * common + 5 * own) / degrees / 6))
+    assert moderated.p == pytest.approx(2 * stats.t.sf(abs(found.mean) / moderated.error, degrees))
+    assert moderated.paired_p == found.p
+
+
+@pytest.mark.parametrize(("factor", "rate"), [(1.0, (0.06, 0.11)), (4.0, (0.93, 1.0))])
+def test_a_larger_variance_is_found_at_the_stated_rates(factor: float, rate: tuple[float, float]) -> None:
+    generator = np.random.default_rng(5)
+    spread = np.ones((6, 1))
+    spread[2] = factor
+    found = [larger_deviations(spread * generator.normal(size=(6, 6))) for _ in range(2000)]
+    assert rate[0] <= np.mean([any(ratios) for ratios in found]) <= rate[1]
+
+
+def test_a_ratio_is_that_of_standard_deviations() -> None:
+    scores = np.random.default_rng(6).normal(size=(4, 8))
+    scores[3] *= 10
+    *others, ratio = larger_deviations(scores)
+    assert others == [0, 0, 0]
+    assert ratio == pytest.approx(scores[3].std(ddof=1) / math.sqrt(scores[:3].var(axis=1, ddof=1).mean()))

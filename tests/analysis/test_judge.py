@@ -41,7 +41,9 @@ def test_differences_and_p_are_those_of_loops_over_scipy() -> None:
     scores = {"base": BASE, "better": BETTER, "other": BASE[::-1]}
     expected = expected_test(scores, {"better": 1, "base": -1})
     assert row["difference"] == pytest.approx(np.mean(BETTER) - np.mean(BASE))
-    assert (row["p"], row["low"], row["high"]) == pytest.approx((expected.p, *expected.interval(0.975)))  # of two contrasts
+    assert (row["p"], row["low"], row["high"]) == pytest.approx(
+        (expected.p, *expected.interval(0.975))
+    )  # of two contrasts
     assert row["paired_p"] == pytest.approx(stats.ttest_rel(BETTER, BASE).pvalue)
     assert row["holm_p"] == pytest.approx(2 * expected.p)
     assert verdicts(judged) == {"better": "better", "other": "undetected"}

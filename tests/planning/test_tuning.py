@@ -1,6 +1,7 @@
 """A sweep before the experiment: its settings, its errors, and its choice."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -26,11 +27,26 @@ def finish(record):
     return finish
 
 
+@pytest.fixture
+def finished(plan, finish):
+    """Return the plan after every run of the sweep and of its widenings, and the number of sweeps."""
+
+    def finished(text, loss, seeds=1):
+        for sweeps in range(10):
+            found = plan(text, seeds=seeds)
+            if found.tuning.is_done:
+                return found, sweeps
+            finish(replace(found.tuning.plan, runs=tuple(found.tuning.plan.remaining)), loss)
+        raise AssertionError("the sweep does not end")
+
+    return finished
+
+
 def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
     found = plan(SWEEP, seeds=3)
     sweep = found.tuning.plan
     assert sweep.name == "x-tuning"
-    assert [setting.name for setting in found.tuning.settings] == [
+    assert [setting.name for setting in found.tuning.settings["sinusoidal"]] == [
         "lr 0.003, dropout 0",
         "lr 0.003, dropout 0.2",
         "lr 0.001, dropout 0",
@@ -56,7 +72,7 @@ def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
 def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(plan, tune, expected):
     found = plan(f"tune: {{{tune}}}", seeds=1).tuning
     section, _, name = tune.partition(":")[0].partition(".")
-    assert [setting.values[f"{section}.{name}"] for setting in found.settings] == expected
+    assert [setting.values[f"{section}.{name}"] for setting in found.settings["baseline"]] == expected
     configs = [variant.config for variant in found.plan.variants]
     assert [getattr(getattr(config, section), name) for config in configs] == expected
 
@@ -80,34 +96,31 @@ def test_a_plan_before_its_tuning_states_the_time_and_not_that_nothing_remains(p
     assert any("the tuning chooses their settings" in line for line in lines)
 
 
-def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finish):
+def test_each_variant_gets_the_setting_of_least_mean_validation_loss(finished):
     best = {"sinusoidal": (0.003, 0.2), "alibi": (0.001, 0.0)}
 
     def loss(name, lr, dropout, seed):
         return 1.0 if (lr, dropout) == best[name] else 1.5 + 0.01 * (seed - 1_000_000)
 
-    finish(plan(SWEEP, seeds=3).tuning.plan, loss)
-    found = plan(SWEEP, seeds=3)
-    assert found.tuning.is_done
+    found, _ = finished(SWEEP, loss, seeds=3)
     for name, (lr, dropout) in best.items():
         config = found.by_slug[name].config
         assert (config.train.lr, config.model.dropout_residual) == (lr, dropout)
     record = found.record().to_json()["tuning"]
     assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
     assert record["seeds"] == [1_000_001, 1_000_002]
-    means = [trial["mean"] for trial in record["variants"]["alibi"]["tried"]]
+    means = [trial["mean"] for trial in record["variants"]["alibi"]["tried"][:4]]
     assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
 
 
-def test_tune_epochs_shortens_the_sweep_only(plan, finish):
+def test_tune_epochs_shortens_the_sweep_only(plan, finished):
     text = SWEEP + "tune_epochs: 0.5\n"
     first = plan(text, seeds=1)
     assert {variant.config.train.epochs for variant in first.tuning.plan.variants} == {0.5}
     assert {variant.config.train.steps for variant in first.tuning.plan.variants} == {None}
     trained = {(variant.config.train.epochs, variant.config.train.steps) for variant in first.variants}
     assert trained.isdisjoint({(0.5, None)})
-    finish(first.tuning.plan, lambda name, lr, dropout, seed: lr)
-    found = plan(text, seeds=1)
+    found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - 0.001))
     assert found.record().to_json()["tuning"]["epochs"] == 0.5
     assert {variant.config.train.lr for variant in found.variants} == {0.001}
     assert {(variant.config.train.epochs, variant.config.train.steps) for variant in found.variants} == trained
@@ -125,20 +138,56 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
     assert found.by_slug["alibi"].config.train.lr == 0.001
 
 
-def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finish):
+def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finished):
     without = plan(SWEEP.partition("tune:")[0], seeds=3).estimate
     found = plan(SWEEP, seeds=3)
     assert found.estimate.seconds == pytest.approx(without.seconds + found.tuning.plan.estimate.seconds)
     assert found.estimate.basis == f"{without.basis}, with the tuning runs"
-    finish(found.tuning.plan, lambda name, lr, dropout, seed: lr)
-    assert plan(SWEEP, seeds=3).estimate == without
+    assert finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0].estimate == without
 
 
-@pytest.mark.parametrize("values", ["0.001, 0.002, 0.003", "0.001, 0.002"])
-def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
-    text = f"tune: {{train.lr: [{values}]}}"
-    finish(plan(text, seeds=1).tuning.plan, lambda name, lr, dropout, seed: lr)
-    assert plan(text, seeds=1).tuning.variants["baseline"].at_the_edge == ("train.lr",)
+@pytest.mark.parametrize(
+    ("field", "values", "best", "tried", "sweeps"),
+    [
+        ("train.lr", "auto", 0.5e-3, [0.25e-3, 0.5e-3, 1e-3, 2e-3], 1),
+        ("train.lr", "auto", 8e-3, [0.25e-3, 0.5e-3, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3], 4),
+        ("train.lr", "[0.003, 0.001]", 0.0003, [0.003, 0.001, 0.000333333, 0.000111111], 3),
+        ("model.dropout", "[0, 0.3]", 0.0, [0.0, 0.3], 1),
+        ("model.dropout", "[0.3, 0.6]", 1.0, [0.3, 0.6], 1),
+    ],
+)
+def test_a_best_value_at_the_edge_is_followed_by_a_further_value(finished, field, values, best, tried, sweeps):
+    text = f"tune: {{{field}: {values}}}"
+    found, count = finished(text, lambda name, lr, dropout, seed: abs((lr if field == "train.lr" else dropout) - best))
+    assert [setting.values[field] for setting in found.tuning.settings["baseline"]] == pytest.approx(tried)
+    assert (count, found.tuning.variants["baseline"].at_the_edge) == (sweeps, (field,) * (best == 1))
+
+
+def test_only_the_variant_at_the_edge_gets_further_values(finished):
+    text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
+    found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
+    assert {name: len(settings) for name, settings in found.tuning.settings.items()} == {"sinusoidal": 3, "alibi": 5}
+    assert found.by_slug["alibi"].config.train.lr == 0.008
+
+
+def test_a_sweep_that_never_gets_worse_ends_at_the_edge(finished):
+    found, sweeps = finished("tune: {train.lr: auto}", lambda name, lr, dropout, seed: lr)
+    assert (sweeps, len(found.tuning.settings["baseline"])) == (4, 7)
+    assert found.tuning.variants["baseline"].at_the_edge == ("train.lr",)
+
+
+def test_a_coarse_sweep_is_noted(plan):
+    for text, reason in (
+        ("tune: {train.lr: auto}", ""),
+        (
+            "tune: {train.lr: [0.1, 0.2]}\ntune_seeds: 1\ntune_epochs: 1",
+            "2 values of train.lr, 1 seed, train.epochs 1 only",
+        ),
+    ):
+        found = plan(text, seeds=1)
+        assert found.tuning.coarse == reason
+        notes = [line for line in overview(found).lines if "may miss the best setting" in line]
+        assert [note.partition(": ")[2] for note in notes] == [reason] * bool(reason)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +197,8 @@ def test_a_best_value_at_the_edge_is_noted(plan, finish, values):
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {}", "tune:", "tune has no field"),
+        ("tune: {train.lr: automatic}", "tune.train.lr:", "'automatic'"),
+        ("tune: {model.dropout: auto}", "tune.model.dropout:", "auto needs a number above 0 in base, got 0.0"),
         (
             "design: [{product: {train.lr: [0.1, 0.2]}}]\ntune: {train.lr: [0.1]}",
             "tune.train.lr:",

@@ -157,9 +157,7 @@ def test_every_variant_has_a_row_with_its_mean_and_its_costs(report, quickstart)
 def test_verdicts_have_the_interval_of_their_holm_step(report):
     rows = report.markdown.read_text(encoding="utf-8").split("## Axis by axis")[1].splitlines()
     row = next(row for row in rows if row.startswith("| positional | none |"))
-    assert re.search(
-        r"\| −0\.4\d+ \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| (&lt; )?0\.001 \|", row
-    )
+    assert re.search(r"\| −0\.4\d+ \| [\d.]+ %: −0\.\d+ to −0\.\d+ \| worse \| (&lt; )?0\.001 \|", row)
 
 
 def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, report, quickstart):

@@ -15,7 +15,7 @@ from headtohead.config.source_location import Source, SourceLocation, shown
 from headtohead.config.validation_errors import checked
 from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError, similar_file
-from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
+from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, ExperimentFile, SequentialSeeds
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registry
@@ -177,7 +177,7 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
     Raises:
         HeadToHeadError: With the numbers and the option that raises the limit.
     """
-    settings = math.prod(map(len, (file.tune or {}).values()))
+    settings = math.prod(len(AUTO_FACTORS if values == "auto" else values) for values in (file.tune or {}).values())
     runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
     if runs <= max_runs:
         return

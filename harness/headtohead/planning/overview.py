@@ -77,10 +77,12 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"tokens, data_hash {data['data_hash'][:8]}"
     )
     if tuning:
-        tried = "; ".join(setting.name for setting in tuning.settings)
+        tried = "; ".join(setting.name for setting in tuning.settings[plan.design.baseline])
         seeds = counted(len(tuning.plan.design.seeds), "seed")
         done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
         yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
+        if tuning.coarse:
+            yield f"tune may miss the best setting: {tuning.coarse}"
     trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     if looks:
         first, last = looks.seeds[0], looks.seeds[-1]
@@ -111,7 +113,7 @@ def _tuned(plan: Plan) -> Iterator[str]:
     for slug, tuned in tuning.variants.items():
         means = ", ".join(
             f"{setting.name}: {'diverged' if trial.mean is None else f'{trial.mean:.4g}'}"
-            for setting, trial in zip(tuning.settings, tuned.tried, strict=True)
+            for setting, trial in zip(tuning.settings[slug], tuned.tried, strict=True)
         )
         edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
         yield f"{slug}: {tuning.chosen(slug).name} ({means}{edge})"

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from headtohead.config.entries import entries_of, plugins_of
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import LoadedExperiment
@@ -23,7 +25,7 @@ from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.sources import source_name
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
@@ -119,6 +121,16 @@ class TuningSetting:
         """The setting as part of a slug."""
         return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether the fields can have these values."""
+        try:
+            ModelConfig.model_validate(self.changes.get("model", {}))
+            TrainConfig.model_validate(self.changes.get("train", {}))
+        except ValidationError:
+            return False
+        return True
+
     def apply(self, config: RunConfig) -> RunConfig:
         """Return the configuration with this setting."""
         sections = {
@@ -130,13 +142,27 @@ class TuningSetting:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sweep of ``tune``: its settings, its plan, and its result by variant once every run has a result."""
+    """The sweep of ``tune``: its settings by variant, its plan, and its result once every run has a result."""
 
-    settings: tuple[TuningSetting, ...]
+    settings: Mapping[str, tuple[TuningSetting, ...]]
     plan: Plan
     variants: Mapping[str, TunedVariant]
     epochs: float | None = None
     """Epochs of the sweep if ``tune_epochs`` sets them."""
+
+    @property
+    def coarse(self) -> str:
+        """Why the sweep may miss the best setting; empty with four values, two seeds and full length."""
+        settings = next(iter(self.settings.values()))
+        values = {path: {setting.values[path] for setting in settings} for path in settings[0].values}
+        reasons = [
+            f"{len(tried)} values of {path}"
+            for path, tried in values.items()
+            if len(tried) < 4 and any(isinstance(value, float) for value in tried)
+        ]
+        reasons += ["1 seed"] * (len(self.plan.design.seeds) == 1)
+        reasons += [f"train.epochs {text(self.epochs)} only"] * (self.epochs is not None)
+        return ", ".join(reasons)
 
     @property
     def is_done(self) -> bool:
@@ -145,7 +171,7 @@ class Tuning:
 
     def chosen(self, slug: str) -> TuningSetting:
         """Return the best setting of a variant."""
-        return next(setting for setting in self.settings if setting.values == self.variants[slug].chosen)
+        return next(setting for setting in self.settings[slug] if setting.values == self.variants[slug].chosen)
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
@@ -161,10 +187,11 @@ class Tuning:
         """The sweep's entry in ``experiment.json``."""
         return TuningRecord(
             experiment=self.plan.name,
-            fields=tuple(self.settings[0].values),
+            fields=tuple(next(iter(self.settings.values()))[0].values),
             metric=TUNING_METRIC,
             seeds=self.plan.design.seeds,
             epochs=self.epochs,
+            coarse=self.coarse,
             variants=self.variants,
         )
 

@@ -47,7 +47,7 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, count_are
 from headtohead.planning.power import Power, typical_sd
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
+from headtohead.planning.tuning import MOST_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
 from headtohead.planning.variants import Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.registry import Registered, Registry
@@ -111,9 +111,15 @@ def make_plan(
     ready()
     tuning = None
     if loaded.file.tune is not None:
-        settings = settings_of(loaded, design, registry)
-        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
-        tuning = Tuning(tuple(settings), tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
+        settings = dict.fromkeys((variant.slug for variant in design.variants), settings_of(loaded, design, registry))
+        for widening in range(MOST_WIDENINGS + 1):
+            tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
+            tuning = Tuning(settings, tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
+            wider = {slug: widened(found, tuning.variants.get(slug)) for slug, found in settings.items()}
+            if wider == settings or widening == MOST_WIDENINGS:
+                break
+            settings = wider
+        assert tuning
         design = tuning.apply(design)
     plan = replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
     if tuning is None or not tuning.plan.remaining:

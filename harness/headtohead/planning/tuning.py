@@ -3,7 +3,8 @@
 The sweep is an experiment of its own, ``<name>-tuning``: every variant with every setting. Its seeds
 cannot be used by any experiment, so that settings are chosen on other runs than those that are
 compared. The settings may differ within a stack, so the runs train stacked. A variant gets the
-setting with the lowest mean validation loss.
+setting with the lowest mean validation loss. If a number of it is the smallest or largest of the sweep, the
+variant is trained with one more value beyond it, and the choice is made again.
 """
 
 from __future__ import annotations
@@ -11,26 +12,30 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headtohead.config.builder import assignment_order
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import SourceLocation
 from headtohead.config.validation_errors import find_field
 from headtohead.planning.design import Axes, Design
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.experiment_file import MAX_SEED, Metrics
+from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, Metrics
 from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
 
+MOST_WIDENINGS = 3
+"""How often the sweep of a variant gets a further value."""
 
-def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> list[TuningSetting]:
+
+def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> tuple[TuningSetting, ...]:
     """Return the settings of the experiment file's ``tune`` section.
 
     Raises:
@@ -55,7 +60,8 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
     axes = Axes(loaded, registry)
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
-    for parts in itertools.product(*(axes.choices({path: listed}, location) for path, listed in tune.items())):
+    listed = {path: _around(axes, path, location) if values == "auto" else values for path, values in tune.items()}
+    for parts in itertools.product(*(axes.choices({path: values}, location) for path, values in listed.items())):
         builder = axes.start.copy()
         written = {path: item for part in parts for path, item in part.items()}
         for path in sorted(written, key=assignment_order):
@@ -67,7 +73,35 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
             changes.setdefault(section, {})[name] = getattr(getattr(config, section), name)
         # Values that are written differently but equal are one setting.
         settings.setdefault(tuple(values.values()), TuningSetting(values, changes))
-    return list(settings.values())
+    return tuple(settings.values())
+
+
+def _around(axes: Axes, path: str, location: SourceLocation) -> list[float]:
+    """Return the values of ``auto``: multiples of the value of ``base``."""
+    section, field = sorted(_fields_of(path))[0]
+    value = getattr(getattr(axes.start.copy().build(), section), field)
+    if not isinstance(value, float) or value <= 0:
+        raise location.child(path).error(f"auto needs a number above 0 in base, got {value}; list the values")
+    return [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
+
+
+def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> tuple[TuningSetting, ...]:
+    """Return the settings of a variant with one more for each field whose chosen value is at the edge of the sweep."""
+    if tuned is None:
+        return settings
+    best = next(setting for setting in settings if setting.values == tuned.chosen)
+    added = []
+    for path in tuned.at_the_edge:
+        numbers = sorted(_numbers(path, settings), reverse=best.values[path] == max(_numbers(path, settings)))
+        edge, neighbour = numbers[:2]
+        further = float(f"{edge * edge / neighbour if neighbour else 2 * edge:.6g}")
+        changes = {section: dict(fields) for section, fields in best.changes.items()}
+        for section, field in _fields_of(path):
+            changes[section][field] = round(further) if isinstance(changes[section][field], int) else further
+        setting = TuningSetting({**best.values, path: round(further) if isinstance(edge, int) else further}, changes)
+        if setting.is_valid and setting not in settings:
+            added.append(setting)
+    return (*settings, *added)
 
 
 def _fields_of(path: str) -> set[tuple[str, str]]:
@@ -85,13 +119,14 @@ def tuning_seeds(loaded: LoadedExperiment) -> tuple[int, ...]:
 
 
 def sweep(
-    loaded: LoadedExperiment, design: Design, settings: Sequence[TuningSetting]
+    loaded: LoadedExperiment, design: Design, settings: Mapping[str, Sequence[TuningSetting]]
 ) -> tuple[LoadedExperiment, Design]:
-    """Return the experiment that trains every variant with every setting."""
+    """Return the experiment that trains every variant with every of its settings."""
     seeds = tuning_seeds(loaded)
+    first = settings[design.baseline][0]
     file = loaded.file.model_copy(
         update={
-            "question": f"Which {' and '.join(settings[0].values)} suits each variant of {loaded.name}?",
+            "question": f"Which {' and '.join(first.values)} suits each variant of {loaded.name}?",
             "tune": None,
             "tune_epochs": None,
             "metrics": Metrics(primary=TUNING_METRIC, report=()),
@@ -99,7 +134,7 @@ def sweep(
         }
     )
     variants = []
-    for variant, setting in itertools.product(design.variants, settings):
+    for variant, setting in [(own, setting) for own in design.variants for setting in settings[own.slug]]:
         config = setting.apply(variant.config)
         if loaded.file.tune_epochs is not None:
             train = config.train.model_copy(update={"epochs": loaded.file.tune_epochs, "steps": None})
@@ -109,16 +144,18 @@ def sweep(
     return (
         replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds),
         Design(
-            axes=(*design.axes, *settings[0].values),
+            axes=(*design.axes, *first.values),
             variants=tuple(variants),
-            baseline=f"{design.baseline}-{settings[0].slug}",
+            baseline=f"{design.baseline}-{first.slug}",
             excluded=(),
             seeds=seeds,
         ),
     )
 
 
-def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, TunedVariant]:
+def tuned_variants(
+    design: Design, settings: Mapping[str, Sequence[TuningSetting]], plan: Plan
+) -> dict[str, TunedVariant]:
     """Return the best and all tried settings by variant; empty while a run of the sweep has no result.
 
     Of equal settings, the first is the best. A setting with a diverged run has no mean and is chosen last.
@@ -134,7 +171,8 @@ def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan
     tuned = {}
     for variant in design.variants:
         tried = []
-        for setting in settings:
+        own = settings[variant.slug]
+        for setting in own:
             planned = plan.by_slug[f"{variant.slug}-{setting.slug}"].record
             values = losses[planned.equal_to or planned.slug]
             finite = all(map(math.isfinite, values))
@@ -142,12 +180,17 @@ def tuned_variants(design: Design, settings: Sequence[TuningSetting], plan: Plan
             sd = statistics.stdev(values) if finite and len(values) > 1 else None
             tried.append(TrialRecord(values=setting.values, mean=mean, sd=sd))
         best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
-        edges = tuple(path for path in best.values if _is_at_the_edge(path, best.values[path], settings))
+        edges = tuple(path for path, value in best.values.items() if _is_at_the_edge(value, _numbers(path, own)))
         tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=edges, tried=tuple(tried))
     return tuned
 
 
-def _is_at_the_edge(path: str, chosen: Any, settings: Sequence[TuningSetting]) -> bool:
-    """Return whether the chosen value of a field is the smallest or the largest number of the sweep."""
-    numbers = {value for setting in settings if isinstance(value := setting.values[path], int | float)}
-    return len(numbers) > 1 and chosen in (min(numbers), max(numbers))
+def _numbers(path: str, settings: Sequence[TuningSetting]) -> set[float]:
+    """Return the numbers of a sweep among the values of a field."""
+    values = (setting.values[path] for setting in settings)
+    return {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+
+
+def _is_at_the_edge(chosen: Any, numbers: set[float]) -> bool:
+    """Return whether a value is the smallest or the largest number of a sweep; nothing lies beyond 0."""
+    return len(numbers) > 1 and bool(chosen) and chosen in (min(numbers), max(numbers))

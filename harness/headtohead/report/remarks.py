@@ -149,6 +149,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             f"The tuned value of {_titles(frames, edges)} is at the edge of the sweep; a better one may lie outside. "
             "Widen tune."
         )
+    if frames.record.tuning and frames.record.tuning.coarse:
+        yield f"The sweep may have missed the best setting of a variant: {frames.record.tuning.coarse}."
     for slug, ratio in analysis.variable.items():
         yield (
             f"The scores of {frames.by_slug[slug].title} vary {ratio:.1f} times as much over seeds as those of the "

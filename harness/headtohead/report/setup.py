@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text as value_text
 from headtohead.report.content import MOST_ROWS, Report
+from headtohead.report.figures.lines import MOST_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
-from headtohead.storage.experiment import TuningRecord
+from headtohead.storage.experiment import TrialRecord, TuningRecord
 from headtohead.storage.metrics import counted, label, show, show_count
 from headtohead.storage.record import leaves
 
@@ -99,25 +102,39 @@ def tuning_section(report: Report) -> Section | None:
     if record is None or not record.variants:
         return None
     tuned = {slug: found for slug, found in record.variants.items() if slug in report.analysis.frames.by_slug}
+    settings: list[Mapping[str, Any]] = []
+    for variant in tuned.values():
+        settings += [trial.values for trial in variant.tried if trial.values not in settings]
+    with suppress(TypeError):  # settings that are not all numbers stay in the order of the file
+        settings.sort(key=lambda values: list(values.values()))
     rows, shade = [], []
     for slug, variant in tuned.items():
         row = {record.metric: report.title(slug)}
-        for trial in variant.tried:
-            name = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in trial.values.items())
-            sd = "" if trial.sd is None else f"\nsd {show(trial.sd, record.metric)}"
-            row[name] = "diverged" if trial.mean is None else show(trial.mean, record.metric) + sd
+        tried = {tuple(trial.values.values()): trial for trial in variant.tried}
+        for values in settings:
+            name = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in values.items())
+            row[name] = _loss(tried.get(tuple(values.values())), record.metric)
         rows.append(row)
-        shade.append([0, *(CHOSEN_SHADE * (trial.values == variant.chosen) for trial in variant.tried)])
+        shade.append([0, *(CHOSEN_SHADE * (values == variant.chosen) for values in settings)])
     edges = ", ".join(report.title(slug) for slug, variant in tuned.items() if variant.at_the_edge)
     return Section(
         "Tuning",
-        f"Every variant was trained with the same settings on seeds {', '.join(map(str, record.seeds))}"
+        f"Every variant was trained with several settings on seeds {', '.join(map(str, record.seeds))}"
         f"{_length(record)}, which the comparison does not use (experiment {record.experiment}). Dark: the setting "
         f"with the lowest mean {record.metric}, which the comparison uses.",
+        figure="tuning",
+        caption="Mean over the tuning seeds; the band is one standard deviation on both sides."
+        + report.shown(MOST_LINES),
         frame=table(rows),
         shade=shade,
         lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] if edges else [],
     )
+
+
+def _loss(trial: TrialRecord | None, metric: str) -> str:
+    if trial is None or trial.mean is None:
+        return "" if trial is None else "diverged"
+    return show(trial.mean, metric) + ("" if trial.sd is None else f"\nsd {show(trial.sd, metric)}")
 
 
 def runs_section(report: Report) -> Section:

@@ -12,6 +12,9 @@ from headtohead.schema.sections import ConfigSection
 MAX_SEED = 1_000_000
 """Largest seed of an experiment; tuning runs use larger seeds."""
 
+AUTO_FACTORS = (0.25, 0.5, 1.0, 2.0)
+"""Multiples of the value of base that ``tune`` tries with ``auto``."""
+
 MAX_SCORE = 10**9
 
 Seed = Annotated[int, Field(ge=1, le=MAX_SEED)]
@@ -164,10 +167,11 @@ class ExperimentFile(ConfigSection):
     seeds: Seed | list[Seed] | SequentialSeeds = Field(
         6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
-    tune: dict[str, list[Any]] | None = Field(
+    tune: dict[str, Literal["auto"] | list[Any]] | None = Field(
         None,
-        description="values by field, such as train.lr; before the experiment every variant is trained with each "
-        "combination, and takes the one with the lowest validation loss",
+        description="values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base; before the "
+        "experiment every variant is trained with each combination, and takes the one with the lowest validation "
+        "loss; a number at the edge gets a further value beyond it, up to three times",
     )
     tune_seeds: int = Field(2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use")
     tune_epochs: float | None = Field(

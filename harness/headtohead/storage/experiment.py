@@ -166,6 +166,8 @@ class TuningRecord(Record):
     seeds: tuple[Seed, ...]
     variants: Mapping[str, TunedVariant]
     epochs: Number | None = None
+    coarse: str = ""
+    """Why the sweep may miss the best setting."""
 
 
 class ReportedMetrics(Record):

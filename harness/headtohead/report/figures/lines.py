@@ -44,6 +44,39 @@ def curves_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
+def tuning_figure(analysis: Analysis) -> Figure | None:
+    """Draw the loss of every variant against the tuned value; None unless one field is tuned and its values are numbers.
+
+    The band is one standard deviation over seeds on both sides.
+    """
+    record = analysis.frames.record.tuning
+    if record is None or len(record.fields) != 1:
+        return None
+    (field,) = record.fields
+    rows = [
+        (slug, trial.values[field], trial.mean, trial.sd or 0.0)
+        for slug, tuned in record.variants.items()
+        for trial in tuned.tried
+        if slug in analysis.frames.by_slug and trial.mean is not None
+    ]
+    table = pd.DataFrame(rows, columns=["variant", "x", "mean", "sd"]).sort_values(
+        "x", kind="stable", key=pd.to_numeric
+    )
+    if table.empty:
+        return None
+    figure = _band_figure(
+        analysis, table.assign(min=table["mean"] - table["sd"], max=table["mean"] + table["sd"]), "x", "o-"
+    )
+    with style.drawing():
+        for axes in figure.axes:
+            if table["x"].min() > 0:
+                axes.set_xscale("log", base=2)
+                axes.xaxis.set_major_formatter("{x:g}")
+        figure.supxlabel(field, fontsize=9)
+        figure.supylabel(readable(record.metric), fontsize=9)
+    return figure
+
+
 def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
     """Return mean, min and max over seeds by variant and step, without steps that a seed lacks.
 

@@ -45,7 +45,7 @@ def curves_figure(analysis: Analysis) -> Figure | None:
 
 
 def tuning_figure(analysis: Analysis) -> Figure | None:
-    """Draw the loss of every variant against the tuned value; None unless one field is tuned and its values are numbers.
+    """Draw the loss of every variant against the tuned value; None unless a single field with numbers is tuned.
 
     The band is one standard deviation over seeds on both sides.
     """
@@ -59,11 +59,10 @@ def tuning_figure(analysis: Analysis) -> Figure | None:
         for trial in tuned.tried
         if slug in analysis.frames.by_slug and trial.mean is not None
     ]
-    table = pd.DataFrame(rows, columns=["variant", "x", "mean", "sd"]).sort_values(
-        "x", kind="stable", key=pd.to_numeric
-    )
-    if table.empty:
+    table = pd.DataFrame(rows, columns=["variant", "x", "mean", "sd"])
+    if table.empty or not pd.api.types.is_numeric_dtype(table["x"]):
         return None
+    table = table.sort_values("x", kind="stable")
     figure = _band_figure(
         analysis, table.assign(min=table["mean"] - table["sd"], max=table["mean"] + table["sd"]), "x", "o-"
     )

@@ -142,8 +142,8 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
         if status.state in states.RETRYABLE:
             failed.setdefault(f"{status.state}: {status.reason or 'no reason was recorded'}", []).append(name)
     for reason, names in failed.items():
-        log = next((f"; log with the traceback: {shown_path(logs[name])}" for name in names if name in logs), "")
-        yield f"{len(names)} {reason}{log}"
+        shown = next((f"; log with the traceback: {shown_path(logs[name])}" for name in names if name in logs), "")
+        yield f"{len(names)} {reason}{shown}"
 
 
 def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:

@@ -87,7 +87,13 @@ class PreparedData:
     @cached_property
     def longest_target(self) -> int:
         """Number of tokens of the longest training target, boundary tokens included."""
-        return max(len(ids) for ids in self.splits["train"].target)
+        return int(self.train_lengths[1].max())
+
+    @cached_property
+    def train_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Number of tokens of every training source and target, boundary tokens included."""
+        train = self.splits["train"]
+        return np.array([len(ids) for ids in train.source]), np.array([len(ids) for ids in train.target])
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""

@@ -17,7 +17,7 @@ from headtohead.config.project import in_project
 from headtohead.config.versions import versions
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.planning.costs import DataSizes, Estimate, training_flops
+from headtohead.planning.costs import TRAINING
 from headtohead.planning.design import Design
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
@@ -41,6 +41,7 @@ from headtohead.storage.experiment import (
     TuningRecord,
     VariantRecord,
 )
+from headtohead.storage.progress import duration
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, PluginRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
@@ -96,10 +97,23 @@ class PlannedVariant:
         """The hash of the prepared data."""
         return str(self.identity["data_hash"])
 
-    def training_flops(self, sizes: DataSizes) -> float:
-        """Return the FLOPs of training one run of the variant."""
-        epochs = self.record.steps / self.steps_per_epoch
-        return training_flops(self.record.counts.flops_per_token, epochs, sizes)
+    def training_flops(self, data: PreparedData) -> float:
+        """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
+        epochs, (_, lengths) = self.record.steps / self.steps_per_epoch, data.train_lengths
+        return TRAINING * self.record.counts.flops_per_token * epochs * len(lengths) * float(lengths.mean())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate."""
+
+    seconds: float
+    basis: str
+
+    @property
+    def summary(self) -> str:
+        """The duration, with its basis in parentheses."""
+        return f"{duration(self.seconds)} ({self.basis})"
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,6 @@ def test_an_empty_split_is_refused(part: str) -> None:
         divide(labels, [None] * 100, valid=sizes["valid"], test=sizes["test"], seed=1)
 
 
-def test_a_number_of_rows_must_be_whole() -> None:
-    with pytest.raises(HeadToHeadError, match=r"^data.test is 2.5; use a fraction below 1"):
-        divide(np.arange(9), [None] * 9, valid=1, test=2.5, seed=1)
-
-
 def test_leak_is_the_fraction_of_test_sentences_in_train() -> None:
     assert leak(["a", "b"], ["a", "c", "a", "d"]) == 0.5
     assert leak(["a"], ["b"]) == 0.0

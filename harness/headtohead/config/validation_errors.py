@@ -96,7 +96,7 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
     def rank(detail: ErrorDetails) -> tuple[int, bool]:
         is_misspelt = detail["type"] == "literal_error" and bool(_close(detail["input"], detail["ctx"]))
         return len(_inside(detail["loc"], value)), detail["type"].startswith(
-            ("less", "greater", "missing")
+            ("less", "greater", "missing", "value")
         ) or is_misspelt
 
     details = error.errors(include_url=False)

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data import subwords
-from headtohead.data.normalise import normaliser
+from headtohead.data.normalise import NORMALISERS
 from headtohead.data.vocabulary import Boundaries, Vocabulary
-from headtohead.errors import HeadToHeadError, nearest
 from headtohead.schema.run_config import DataConfig
 
 Ids = NDArray[np.int32]
@@ -59,7 +58,7 @@ class Tokeniser:
 
     def words(self, text: str) -> list[str]:
         """Return the words or subwords of a raw text."""
-        return self.split(normaliser(self.normalise)(text))
+        return self.split(NORMALISERS[self.normalise](text))
 
     def split(self, normalised: str) -> list[str]:
         """Return the words or subwords of a normalised text."""
@@ -101,13 +100,7 @@ class PreparedData:
         return tokeniser.ids(tokeniser.words(text), vocabulary)
 
     def vocabulary(self, side: Side) -> Vocabulary:
-        """Return the vocabulary of a side.
-
-        Raises:
-            HeadToHeadError: If the side is neither "source" nor "target".
-        """
-        if side not in SIDES:
-            raise HeadToHeadError(f"unknown side '{side}'{nearest(side, SIDES)}")
+        """Return the vocabulary of a side."""
         return self.source_vocabulary if side == "source" else self.target_vocabulary
 
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
 from headtohead.data.child import call_in_child
-from headtohead.data.normalise import normaliser, removes
+from headtohead.data.normalise import NORMALISERS, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
 from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
@@ -24,7 +23,6 @@ from headtohead.data.vocabulary import SPECIALS, Vocabulary
 from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
-from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
@@ -40,17 +38,6 @@ MAX_UNKNOWN = 0.1
 """Fraction of unknown test targets, or of unknown test tokens of a side, above which a note has the ceiling."""
 
 
-def dataset_options(config: DataConfig, dataset: type[Dataset]) -> Options:
-    """Return the options of a dataset; those of a record are parsed.
-
-    Raises:
-        HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
-    """
-    if isinstance(config.options, dataset.Options):
-        return config.options
-    return parse_options(dataset.Options, config.options.model_dump(), config.dataset)
-
-
 def loaded_split(dataset: type[Dataset], split: str) -> str:
     """Return the ``split`` argument of ``Dataset.load``: ``nothing-held-out`` loads the first split."""
     return dataset.splits[0] if split == NOTHING_HELD_OUT else split
@@ -60,17 +47,16 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     """Return the prepared data of a configuration, from the cache if they are there.
 
     Args:
-        config: The ``data`` section.
+        config: The ``data`` section, with the options object of its dataset.
         cache: Folder of downloads and prepared data, shared by all experiments.
         registry: Registry of datasets; default: the registry of this process.
 
     Raises:
-        HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
+        HeadToHeadError: If files, downloads or sentence pairs are invalid.
     """
     registry = registry or current()
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
-    options, split = dataset_options(config, dataset), loaded_split(dataset, config.split)
-    config = config.model_copy(update={"options": options})  # the identity has the fields of parsed options
+    options, split = config.options, loaded_split(dataset, config.split)
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
     early_key = dataset.cache_key(options, split, downloads)
@@ -124,7 +110,7 @@ def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = 
         HeadToHeadError: As ``prepare``.
     """
     dataset = (registry or current()).dataset(config.dataset)
-    return dataset.load(dataset_options(config, dataset), loaded_split(dataset, config.split), cache / "downloads")
+    return dataset.load(config.options, loaded_split(dataset, config.split), cache / "downloads")
 
 
 def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
@@ -142,7 +128,7 @@ class _Preparation:
 
     def __init__(self, corpus: Corpus, config: DataConfig) -> None:
         self.corpus, self.config = corpus, config
-        self.normalise = normaliser(config.normalise)
+        self.normalise = NORMALISERS[config.normalise]
         self.dropped = {"empty": 0, "one_sided": 0, "too_long": 0}
         """The number of dropped pairs by reason."""
         self.text: dict[Side, list[str]] = {"source": [], "target": []}

@@ -53,7 +53,9 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
     parts = {part: [row for row, name in enumerate(chosen) if name == part] for part in PARTS}
     free = np.array([row for row, name in enumerate(chosen) if name is None], dtype=np.int64)
     missing = {
-        part: _num_rows(part, size, len(free)) for part, size in (("test", test), ("valid", valid)) if not parts[part]
+        part: int(size) if size >= 1 else max(1, round(size * len(free)))
+        for part, size in (("test", test), ("valid", valid))
+        if not parts[part]
     }
     for group in _shuffled_groups(labels, free, seed):
         part = next((name for name, count in missing.items() if 0 < len(group) <= count), "train")
@@ -73,14 +75,6 @@ def leak(train: Iterable[str], test: Sequence[str]) -> float:
     """Return the fraction of test sentences that are also in train."""
     seen = set(train)
     return sum(sentence in seen for sentence in test) / max(len(test), 1)
-
-
-def _num_rows(part: str, size: float, rows: int) -> int:
-    if size < 1:
-        return max(1, round(size * rows))
-    if size != int(size):
-        raise HeadToHeadError(f"data.{part} is {size}; use a fraction below 1 or a whole number")
-    return int(size)
 
 
 def _shuffled_groups(labels: Labels, rows: Labels, seed: int) -> list[list[int]]:

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.replacing import dropped_note, refuse_replacing
+from headtohead.planning.replacing import dropped_note, find_replaced
 from made import refused
 
 TWO = "design: [{product: {positional: [sinusoidal, alibi]}}]\n"
@@ -37,7 +37,8 @@ def study(plan, record):
 
     def again(*overrides, text=TWO, seeds=None, **options):
         found = plan(text, *overrides, seeds=seeds, **options)
-        refuse_replacing(found)
+        if reason := find_replaced(found):
+            raise HeadToHeadError(reason)
         return found
 
     again.done = done

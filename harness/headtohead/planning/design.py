@@ -192,8 +192,8 @@ class Axes:
             for key, cell in self.cells.items()
         ]
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
-        incompatibilities.require(found[0], "the baseline, which every variant is compared with", location)
-        variants, excluded = incompatibilities.split(found)
+        required = {found[0].slug: ("the baseline, which every variant is compared with", location)}
+        variants, excluded = incompatibilities.split(found, required)
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -203,7 +203,7 @@ class Axes:
             factorials=tuple(
                 Factorial(axes, {index: slugs[key] for index, key in keys.items()}) for axes, keys in self.products
             ),
-            notes=tuple(incompatibilities.notes()),
+            notes=incompatibilities.notes(),
             labels={slugs[key]: axes for key, axes in labels.items()},
             declared=declared_contrasts(self.loaded, variants, found[0].slug, incompatibilities.condition),
         )
@@ -347,10 +347,8 @@ def _expand_between(
     points, contrasts = expand_between(start, end, names, changes, match)
     axes = tuple(changes)
     incompatibilities = Incompatibilities(loaded, registry, start, axes, find_incompatibility)
-    for point in points:
-        if point.slug in (START, END):
-            incompatibilities.require(point, f"the configuration '{point.slug}'", location.child(point.slug))
-    variants, excluded = incompatibilities.split(points)
+    required = {slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)}
+    variants, excluded = incompatibilities.split(points, required)
     refuse_many_runs(loaded.path, file, len(variants), len(loaded.seeds), loaded.max_runs)
     slugs = {variant.slug for variant in variants}
     return Design(
@@ -359,7 +357,7 @@ def _expand_between(
         baseline=START,
         excluded=tuple(excluded),
         seeds=loaded.seeds,
-        notes=tuple(incompatibilities.notes()),
+        notes=incompatibilities.notes(),
         changes=tuple(contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs),
     )
 

@@ -295,7 +295,7 @@ class Plan:
             excluded=self.design.excluded,
             contrasts=self.contrasts,
             match=file.match,
-            entries=compared_entries([variant.config for variant in self.variants], current()),
+            entries=self._compared_entries(),
             metrics=self.metrics,
             margins=self._margins(),
             looks=self._looks(),
@@ -304,6 +304,17 @@ class Plan:
             data=self.data.record,
             runs=self.runs,
             versions=versions(self.loaded.path),
+        )
+
+    def _compared_entries(self) -> tuple[EntryRecord, ...]:
+        """Return the plugin entries of the roles in which the variants differ."""
+        by_role = zip(*(entries_of(variant.config) for variant in self.variants), strict=True)
+        differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
+        return tuple(
+            EntryRecord(family=family, name=name, summary=current().find(family, name).entry.summary())
+            for family, name in dict.fromkeys(
+                (family, entry.name) for entries in differing for family, entry in entries
+            )
         )
 
     @cached_property
@@ -386,17 +397,6 @@ def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tupl
             update={"source": source_name(entry.entry, project)}
         )
         for entry in plugins_of(config, registry)
-    )
-
-
-def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:
-    """Return the plugin entries of the roles in which the configurations differ."""
-    by_role = zip(*(entries_of(config) for config in configs), strict=True)
-    differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
-    names = dict.fromkeys((family, entry.name) for entries in differing for family, entry in entries)
-    return tuple(
-        EntryRecord(family=family, name=name, summary=registry.find(family, name).entry.summary())
-        for family, name in names
     )
 
 

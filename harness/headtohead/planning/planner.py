@@ -24,7 +24,7 @@ from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import count_model, least_parameters, refuse_oversized
+from headtohead.planning.costs import count_model, refuse_oversized
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import equal_variants
 from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
@@ -182,13 +182,13 @@ class _Planner:
             raise loaded.location("match").error(
                 f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
             )
-        refuse_oversized(loaded, design.variants, least_parameters)
         matched, unmatched = match_variants(
             design.variants, lambda config: count_model(config, self.data_of(config, first))
         )
         design = replace(design, variants=self.warm.apply(loaded, matched))
-        refuse_oversized(loaded, design.variants, lambda config: count_model(config, self.data_of(config, first)).total)
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
+        for item in planned:
+            refuse_oversized(loaded, item.record)
         longest = {"source": 1, "target": 1}
         for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
             lengths = longest_sequences(config, draw.record["longest"])

@@ -21,22 +21,12 @@ from headtohead.storage.leases import observe
 PROTECTED = states.RESULTS | states.ACTIVE
 
 
-def refuse_replacing(plan: Plan, *, stale: bool = False) -> None:
-    """Raise an error if `replaced_results` finds a reason, or `stale_results` does and ``stale`` is not set.
+def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
+    """Return why ``h2h run`` rejects a plan, with what would be lost and what to do instead, or None.
 
-    Raises:
-        HeadToHeadError: With what would be lost, and what to do instead.
-    """
-    reason = replaced_results(plan) or (None if stale else stale_results(plan))
-    if reason:
-        raise HeadToHeadError(reason)
-
-
-def replaced_results(plan: Plan) -> str | None:
-    """Return why ``h2h run`` rejects the file or the overrides of a plan, or None.
-
-    The experiment's name may be that of another file, or overrides may drop finished or running runs. Additional seeds
-    and variants drop none, and neither do overrides of fields that no result depends on.
+    The experiment's name may be that of another file, overrides may drop finished or running runs, or, without
+    ``stale``, plugins of finished runs have changed. Additional seeds and variants drop no run, and neither do
+    overrides of fields that no result depends on.
     """
     loaded = plan.loaded
     for own in _plans(plan):
@@ -54,20 +44,14 @@ def replaced_results(plan: Plan) -> str | None:
                 f"in Python) to create experiment '{experiment_name(loaded.path)}-LABEL', or edit the experiment file "
                 "and run it without these options"
             )
-    return None
-
-
-def stale_results(plan: Plan) -> str | None:
-    """Return why ``h2h run`` rejects a plan with finished runs whose plugins have changed, or None."""
-    stale = [run for part in _plans(plan) for run in part.selected if run.changed_plugins]
-    if not stale:
+    changed = [run for part in _plans(plan) for run in part.selected if run.changed_plugins and not stale]
+    if not changed:
         return None
-    loaded = plan.loaded
     words = [next_command("run", loaded.path, plan.runs_root), *replace(loaded, label=None).run_options]
-    changes = ", ".join(sorted({change for run in stale for change in run.changed_plugins}))
+    changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
     return (
-        f"{count_are(len(stale), 'finished run')} STALE: {changes}; add --stale (stale=True in Python) to retrain, or "
-        f"keep the old results in '{plan.name}' and train in a separate experiment: {' '.join(words)} --name LABEL"
+        f"{count_are(len(changed), 'finished run')} STALE: {changes}; add --stale (stale=True in Python) to retrain, "
+        f"or keep the old results in '{plan.name}' and train in a separate experiment: {' '.join(words)} --name LABEL"
     )
 
 

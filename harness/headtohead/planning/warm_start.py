@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.source_location import shown
 from headtohead.data import PreparedData
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError
@@ -80,7 +80,8 @@ class WarmStarts:
         )
 
     def _warm(self, loaded: LoadedExperiment, variant: Variant, init_from: InitFrom) -> Variant:
-        location = _location(loaded, init_from.run)
+        written = next((name for name in ("baseline", "base") if INIT_FROM in getattr(loaded.file, name)), None)
+        location = loaded.location(written, INIT_FROM) if written else loaded.location("design")
         try:
             if init_from.run not in self.found:
                 self.found[init_from.run] = self._find(init_from.run, loaded.name)
@@ -170,17 +171,3 @@ def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> Non
                 f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' is {there} there and "
                 f"{here} here; use the sizes and plugins of that run, or exclude the variant"
             )
-
-
-def _location(loaded: LoadedExperiment, run: str) -> SourceLocation:
-    """Return the location at which the experiment names a run."""
-    for override in loaded.overrides:
-        if override.path == (INIT_FROM,) and override.value == run:
-            return override.location
-    for number, block in enumerate(loaded.file.design):
-        for kind in ("product", "one_at_a_time", "zip"):
-            values = (getattr(block, kind) or {}).get(INIT_FROM, ())
-            if run in values:
-                return loaded.location("design", number, kind, INIT_FROM, list(values).index(run))
-    section = next((name for name in ("baseline", "base") if getattr(loaded.file, name).get(INIT_FROM) == run), None)
-    return loaded.location(section, INIT_FROM) if section else loaded.location("design")

@@ -84,13 +84,6 @@ def test_an_edited_file_replaces_the_study_without_options(study):
     assert "drop 3 of them" in refused(study, "model.d_ff=16", text=TWO, seeds=3)
 
 
-def test_an_override_that_no_result_depends_on_drops_no_run_of_an_edited_file(study):
-    study.done(text=THREE + "seeds: 3\n")
-    edited = TWO + "seeds: 2\n"
-    assert dropped_note(study("train.checkpoint_seconds=60", "train.epochs=1.0", text=edited)) is not None
-    assert "would drop 9 of them" in refused(study, "train.epochs=2", text=edited)
-
-
 @pytest.mark.parametrize(("state", "protected"), [("DONE", True), ("RUNNING", True), ("KILLED", False)])
 def test_only_results_and_live_runs_are_protected(study, state, protected):
     study.done(state=state)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, SourceLocation, dotted, shown
-from headtohead.errors import HeadToHeadError, nearest, suggestion
+from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
+from headtohead.errors import nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.synonyms import synonyms
@@ -106,17 +106,12 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
 
 
 def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) -> Model:
-    """Return the options of an entry.
+    """Return the options of an entry from JSON values.
 
     Raises:
         HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
     """
-    try:
-        return model(**given)
-    except ValidationError as error:
-        path, message = format_validation_error(error, model, given)
-        field = "" if message.startswith("unknown field") else dotted(path)  # the message quotes an unknown field
-        raise HeadToHeadError(": ".join(filter(None, (subject, field, message)))) from error
+    return checked(model, given, lambda path: SourceLocation(Source(subject), path))
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
 from headtohead.data.child import call_in_child
 from headtohead.data.normalise import NORMALISERS, removes
@@ -18,9 +19,8 @@ from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash
 from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
-from headtohead.data.tokenizer_file import file_name, read_tokenizer, tokenizer_key
+from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
 from headtohead.data.vocabulary import SPECIALS, Vocabulary
-from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.registry import Registry, current
@@ -47,16 +47,19 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     """Return the prepared data of a configuration, from the cache if they are there.
 
     Args:
-        config: The ``data`` section, with the options object of its dataset.
+        config: The ``data`` section.
         cache: Folder of downloads and prepared data, shared by all experiments.
         registry: Registry of datasets; default: the registry of this process.
 
     Raises:
-        HeadToHeadError: If files, downloads or sentence pairs are invalid.
+        HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
     """
     registry = registry or current()
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
     options, split = config.options, loaded_split(dataset, config.split)
+    if not isinstance(options, dataset.Options):  # those of a record
+        options = parse_options(dataset.Options, options.model_dump(mode="json"), config.dataset)
+        config = config.model_copy(update={"options": options})
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
     early_key = dataset.cache_key(options, split, downloads)
@@ -278,30 +281,27 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=[*corpus.notes, *self._removal_notes(), *self._notes(parts, leaked)],
+            notes=self._notes(parts, leaked),
         )
 
-    def _removal_notes(self) -> list[str]:
-        """Return a note with the number of pairs that lose characters by normalisation, if any."""
+    def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
+        notes, config = list(self.corpus.notes), self.config
         pairs = [(pair.source, pair.target) for pair in self.corpus.pairs]
         removed = {letter for letter in set().union(*map("".join, pairs)) if removes(self.normalise, letter)}
         found = [text for pair in pairs if (text := next((t for t in pair if not removed.isdisjoint(t)), None))]
-        if not found:
-            return []
-        return [
-            f"data.normalise: {self.config.normalise} removes characters from {len(found):,} of {len(pairs):,} pairs, "
-            f"for example '{found[0]}' becomes '{self.normalise(found[0])}'; set data.normalise: none to keep them"
-        ]
-
-    def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
-        notes, split = [], self.config.split
-        if split == NOTHING_HELD_OUT:
+        if found:
+            notes.append(
+                f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(pairs):,} pairs, "
+                f"for example '{found[0]}' becomes '{self.normalise(found[0])}'; set data.normalise: none to keep them"
+            )
+        if config.split == NOTHING_HELD_OUT:
             notes.append(
                 "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
             )
         elif leaked > 0:
             notes.append(
-                f"leaky split '{split}': {leaked:.1%} of the test pairs have a source sentence that is also in train"
+                f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence that is also in "
+                "train"
             )
         notes += [f"{n} {reason.replace('_', '-')} pairs were dropped" for reason, n in self.dropped.items() if n]
         largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))

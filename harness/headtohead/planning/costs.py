@@ -1,19 +1,29 @@
-"""Costs of a variant: its parameters, its FLOPs and the memory that it needs."""
+"""Costs of variants, which ``match`` makes equal: the feed-forward of smaller variants is widened.
+
+Both counts that can be matched are linear in ``d_ff``, so two counts determine the required width.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
+from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import MAX_D_FF, RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
+
+TOLERANCE = 0.01
+"""Maximum relative difference of a matched count."""
 
 
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
@@ -54,3 +64,36 @@ def refuse_oversized(loaded: LoadedExperiment, variant: VariantRecord) -> None:
             f"variant '{variant.slug}' has {number:,} parameters, which need {needed / 2**30:,.1f} GiB in training; "
             f"{available / 2**30:,.1f} GiB are available; reduce d_model, d_ff, layers or the vocabulary"
         )
+
+
+def match_variants(
+    variants: Sequence[Variant], count: Callable[[RunConfig], ModelCounts]
+) -> tuple[list[Variant], list[str]]:
+    """Widen every variant with ``match`` to within 1 % of the largest; return notes on those that it is not reached."""
+
+    def measure(config: RunConfig, match: Match) -> float:
+        counts = count(config)
+        return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
+
+    def widened(config: RunConfig, d_ff: int) -> RunConfig:
+        return config.model_copy(update={"model": config.model.model_copy(update={"d_ff": d_ff})})
+
+    largest = {
+        match: max(measure(variant.config, match) for variant in variants)
+        for match in {variant.match for variant in variants} - {"none"}
+    }
+    matched, notes = [], []
+    for variant in variants:
+        config, match = variant.config, variant.match
+        if match != "none":
+            d_ff, current = config.model.d_ff, measure(config, match)
+            slope = measure(widened(config, d_ff + 1), match) - current
+            config = widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((largest[match] - current) / slope))))
+            reached = measure(config, match)
+            if abs(reached - largest[match]) > TOLERANCE * largest[match]:
+                notes.append(
+                    f"match: {match} is not reached for {variant.slug}: "
+                    f"{reached:,.0f} instead of {largest[match]:,.0f} with d_ff {config.model.d_ff}"
+                )
+        matched.append(replace(variant, config=config))
+    return matched, notes

@@ -186,7 +186,11 @@ class Axes:
         """Return the design of the blocks that were added."""
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
         labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
-        slugs = _unique_slugs(labels)
+        slugs = {key: slug_of(axes) for key, axes in labels.items()}
+        counts = Counter(slugs.values())
+        for key, slug in slugs.items():
+            if counts[slug] > 1:  # equal slugs get a hash of the configuration
+                slugs[key] = f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
         found = [
             Variant(slugs[key], title_of(labels[key]), labels[key], cell.config, cell.match)
             for key, cell in self.cells.items()
@@ -366,13 +370,3 @@ def _end_name(written: Mapping[str, Any], otherwise: str) -> str:
     """Return the display name of a configuration: its recipe, and ", changed" if it also sets fields."""
     recipe = written.get("recipe", otherwise)
     return f"{recipe}, changed" if "recipe" in written and len(written) > 1 else str(recipe)
-
-
-def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
-    """Return a unique slug per combination: equal slugs get a hash of the configuration."""
-    plain = {key: slug_of(axes) for key, axes in labels.items()}
-    counts = Counter(plain.values())
-    return {
-        key: slug if counts[slug] == 1 else f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-        for key, slug in plain.items()
-    }

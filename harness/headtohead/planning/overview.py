@@ -15,6 +15,7 @@ from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted
+from headtohead.storage.progress import duration
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
 NUMBERS = range(2, 8)
@@ -101,7 +102,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
     yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
     if plan.remaining or (tuning and not tuning.is_done):
-        yield f"time: {plan.estimate.summary}"
+        yield f"time: {duration(plan.estimate.seconds)} ({plan.estimate.basis})"
 
 
 def _tuned(plan: Plan) -> Iterator[str]:

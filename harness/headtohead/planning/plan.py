@@ -41,7 +41,6 @@ from headtohead.storage.experiment import (
     TuningRecord,
     VariantRecord,
 )
-from headtohead.storage.progress import duration
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, PluginRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
@@ -110,11 +109,6 @@ class Estimate:
     seconds: float
     basis: str
 
-    @property
-    def summary(self) -> str:
-        """The duration, with its basis in parentheses."""
-        return f"{duration(self.seconds)} ({self.basis})"
-
 
 @dataclass(frozen=True)
 class TuningSetting:
@@ -126,12 +120,12 @@ class TuningSetting:
     @property
     def name(self) -> str:
         """The setting as a short label."""
-        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
+        return ", ".join(f"{path.rpartition('.')[2]} {text(value)}" for path, value in self.values.items())
 
     @property
     def slug(self) -> str:
         """The setting as part of a slug."""
-        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
+        return "-".join(f"{path.rpartition('.')[2]}-{text(value)}" for path, value in self.values.items())
 
     def apply(self, config: RunConfig) -> RunConfig:
         """Return the configuration with this setting."""
@@ -403,7 +397,3 @@ def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tupl
 def count_are(number: int, noun: str) -> str:
     """Return the subject and verb of a sentence: ``1 run is``, ``2 runs are``."""
     return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]

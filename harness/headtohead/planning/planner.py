@@ -24,11 +24,10 @@ from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import count_model, refuse_oversized
+from headtohead.planning.costs import count_model, match_variants, refuse_oversized
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import equal_variants
 from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
-from headtohead.planning.matching import match_variants
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
 from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
 from headtohead.planning.power import Power, typical_sd
@@ -172,10 +171,27 @@ class _Planner:
             config, (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target)
         )
 
+    def check_draws(self, loaded: LoadedExperiment, design: Design) -> None:
+        """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
+        drawn = [variant.config for variant in design.variants if variant.config.data.seed == PER_RUN]
+        location = loaded.location("base", "data", "seed")
+        if drawn and len(drawn) < len(design.variants):
+            raise location.error(f"{PER_RUN} must hold for all variants, as variants are compared on the same data")
+        for config in drawn:
+            seeds: dict[str, int] = {}
+            for seed, draw in zip(design.seeds, self.draws(config, design.seeds), strict=True):
+                if draw.data_hash in seeds:
+                    raise location.error(
+                        f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and "
+                        f"{seed} have the same data with dataset '{config.data.dataset}' and split "
+                        f"'{config.data.split}'; use a number, or another split"
+                    )
+                seeds[draw.data_hash] = seed
+
     def plan(self, loaded: LoadedExperiment, design: Design, looks: Looks | None = None) -> Plan:
         """Return the plan of a design; costs are those on the data of its first seed."""
         first = design.seeds[0]
-        _check_draws(loaded, design, self.draws)
+        self.check_draws(loaded, design)
         asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
         match = next((variant.match for variant in design.variants if variant.match != "none"), None)
         if match and "model.d_ff" in design.axes:
@@ -223,7 +239,7 @@ class _Planner:
             prepared={prepared.data_hash: prepared for prepared in self.prepared.values()},
             draws=draws,
             looks=looks,
-            initial_weights=self.warm.checkpoints,
+            initial_weights={run.sha256: run.checkpoint for run in self.warm.found.values()},
         )
         runs, finished = self.runs(plan)
         plan = replace(plan, runs=tuple(runs))
@@ -288,26 +304,6 @@ class _Planner:
                         finished.append((run, found.record.execution, results.metrics))
                 runs.append(run)
         return runs, finished
-
-
-def _check_draws(
-    loaded: LoadedExperiment, design: Design, draws: Callable[[RunConfig, Sequence[int]], Sequence[PreparedData]]
-) -> None:
-    """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
-    drawn = [variant for variant in design.variants if variant.config.data.seed == PER_RUN]
-    location = loaded.location("base", "data", "seed")
-    if drawn and len(drawn) < len(design.variants):
-        raise location.error(f"{PER_RUN} must hold for all variants, because variants are compared on the same data")
-    for variant in drawn:
-        seeds: dict[str, int] = {}
-        for seed, draw in zip(design.seeds, draws(variant.config, design.seeds), strict=True):
-            if draw.data_hash in seeds:
-                raise location.error(
-                    f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and {seed} "
-                    f"have the same data with dataset '{variant.config.data.dataset}' and split "
-                    f"'{variant.config.data.split}'; use a number, or another split"
-                )
-            seeds[draw.data_hash] = seed
 
 
 def _with_state(

@@ -99,7 +99,11 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     registry = current()
     variants = set(map(plan.variant_of, runs))
     shapes = {variant: shape(variant.config, registry) for variant in variants}
-    sort_keys = {variant: _sort_key(variant.config) for variant in variants}
+    # Members with equal optimizer settings are next to each other, since they share one optimizer step.
+    sort_keys = {
+        variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
+        for variant in variants
+    }
     groups: dict[StackKey, list[PlannedRun]] = {}
     seeds = Counter(map(plan.variant_of, runs))
     for run in runs:
@@ -114,7 +118,11 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
-    return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
+    stacks = []
+    for key, members in groups.items():
+        edges = [len(members) * index // counts[key] for index in range(counts[key] + 1)]
+        stacks += [members[start:end] for start, end in pairwise(edges)]
+    return stacks
 
 
 def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
@@ -124,11 +132,6 @@ def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     workers = processors(device)
     return arrange(plan, plan.remaining, workers, device, Launcher().memory(device, workers))
-
-
-def _sort_key(config: RunConfig) -> tuple[str, ...]:
-    """Return a sort key; equal optimizer settings come first, since their members share one optimizer step."""
-    return config.train.model_dump_json(), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 
 def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
@@ -196,9 +199,3 @@ def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], worker
         if counts[largest] >= runs[largest]:
             return
         counts[largest] += 1
-
-
-def _split(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
-    """Split runs into ``count`` stacks with sizes that differ by at most 1."""
-    edges = [len(runs) * index // count for index in range(count + 1)]
-    return [list(runs[start:end]) for start, end in pairwise(edges)]

@@ -49,23 +49,12 @@ class WarmStarts:
         self._other_data: set[str] = set()
 
     @property
-    def checkpoints(self) -> dict[str, Path]:
-        """The checkpoints by sha256."""
-        return {run.sha256: run.checkpoint for run in self.found.values()}
-
-    @property
     def notes(self) -> list[str]:
         """What results of warm starts depend on, a line each."""
+        start = "every seed starts from the weights of {}; seeds change only the order of batches and dropout"
+        data = "{} was trained on other data, which may contain test sentences of this experiment"
         references = [run.reference for run in self.found.values()]
-        notes = [
-            f"every seed starts from the weights of {reference}; seeds change only the order of batches and dropout"
-            for reference in references
-        ]
-        return notes + [
-            f"{reference} was trained on other data, which may contain test sentences of this experiment"
-            for reference in references
-            if reference in self._other_data
-        ]
+        return [*map(start.format, references), *(data.format(name) for name in references if name in self._other_data)]
 
     def apply(self, loaded: LoadedExperiment, variants: Sequence[Variant]) -> tuple[Variant, ...]:
         """Return the variants with the sha256 of their initial weights.

@@ -109,7 +109,7 @@ FIELDS = (
         "field",
         "memory",
         "base: {train: {epochs: 1}, model: {d_model: 65536, layers: 256}}\n",
-        ":2: base.model: variant 'baseline' has at least * reduce d_model, d_ff, layers or the vocabulary",
+        ":2: base.model: variant 'baseline' has * reduce d_model, d_ff, layers or the vocabulary",
     ),
 )
 

@@ -1,23 +1,12 @@
 """Designs between two configurations: their changes, variants, contrasts and incompatible changes."""
 
-import textwrap
-
 import pytest
 
 from headtohead.config.identity import run_hash
-from headtohead.planning.design import expand
 from headtohead.planning.overview import overview
-from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import load_registry
 from made import refused
 
-BASE = """
-question: q
-base:
-  data: {dataset: toy-grammar, size: 120}
-  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0, final_norm: false}
-  train: {epochs: 1, batch_tokens: 256}
-"""
 PLUGIN = '''
 import headtohead
 
@@ -63,27 +52,10 @@ design:
 
 
 @pytest.fixture(scope="module")
-def recipes(tmp_path_factory):
+def registry(tmp_path_factory):
     file = tmp_path_factory.mktemp("plugin") / "ends.py"
     file.write_text(PLUGIN)
     return load_registry([file])
-
-
-@pytest.fixture
-def design(load, recipes):
-    def design(text, *overrides, base=BASE, **options):
-        return expand(load(base + textwrap.dedent(text), *overrides), recipes, **options)
-
-    return design
-
-
-@pytest.fixture
-def plan(load, recipes, cache, tmp_path):
-    def plan(text, *overrides, base=BASE, seeds=2):
-        loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds)
-        return make_plan(loaded, recipes, tmp_path / "runs", cache)
-
-    return plan
 
 
 def changed(found, variant):
@@ -115,10 +87,10 @@ def test_base_overrides_both_recipes_and_other_fields_are_the_difference(design)
     assert [variant.title for variant in found.variants[:2]] == ["left", "right"]
 
 
-def test_every_notation_of_an_end_has_the_run_hash_of_a_design_of_axes(design, load, recipes):
+def test_every_notation_of_an_end_has_the_run_hash_of_a_design_of_axes(design):
     found = design("design: [{between: {from: {recipe: left}, to: {recipe: right}}}]")
     for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
-        plain = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
+        plain = design(f"baseline: {{recipe: {recipe}}}")
         (baseline,) = plain.variants
         keys = [run_hash(side.config, 1, "f") for side in (variant, baseline)]
         assert keys[0] == keys[1]
@@ -291,7 +263,7 @@ def test_every_error_is_a_line_with_its_location(design, text, location, word):
 
 
 def test_the_plan_lists_the_changes_and_every_variant(plan):
-    summary = overview(plan(FOUR))
+    summary = overview(plan(FOUR, seeds=2))
     assert any(line.startswith("runs: 10 variants × 2 seeds = 20") for line in summary.lines)
     assert len(summary.rows) == 10
     assert summary.sections["changes"] == (

@@ -5,8 +5,7 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.model import counting
-from headtohead.planning.power import Power, typical_sd
-from headtohead.statistics.differences import pair_differences
+from headtohead.planning.power import Power
 from headtohead.training.loop import StackTraining
 
 SIZES = (10, 12, 5.0, 6.0)
@@ -57,13 +56,6 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     t = draws.mean(1) / (draws.std(1, ddof=1) / math.sqrt(6))
     p = 2 * stdtr(5, -np.abs(t))
     assert (p <= 0.05 / 4).mean() == pytest.approx(0.8, abs=0.01)
-
-
-def test_the_standard_deviation_is_that_of_differences_within_seeds():
-    scores = {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 0.0, 2: 1.0, 3: 3.0}, "c": {3: 0.0}}
-    differences = {other: pair_differences(scores, [("a", other)])[1][0] for other in "bc"}
-    assert typical_sd([differences["b"], differences["c"]]) == 0.0
-    assert typical_sd([differences["c"]]) is None
 
 
 @pytest.mark.parametrize(

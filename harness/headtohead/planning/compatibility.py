@@ -29,12 +29,7 @@ def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
-    """Return why these target lengths do not fit a decoder with a fixed input length, or None.
-
-    Args:
-        config: A configuration that is compatible with the longest target.
-        tokens: Length of every target, including boundary tokens.
-    """
+    """Return why these target lengths in tokens do not fit a decoder with a fixed input length, or None."""
     length = only_length(config)
     if length is None or config.quirks.pad_to != "batch":
         return None

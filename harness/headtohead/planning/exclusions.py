@@ -52,12 +52,7 @@ class Incompatibilities:
     ) -> tuple[list[Variant], list[ExcludedRecord]]:
         """Return the variants that run, and the others with their reasons.
 
-        Args:
-            variants: The variants.
-            required: A description and the location of each variant that must run, by slug.
-
-        Raises:
-            HeadToHeadError: If a required variant does not run.
+        It is an error if a variant does not run that is ``required``, by its slug with a description and a location.
         """
         running, excluded = [], []
         for variant in variants:

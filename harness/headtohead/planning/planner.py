@@ -30,7 +30,7 @@ from headtohead.planning.equality import equal_variants
 from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
 from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
-from headtohead.planning.power import Power, typical_sd
+from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
 from headtohead.planning.variants import Variant
@@ -380,7 +380,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 differences = differences[::2] + differences[1::2]
             means.append(differences.mean(axis=0))
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-        powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
+        sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
+        powers.append(Power(family, len(means), seeds, metric, statistics.median(sds) if sds else None, plan.looks))
     return tuple(powers)
 
 

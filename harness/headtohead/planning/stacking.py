@@ -67,10 +67,6 @@ def processors(device: str) -> int:
     return cpu_cores()
 
 
-StackKey = tuple[str, str]
-"""Shape of the runs of a stack, and their variant if it has a stack of its own, else an empty string."""
-
-
 def _tokens(config: RunConfig) -> int:
     train = config.train
     return train.batch_tokens if train.batch_size is None else train.batch_size * 16
@@ -104,7 +100,8 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
         for variant in variants
     }
-    groups: dict[StackKey, list[PlannedRun]] = {}
+    # By shape, and by variant if it has a stack of its own.
+    groups: dict[tuple[str, str], list[PlannedRun]] = {}
     seeds = Counter(map(plan.variant_of, runs))
     for run in runs:
         is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _numbers(plan, run) >= OWN_STACK_NUMBERS
@@ -189,7 +186,7 @@ def _numbers(plan: Plan, run: PlannedRun) -> int:
     return _tokens(config) * (_inside(config) + target_words)
 
 
-def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], workers: int) -> None:
+def _keep_busy(counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int) -> None:
     """Add stacks while processes would be idle; with few rounds, also in the last round."""
     while counts:
         total = sum(counts.values())

@@ -126,11 +126,6 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
     return path
 
 
-def _permits_null(model: type[BaseModel], location: Sequence[str | int]) -> bool:
-    field = model.model_fields.get(str(location[0]))
-    return field is not None and type(None) in get_args(field.annotation)
-
-
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
     kind, given, context, location = detail["type"], detail["input"], detail.get("ctx", {}), detail["loc"]
     if kind == "extra_forbidden":
@@ -153,8 +148,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         remedy = _close(given, context)
     elif kind == "list_type" and isinstance(given, dict) and len(location) == 1:
         remedy = "; begin each item with a hyphen"
-    elif given in ("none", "None") and _permits_null(model, location):
-        remedy = "; type null"
+    elif given in ("none", "None") and (field := model.model_fields.get(str(location[0]))):
+        remedy = "; type null" * (type(None) in get_args(field.annotation))
     words = re.sub(
         "an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"].partition(", unable")[0]
     )

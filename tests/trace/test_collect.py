@@ -9,11 +9,11 @@ from headtohead.model.attention import overrides
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
-from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_notebooks.trace import collect
 from made import case_table
+from made.array import every_value
 
 WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
 REGISTRY = current()

@@ -126,7 +126,7 @@ def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]
     A known violation of another entry does not count for this entry. Invariants of a single entry are
     evaluated per role only, and invariants that train stacks once.
     """
-    if invariant.scope != "combination":
+    if invariant.scope != "combination":  # the descriptions of subjects with default entries in the other families
         subjects = [each for each in subjects if each[0] == DEFAULTS or " in " in each[0]] or subjects
     found = []
     for description, subject in subjects[: 1 if invariant.scope == "training" else None]:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save, save_file
 from headtohead import files
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking.run_page import parameters
-from headtohead.tracking.runs import TrackedStudy
+from headtohead.tracking.study import TrackedStudy
 from made.study import TINY, Study
 
 KILL = """

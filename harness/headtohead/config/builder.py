@@ -142,8 +142,10 @@ class ConfigBuilder:
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
-        for other in [other for other in self.values if other[: len(path)] == path or path[: len(other)] == other]:
-            del self.values[other]
+        section = [other for other in self.values if other[0] == path[0]]
+        for other in section:
+            if other[: len(path)] == path or path[: len(other)] == other:
+                del self.values[other]
         self.values[path] = value, location
 
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:

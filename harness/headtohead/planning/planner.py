@@ -310,14 +310,15 @@ def _with_state(
     planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]
 ) -> PlannedRun:
     """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
-    own, record, has_result = existing.experiment == experiment, existing.record, existing.state in states.RESULTS
+    own, record, status = existing.experiment == experiment, existing.record, existing.status
+    has_result = status.state in states.RESULTS
     changed = changed_plugins(record.sources, plugins) if has_result else ()
     if changed and not own:
         return planned
     return planned.model_copy(
         update={
-            "state": existing.state,
-            "reason": existing.status.reason,
+            "state": status.state,
+            "reason": status.reason,
             "stale": drift(record.versions, record.sources, plugins) if has_result else (),
             "changed_plugins": changed,
             "directory": existing.path.name if own else planned.directory,

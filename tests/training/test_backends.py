@@ -245,7 +245,7 @@ def baked_rate(stack: StackTraining) -> None:
     update = stack.optimizer.update
 
     def wrong() -> None:
-        groups = stack.optimizer.optimizer.param_groups
+        groups = stack.optimizer.groups
         rates = [group["lr"] for group in groups]
         for group in groups:
             group["lr"] = stack.optimizer.rate(0, stack.progress.step + 1)

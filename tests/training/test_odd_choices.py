@@ -110,7 +110,7 @@ def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -
             assert (float(losses[member]) == 0.0) is (words == 0)
             assert (float(max(gradients)) == 0.0) is (words == 0)
             lonely += words == 0
-        stack.optimizer.optimizer.zero_grad()
+        stack.optimizer.clear_gradients()
     assert lonely == 2 * 6
     stack.run()
     assert all(bool(torch.isfinite(parameter).all()) for parameter in stack.model.parameters())

@@ -21,7 +21,7 @@ KINDS = ("archived", "superseded", "failed", "trial", "reproduced", "cache")
 def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) -> None:
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
-    archived: runs that --fresh, --stale, --force or --repair moved. superseded: runs that are in no plan any more.
+    archived: runs that --fresh, --stale or --repair moved. superseded: runs that are in no plan any more.
     failed: runs that ended without a result. trial: runs of h2h run --try. reproduced: runs of h2h reproduce. cache:
     prepared data, which are rebuilt when they are needed. Files that headtohead did not write stay.
     """

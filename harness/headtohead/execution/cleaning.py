@@ -69,12 +69,13 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
             for name in (RUN, STATUS):
                 _require(path / name)
             read_record(RunRecord, path / RUN)
-            status, state = observe(path)
+            status = observe(path)
             if path not in needed:
-                if state not in states.ACTIVE:
-                    yield Leftover("superseded", path, f"not in the plan, {state}", folder)
-            elif state in REMOVED_STATES:
-                yield Leftover("failed", path, f"{state}: {status.reason}" if status.reason else state, folder)
+                if status.state not in states.ACTIVE:
+                    yield Leftover("superseded", path, f"not in the plan, {status.state}", folder)
+            elif status.state in REMOVED_STATES:
+                reason = f"{status.state}: {status.reason}" if status.reason else status.state
+                yield Leftover("failed", path, reason, folder)
     yield from _hidden("trial", runs_root, ".try", "trained by h2h run --try", None)
     if ownership.owned(cache / PREPARED):
         yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
@@ -123,5 +124,5 @@ def _hidden(kind: Kind, root: Path, name: str, reason: str, experiment: Path | N
     """Yield the folders in a hidden folder that contain files of runs and no active run."""
     for path in sorted((root / name).glob("*")):
         checked = inside(root, name, path.name)
-        if run_files(checked) and not any(observe(run)[1] in states.ACTIVE for run in run_directories(checked)):
+        if run_files(checked) and not any(observe(run).state in states.ACTIVE for run in run_directories(checked)):
             yield Leftover(kind, checked, reason, experiment)

@@ -213,7 +213,7 @@ def cache_without_causality(original):
 def restarted_optimizer(original):
     def resume(self):
         original(self)
-        self.optimizer.optimizer.state.clear()
+        self.optimizer.moments.clear()
 
     return resume
 

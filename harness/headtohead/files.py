@@ -6,9 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import stat
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,9 +29,6 @@ LARGE_BYTES = 256 * 2**20
 
 RESTORE = "restore it, or move its folder away"
 """What to do about a record that cannot be read."""
-
-SCRATCH = "h2h-scratch-"
-"""Prefix of temporary folders."""
 
 
 @contextmanager
@@ -89,50 +84,17 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files below a folder that killed processes left behind.
+    """Remove temporary files of this user below a folder that killed processes left behind.
 
     A file that a live process on any host writes is locked, and kept.
     """
     for parent, _, names in os.walk(folder):
         for name in names:
             if name.startswith(".") and name.endswith(TEMPORARY):
-                with suppress(OSError):
-                    _remove_unlocked(Path(parent, name))
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Create a temporary folder for the block, and remove those that killed processes left behind."""
-    base = Path(tempfile.gettempdir())
-    for leftover in base.glob(f"{SCRATCH}*"):
-        with suppress(OSError):
-            _remove_unlocked(leftover)
-    created = Path(tempfile.mkdtemp(prefix=f".{SCRATCH}"))
-    handle = os.open(created, os.O_RDONLY | os.O_DIRECTORY)
-    # Only locked folders have the name that makes them leftovers.
-    with suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    folder = created.rename(base / created.name.removeprefix("."))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
-
-
-def _remove_unlocked(path: Path) -> None:
-    """Remove a file or folder of this user; raise OSError if a live process has locked it."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        if os.fstat(handle).st_uid != os.geteuid():
-            return
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    finally:
-        os.close(handle)
+                with suppress(OSError), open(os.open(Path(parent, name), os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+                    if os.fstat(file.fileno()).st_uid == os.geteuid():
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        Path(parent, name).unlink()
 
 
 @contextmanager

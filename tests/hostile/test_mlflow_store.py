@@ -150,39 +150,31 @@ def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
 
 
 KILLED = """
-import os, signal, sys, tempfile
+import os, signal, sys
 from pathlib import Path
 from headtohead import files
-with files.scratch_folder() as scratch:
-    (scratch / "maps.png").write_text("an upload")
-    print(scratch, flush=True)
-    files.replace(Path(sys.argv[1]), lambda path: (path.write_text("half"), os.kill(os.getpid(), signal.SIGKILL)))
+files.replace(Path(sys.argv[1]), lambda path: (path.write_text("half"), os.kill(os.getpid(), signal.SIGKILL)))
 """
 
 
 def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Path, h2h_here: Command) -> None:
     (run,) = (path.parent for path in study.glob("runs/study/*/status.json"))
     for name in ("status.json", "heads.json"):
-        killed = subprocess.run([sys.executable, "-c", KILLED, run / name], capture_output=True, text=True, check=False)
-        assert killed.returncode < 0
-    scratch = Path(killed.stdout.strip())
-    assert scratch.is_dir()
+        assert subprocess.run([sys.executable, "-c", KILLED, run / name], check=False).returncode < 0
     assert len(list(run.glob(".*.tmp"))) == 2
-    written: list[bool] = []
+    upload = study / "runs/study/.loggers/mlflow-files/images/maps.png"
+    upload.parent.mkdir(parents=True)
+    upload.write_text("an upload")
 
     def write(temporary: Path) -> None:
         """Run the command while this process writes a file."""
         temporary.write_text("{}")
-        with files.scratch_folder() as own:
-            assert sync(h2h_here, study).returncode == 0
-            written.append(own.is_dir())
+        assert sync(h2h_here, study).returncode == 0
 
     files.replace(run / "heads.json", write)
-    assert written == [True]
     assert (run / "heads.json").is_file()
     assert list(run.glob(".*.tmp")) == []
-    with files.scratch_folder():
-        assert not scratch.exists()
+    assert not (study / "runs/study/.loggers/mlflow-files").exists()
 
 
 @pytest.mark.slow

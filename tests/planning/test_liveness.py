@@ -12,7 +12,7 @@ from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Busy, Lease, observe
 from headtohead.storage.progress import read_progress
 from headtohead.storage.run import StatusRecord
-from headtohead.tracking.runs import TrackedStudy
+from headtohead.tracking.study import TrackedStudy
 
 HOLDERS = {
     "no process": (None, 0, False),
@@ -44,10 +44,10 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, monkey
     again = plan(seeds=1)
     assert again.runs[0].state == seen
     assert [entry.directory for entry in again.remaining] == ([] if alive else [run.name])
-    assert observe(run)[1] == seen
+    assert observe(run).state == seen
     assert load_frames(run.parent).runs["state"].tolist() == [seen]
     tracked = TrackedStudy.read(run.parent).runs()[0].observed(sweep=True)
-    assert tracked[1:] == ((state, None) if alive else ("KILLED", "process 17 on node3 is gone"))
+    assert (tracked.state, tracked.reason) == ((state, None) if alive else ("KILLED", "process 17 on node3 is gone"))
     if alive:
         with pytest.raises(Busy):
             Lease(run).acquire()
@@ -59,4 +59,4 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, monkey
 def test_a_run_that_ends_during_the_check_is_not_interrupted(tmp_path, monkeypatch):
     statuses = iter([StatusRecord(state="RUNNING"), StatusRecord(state="DONE")])
     monkeypatch.setattr(leases, "read_status", lambda run: next(statuses))
-    assert leases.observe(tmp_path / "run") == (StatusRecord(state="DONE"), "DONE")
+    assert leases.observe(tmp_path / "run") == StatusRecord(state="DONE")

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.tracking import loggers, serving, shipping, store
+from headtohead.tracking import serving, shipping, study
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -72,7 +72,7 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
     for name in ("one", "two"):
         make_experiment(name=name, axes=AXES)
     monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
-    with loggers.locked(tmp_path / "runs/one", shipping.MLFLOW):
+    with study.locked(tmp_path / "runs/one", shipping.MLFLOW):
         result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
     assert "another process logs 'one' to mlflow" in result.output
@@ -93,15 +93,6 @@ def test_sync_reports_bad_input_in_one_line(
     result = _call("sync", *arguments, "--runs", str(tmp_path / "runs"))
     assert (result.exit_code, len(result.output.splitlines())) == (2, 1)
     assert re.match(f"h2h: .*{message}", result.output)
-
-
-def test_without_mlflow_sync_names_the_package_to_install(
-    make_experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_experiment(axes=AXES)
-    monkeypatch.setattr(store.importlib.util, "find_spec", lambda name: None)
-    result = _call("sync", "--runs", str(tmp_path / "runs"))
-    assert result.output == "h2h: mlflow is not installed; runs stay in their folder; install it and run h2h sync\n"
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.tracking.mlflow_logger import STATUS
-from headtohead.tracking.runs import TrackedStudy
+from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import views
 
 DOCS = Path(__file__).parents[2] / "docs"

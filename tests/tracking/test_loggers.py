@@ -222,15 +222,6 @@ def test_a_failed_wandb_run_begins_again_in_the_same_process(
     assert_in_wandb(folder)
 
 
-@pytest.mark.slow
-def test_offline_wandb_runs_have_the_recorded_metrics(make_experiment: MakeExperiment, offline: None) -> None:
-    folder = make_experiment(axes=AXES)
-    sent = ship(folder, logger="wandb")
-    assert (sent.shipped, sent.failures) == (1, [])
-    assert_in_wandb(folder)
-    assert ship(folder, logger="wandb").shipped == 0
-
-
 @pytest.fixture
 def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Register the logger ``lines`` for this test; return its file."""

@@ -15,8 +15,8 @@ from mlflow.entities import Run
 
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums
-from headtohead.tracking.runs import TrackedRun, TrackedStudy
 from headtohead.tracking.shipping import ship
+from headtohead.tracking.study import TrackedRun, TrackedStudy
 from made import case_table
 from made.fake_study import edit
 
@@ -209,6 +209,12 @@ def _die_while_training(place: Place) -> None:
     edit(place.run.path / "status.json", state="RUNNING", ended=None)
 
 
+def _die_while_scoring(place: Place) -> None:
+    """Have all histories, but no results, whose values can differ from the last ones."""
+    (place.run.path / "results.json").unlink()
+    edit(place.run.path / "status.json", state="RUNNING", ended=None, files={})
+
+
 def _die_while_finishing(place: Place) -> None:
     """Have results but no final state; the next attempt measures its own times."""
     results = json.loads((place.run.path / "results.json").read_text())
@@ -225,7 +231,7 @@ def _train_earlier(place: Place) -> None:
     edit(place.run.path / "status.json", files=checksums(place.run.path))
 
 
-@case_table("before", [_die_while_training, _die_while_finishing, _train_earlier], default=1)
+@case_table("before", [_die_while_scoring, _die_while_training, _die_while_finishing, _train_earlier], default=1)
 def test_no_step_is_logged_twice_after_a_kill(
     make_experiment: MakeExperiment, store_uri: str, tmp_path: Path, before: Callable[[Place], None]
 ) -> None:

@@ -12,7 +12,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
 from headtohead.storage.run import StatusRecord
 from headtohead.storage.run_directory import checksums
-from headtohead.tracking.runs import Step, TrackedRun, TrackedStudy
+from headtohead.tracking.study import Step, TrackedRun, TrackedStudy
 
 
 @pytest.fixture
@@ -56,10 +56,11 @@ def test_the_content_hash_depends_on_content_alone(run: TrackedRun, record_check
 def test_a_run_of_a_dead_process_is_not_running(run: TrackedRun) -> None:
     status = StatusRecord(state="RUNNING", host="node3", pid=17)
     (run.path / "status.json").write_text(json.dumps(status.to_json()))
-    assert run.observed(sweep=True) == (status, "KILLED", "process 17 on node3 is gone")
-    assert run.observed(sweep=False) == (status, "RUNNING", None)
+    killed = {"state": "KILLED", "reason": "process 17 on node3 is gone"}
+    assert run.observed(sweep=True) == status.model_copy(update=killed)
+    assert run.observed(sweep=False) == status
     with Lease(run.path):
-        assert run.observed(sweep=True) == (status, "RUNNING", None)
+        assert run.observed(sweep=True) == status
 
 
 @pytest.mark.parametrize("content", ['{"state"', '{"state": "SLEEPING"}', '{"state": "DONE", "mood": 1}'])

@@ -14,7 +14,7 @@ import pytest
 from headtohead.storage.contrasts import ChangeContrast
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking import view
-from headtohead.tracking.runs import TrackedStudy
+from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import link, views
 
 AXES = ["positional", "attention", "masking"]

@@ -22,7 +22,7 @@ def command(run: str, runs: Path, form: str) -> None:
     from headtohead.storage.run_files import disk_usage, show_size
 
     path = find_run(run, runs)
-    status, state = observe(path)
+    status = observe(path)
     directory = RunDirectory(path, known=status)
     record, results = directory.record, directory.results
     metrics = dict(results.metrics) if results else {}
@@ -31,7 +31,7 @@ def command(run: str, runs: Path, form: str) -> None:
         echo_json(
             {
                 "run": record.model_dump(mode="json"),
-                "state": state,
+                "state": status.state,
                 "status": status.model_dump(mode="json"),
                 "metrics": metrics,
                 "files": sizes,
@@ -40,7 +40,7 @@ def command(run: str, runs: Path, form: str) -> None:
         return
     import yaml
 
-    echo(f"{record.title}, seed {record.seed}: {state} at step {status.step} of {record.steps}")
+    echo(f"{record.title}, seed {record.seed}: {status.state} at step {status.step} of {record.steps}")
     if status.reason:
         echo(f"reason: {status.reason}")
     echo(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,7 +19,7 @@ from headtohead.storage.leases import Lease, layout_lock, observe, refuse_busy
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
-from headtohead.storage.run_files import delete_run_files, disk_usage, run_files
+from headtohead.storage.run_files import delete_run_files, run_files
 
 Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
@@ -39,14 +39,9 @@ class Leftover:
     reason: str
     experiment: Path | None
 
-    @property
-    def size(self) -> int:
-        """Bytes of its files."""
-        return disk_usage(self.path).size
 
-
-def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list[Leftover]:
-    """Return what can be removed from a runs folder and the cache.
+def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
+    """Yield what can be removed from a runs folder and the cache.
 
     archived: runs that ``--fresh``, ``--force`` or ``--repair`` moved to ``.archived``. superseded: runs that are
     neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
@@ -56,35 +51,6 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
     """
-    return [leftover for leftover in _leftovers(runs_root, cache) if leftover.kind in kinds]
-
-
-def remove(leftovers: Sequence[Leftover]) -> None:
-    """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
-
-    Files that headtohead did not write stay.
-
-    Raises:
-        HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
-    """
-    for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
-        found = list(group)
-        with ExitStack() as stack:
-            if experiment is not None:
-                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
-                stack.enter_context(layout_lock(experiment))
-                stack.enter_context(refuse_busy())
-                stack.enter_context(Lease(*runs))
-                current = {(other.kind, other.path) for other in _leftovers(experiment.parent, experiment)}
-                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
-            for leftover in found:
-                if leftover.kind == "cache":
-                    ownership.remove(leftover.path, ownership.owned(leftover.path))
-                else:
-                    delete_run_files(leftover.path)
-
-
-def _leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
     for folder in folders:
         if any(folder.glob(f"*/{RUN}")):
@@ -103,15 +69,41 @@ def _leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
             for name in (RUN, STATUS):
                 _require(path / name)
             read_record(RunRecord, path / RUN)
-            status, state = observe(path)
+            status = observe(path)
             if path not in needed:
-                if state not in states.ACTIVE:
-                    yield Leftover("superseded", path, f"not in the plan, {state}", folder)
-            elif state in REMOVED_STATES:
-                yield Leftover("failed", path, f"{state}: {status.reason}" if status.reason else state, folder)
+                if status.state not in states.ACTIVE:
+                    yield Leftover("superseded", path, f"not in the plan, {status.state}", folder)
+            elif status.state in REMOVED_STATES:
+                reason = f"{status.state}: {status.reason}" if status.reason else status.state
+                yield Leftover("failed", path, reason, folder)
     yield from _hidden("trial", runs_root, ".try", "trained by h2h run --try", None)
     if ownership.owned(cache / PREPARED):
         yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
+
+
+def remove(leftovers: Sequence[Leftover]) -> None:
+    """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
+
+    Files that headtohead did not write stay.
+
+    Raises:
+        HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
+    """
+    for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
+        found = list(group)
+        with ExitStack() as stack:
+            if experiment is not None:
+                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
+                stack.enter_context(layout_lock(experiment))
+                stack.enter_context(refuse_busy())
+                stack.enter_context(Lease(*runs))
+                current = {(other.kind, other.path) for other in find_leftovers(experiment.parent, experiment)}
+                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
+            for leftover in found:
+                if leftover.kind == "cache":
+                    ownership.remove(leftover.path, ownership.owned(leftover.path))
+                else:
+                    delete_run_files(leftover.path)
 
 
 def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
@@ -132,5 +124,5 @@ def _hidden(kind: Kind, root: Path, name: str, reason: str, experiment: Path | N
     """Yield the folders in a hidden folder that contain files of runs and no active run."""
     for path in sorted((root / name).glob("*")):
         checked = inside(root, name, path.name)
-        if run_files(checked) and not any(observe(run)[1] in states.ACTIVE for run in run_directories(checked)):
+        if run_files(checked) and not any(observe(run).state in states.ACTIVE for run in run_directories(checked)):
             yield Leftover(kind, checked, reason, experiment)

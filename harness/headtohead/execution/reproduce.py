@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from headtohead import files
 from headtohead.config.entries import parsed_options, plugins_of
 from headtohead.config.versions import drift
 from headtohead.data import cache_root
@@ -59,9 +59,9 @@ def reproduce(run: Path | str, runs: Path) -> Reproduction:
     for config in stacks[0].record.configs.values():
         parsed_options(config, current(), path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
-    writable = os.access(path.parent, os.W_OK)
-    with nullcontext(inside(path.parent, ".reproduced")) if writable else files.scratch_folder() as workspace:
-        folder = _copy(stacks[0], inside(workspace, path.name))
+    own = nullcontext(inside(path.parent, ".reproduced")) if os.access(path.parent, os.W_OK) else None
+    with own or tempfile.TemporaryDirectory(prefix="h2h-") as workspace:
+        folder = _copy(stacks[0], inside(Path(workspace), path.name))
         machine = Machine(LocalLauncher(), folder.record.device, workers=1)
         stopped = run_stacks([folder], machine, folder.experiment)
         new = RunDirectory(folder.experiment / path.name)

@@ -118,7 +118,7 @@ def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Pat
 
 def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
     """Count the current states of a plan's runs, or of some of them."""
-    return Counter(observe(run.path(plan.directory))[1] for run in (plan.runs if runs is None else runs))
+    return Counter(observe(run.path(plan.directory)).state for run in (plan.runs if runs is None else runs))
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:

@@ -24,7 +24,6 @@ class ExistingRun(NamedTuple):
     path: Path
     record: RunRecord
     status: StatusRecord
-    state: str
 
     @property
     def experiment(self) -> str:
@@ -65,13 +64,13 @@ class ExistingRuns:
         own = [run for run in matching if run.experiment == experiment]
         if own:
             return min(own, key=lambda run: (run.path.name != directory, run.path))
-        results = [run for run in matching if run.state in states.RESULTS]
-        return min(results, key=lambda run: (run.state != states.DONE, run.reference), default=None)
+        results = [run for run in matching if run.status.state in states.RESULTS]
+        return min(results, key=lambda run: (run.status.state != states.DONE, run.reference), default=None)
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
         record = read_record(RunRecord, path / RUN)
-        return None if record is None else ExistingRun(path, record, *observe(path))
+        return None if record is None else ExistingRun(path, record, observe(path))
 
 
 def run_directories(experiment: Path) -> list[Path]:

@@ -147,7 +147,7 @@ def load_frames(experiment_dir: Path) -> Frames:
     rows, buckets, records, results, folders = [], [], {}, {}, {}
     for planned in experiment.record.runs:
         folder = experiment.run_path(planned, tree=True)
-        status, state = observe(folder)
+        status = observe(folder)
         run, variant = RunDirectory(folder, known=status), variants[planned.variant]
         name, record = folder.name, read_record(RunRecord, folder / RUN)
         result, heads = run.results, run.heads
@@ -164,7 +164,7 @@ def load_frames(experiment_dir: Path) -> Frames:
                 "variant": planned.variant,
                 "title": variant.title,
                 "seed": planned.seed,
-                "state": state,
+                "state": status.state,
                 "reason": status.reason or status.signature,
                 "run_hash": planned.run_hash,
                 "directory": f"../{planned.reused_from}" if planned.reused_from else planned.directory,

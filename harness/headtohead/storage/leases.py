@@ -185,8 +185,8 @@ def holder_of(run: Path) -> Holder | None:
     return holder if holder and abs(time.time() - _heartbeat(run, holder)) < STALE_SECONDS else None
 
 
-def observe(run: Path) -> tuple[StatusRecord, str]:
-    """Return a run's status and its state, which is INTERRUPTED if the run is active and no process holds its lease.
+def observe(run: Path) -> StatusRecord:
+    """Return a run's status, which is INTERRUPTED if the run is active and no process holds its lease.
 
     Raises:
         HeadToHeadError: If ``status.json`` is damaged.
@@ -196,8 +196,8 @@ def observe(run: Path) -> tuple[StatusRecord, str]:
         # The holder writes the final state before it releases the lease, so the status is read again.
         status = read_status(run)
         if status.state in states.ACTIVE:
-            return status, states.INTERRUPTED
-    return status, status.state
+            return status.model_copy(update={"state": states.INTERRUPTED})
+    return status
 
 
 @contextmanager

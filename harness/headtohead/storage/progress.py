@@ -90,10 +90,10 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
 
 
 def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None) -> RunProgress:
-    status, state = observe(directory)
+    status = observe(directory)
     if METRICS in status.files:
         RunDirectory(directory, known=status).verified(METRICS)
-    step, left = status.step, None
+    state, step, left = status.state, status.step, None
     if stack is not None and (state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}):
         step = step if state == states.FAILED and step else max(step, stack["step"])
         if state == states.RUNNING and stack["step"]:

@@ -70,7 +70,7 @@ def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
     for run in experiment.record.runs:
         path = experiment.run_path(run)
         with suppress(HeadToHeadError):  # a damaged run, which the reader of its results names
-            if run.variant not in found and observe(path)[1] in states.RESULTS:
+            if run.variant not in found and observe(path).state in states.RESULTS:
                 found[run.variant] = RunDirectory(path).record.plugins
     return {plugin for plugins in found.values() for plugin in plugins}
 

@@ -19,7 +19,7 @@ from headtohead.figures.heat_map import ColourRange, cell_colours
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
-from headtohead.tracking.runs import TrackedRun
+from headtohead.tracking.study import TrackedRun
 
 RAW = "run"
 TABLE = "translations.json"

@@ -11,15 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headtohead import files
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
-from headtohead.storage.run import RESULTS
 from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import stage
 from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
-from headtohead.tracking.runs import TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.store import Store
+from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 
 STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
 """MLflow's status by state; FAILED for any other state."""
@@ -41,7 +39,7 @@ class Destination:
 class MlflowLogger(Logger):
     """Logs to MLflow: parameters, histories, results, attention maps, translations and weights."""
 
-    def __init__(self, run: LoggedRun, study: TrackedStudy, directory: TrackedRun, to: Destination) -> None:
+    def __init__(self, run: LoggedRun, study: StudyLogger, directory: TrackedRun, to: Destination) -> None:
         super().__init__(run)
         self.study, self.directory, self.to, self.client = study, directory, to, to.store.client
         self.run_id = to.run_ids.get(run.run_hash, "")
@@ -95,7 +93,7 @@ class MlflowLogger(Logger):
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
         client, directory = self.client, self.directory
-        status, _, reason = directory.observed(sweep=True)
+        status = directory.observed(sweep=True)
         steps = [point[1] for point in self.last.values()]
         ended = milliseconds(status.ended) or max(steps, default=milliseconds(status.started) or 0)
         for name, point in self.last.items():
@@ -103,14 +101,14 @@ class MlflowLogger(Logger):
         last = max((step for step, _, _ in self.last.values()), default=0)
         if state in states.RESULTS:
             self._add_results(directory.final_metrics, last, ended)
-        elif (directory.path / RESULTS).is_file():
-            # The process died while it finished. The next attempt logs the last step, with the results.
+        elif state == states.KILLED:
+            # The process may have died after its last step, which the next attempt logs, with the results.
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
-        with files.scratch_folder() as folder:
+        with self.study.scratch() as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
             tags = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
-        self._send(state, reason, tags | {SHIPPED_TAG: directory.content_hash()})
+        self._send(state, status.reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 
     def _add(self, name: str, step: int, time: int, value: float) -> None:
@@ -144,7 +142,7 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            tags = run_page.tags(self.study, self.directory, record, state, reason, self.to.parent) | tags
+            tags = run_page.tags(self.study.study, self.directory, record, state, reason, self.to.parent) | tags
             params = run_page.parameters(self.directory, record)
             changed = sorted(name for name, value in existing.params.items() if params.get(name, value) != value)
             if changed:  # MLflow does not allow changes of parameters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,11 +23,10 @@ from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
-from headtohead.tracking.loggers import StudyLogger
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
 from headtohead.tracking.run_page import IN_PLAN_TAG, PARAM_LIMIT, RUN_HASH_TAG, SHIPPED_TAG, TAG_LIMIT, user
-from headtohead.tracking.runs import TrackedRun, milliseconds
 from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
+from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.view import link, untested, views
 
 INDEX = "headtohead studies"
@@ -65,7 +64,7 @@ class MlflowStudy(StudyLogger):
             yield
 
     def logger(self, run: TrackedRun) -> Logger:
-        return MlflowLogger(self.logged_run(run), self.study, run, self.to)
+        return MlflowLogger(self.logged_run(run), self, run, self.to)
 
     def keep(self, run: TrackedRun, content_hash: str) -> None:
         self.received[run.run_hash] = content_hash
@@ -86,13 +85,12 @@ class MlflowStudy(StudyLogger):
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
         to, index = Destination(store, store.experiment(self.study.name)), store.experiment(INDEX)
-        planned, has_old_runs = {run.run_hash for run in self.study.record.runs}, False
+        planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
             if run_hash := tags.get(RUN_HASH_TAG):
                 to.run_ids.setdefault(run_hash, run.info.run_id)
                 in_plan = "yes" if run_hash in planned else "no"
-                has_old_runs |= in_plan == "no"
                 if tags.get(IN_PLAN_TAG) != in_plan:
                     store.client.set_tag(run.info.run_id, IN_PLAN_TAG, in_plan)
                 if SHIPPED_TAG in tags and run.info.status != "RUNNING":
@@ -111,7 +109,7 @@ class MlflowStudy(StudyLogger):
             "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
             STUDY_TAG: self.study.name,
             "h2h.study_run": to.parent,
-            **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'" if has_old_runs else ""),
+            **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'"),
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
@@ -126,13 +124,11 @@ class MlflowStudy(StudyLogger):
         client, existing = store.client, store.client.get_run(parent).data
         counts, ended = Counter[str](), []
         for run in self.study.runs():
-            try:
-                status, state, _ = run.observed(sweep=True) if run.begun() else (None, WAITING, None)
-            except HeadToHeadError:
-                status, state = None, UNREADABLE
-            counts[state] += 1
-            if status is not None and status.ended is not None:
-                ended.append(milliseconds(status.ended))
+            status = None
+            with suppress(HeadToHeadError):
+                status = run.observed(sweep=True)
+                ended.append(milliseconds(status.ended) or 0)
+            counts[UNREADABLE if status is None else status.state if run.begun() else WAITING] += 1
         stale = "; ".join(stale_changes(self.study))
         warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
         report = inside(self.reports, self.study.name, tree=True)

@@ -12,7 +12,7 @@ from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 from headtohead.storage.run import RunRecord
-from headtohead.tracking.runs import TrackedRun, TrackedStudy
+from headtohead.tracking.study import TrackedRun, TrackedStudy
 
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000

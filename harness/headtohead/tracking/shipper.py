@@ -8,7 +8,6 @@ and ``h2h sync`` logs the rest.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import pickle
@@ -28,8 +27,8 @@ from headtohead.escaping import VisibleFormatter
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.tracking.loggers import locked
 from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
+from headtohead.tracking.study import locked
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
@@ -103,15 +102,13 @@ class ShipperProcess:
 
 
 def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
-    """Start a shipper; return None if MLflow is not installed or the folder cannot be written.
+    """Start a shipper; return None if the folder cannot be written.
 
     Args:
         experiment: The experiment's folder.
         logger: Name of the logger.
         reports: The folder of all reports.
     """
-    if logger == MLFLOW and importlib.util.find_spec("mlflow") is None:
-        return None
     try:
         experiment.mkdir(parents=True, exist_ok=True)
         file = inside(experiment, f"shipper-{logger}.log").open("ab")

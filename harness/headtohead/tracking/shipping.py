@@ -17,8 +17,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.tracking.loggers import InUseError, StudyLogger, locked
-from headtohead.tracking.runs import TrackedRun, TrackedStudy
+from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, TrackedStudy, locked
 
 MLFLOW = "mlflow"
 """Name of the logger that headtohead itself provides and that is used by default."""
@@ -31,7 +30,7 @@ LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
 LAST_ATTEMPTS = 3
 
-LOCK_SECONDS = 30.0
+LOCK_SECONDS = 10.0
 """Waiting time for another process that logs the same study to the same tracker."""
 
 log = logging.getLogger("headtohead.shipper")
@@ -196,7 +195,8 @@ class Shipper:
     def _ship(self, tracker: StudyLogger, run: TrackedRun, sweep: bool) -> bool:
         """Return whether anything was logged."""
         inside(run.path, tree=True)  # the target of a symbolic link would be uploaded
-        status, state, _ = run.observed(sweep=sweep)
+        status = run.observed(sweep=sweep)
+        state = status.state
         is_final, content_hash = state not in states.PENDING, run.content_hash()
         if (is_final and tracker.received.get(run.run_hash) == content_hash) or not (
             is_final or state == states.RUNNING
@@ -240,11 +240,7 @@ class Shipper:
 
 def require(name: str) -> None:
     """Raise HeadToHeadError if a logger is unknown or lacks a package."""
-    if name == MLFLOW:
-        from headtohead.tracking.store import require_mlflow
-
-        require_mlflow()
-    else:
+    if name != MLFLOW:
         current().logger(name).require()
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import logging
 import os
-import shutil
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -45,20 +44,6 @@ SETTINGS = {
 ARTIFACTS = "mlruns-artifacts"
 LOCK_SECONDS = 300.0
 
-UNAVAILABLE = (
-    "database or disk is full",
-    "No space left on device",
-    "Disk quota exceeded",
-    "File too large",
-    "attempt to write a readonly database",
-    "unable to open database file",
-    "database is locked",
-    "disk I/O error",
-    "Too many open files",
-    "Connection refused",
-    "Name or service not known",
-    "Read timed out",
-)
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
 MOVE_AWAY = "move it away and run h2h sync, which logs every run to a new store"
 PAGE = 250
@@ -123,22 +108,11 @@ class Store:
 
 
 def load_mlflow() -> ModuleType:
-    """Import mlflow with `SETTINGS`; environment variables set by the user take precedence.
-
-    Raises:
-        HeadToHeadError: If mlflow is not installed.
-    """
-    require_mlflow()
+    """Import mlflow with `SETTINGS`; environment variables set by the user take precedence."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     return importlib.import_module("mlflow")
-
-
-def require_mlflow() -> None:
-    """Raise HeadToHeadError if mlflow is not installed."""
-    if importlib.util.find_spec("mlflow") is None:
-        raise HeadToHeadError("mlflow is not installed; runs stay in their folder; install it and run h2h sync")
 
 
 def database_of(uri: str) -> Path | None:
@@ -160,9 +134,9 @@ def store_errors(uri: str) -> Iterator[None]:
         reason = " ".join(str(error).split()) or type(error).__name__
         if damage := next((text for text in DAMAGE if text in reason), None):
             raise HeadToHeadError(f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}") from error
-        known = next((text for text in UNAVAILABLE if text in reason), reason[:200])
+        known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
         raise HeadToHeadError(
-            f"cannot use the MLflow store {readable(uri)}: {known}; "
+            f"cannot use the MLflow store {readable(uri)}: {known[:200]}; "
             "no run is lost, run h2h sync when the store is available"
         ) from error
 
@@ -171,8 +145,8 @@ def open_store(uri: str, *, create: bool) -> Store:
     """Open a store and check it; with ``create``, create a missing SQLite store.
 
     Raises:
-        HeadToHeadError: If mlflow is not installed, or the store is missing, unreachable, not writable, or of another
-            MLflow version. Then nothing is changed.
+        HeadToHeadError: If the store is missing, unreachable, not writable, or of another MLflow version. Then nothing
+            is changed.
     """
     load_mlflow()
     from mlflow import MlflowClient
@@ -228,7 +202,7 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
         try:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if any(text in str(error) for text in UNAVAILABLE):
+            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
                 raise
             raise HeadToHeadError(
                 f"{database} is not an MLflow store ({error}); {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
@@ -245,13 +219,14 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
 def _create(database: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    build: Callable[[str, str], Any] = SqlAlchemyStore
-    with files.scratch_folder() as folder:
-        fresh = folder / "mlflow.db"
-        build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
-        with closing(sqlite3.connect(fresh)) as connection:
+    open_new: Callable[[str, str], Any] = SqlAlchemyStore
+
+    def build(temporary: Path) -> None:
+        open_new(f"sqlite:///{temporary}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
+        with closing(sqlite3.connect(temporary)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-        files.replace(database, lambda temporary: shutil.copyfile(fresh, temporary))
+
+    files.replace(database, build)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import Any
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.run_page import text
-from headtohead.tracking.runs import milliseconds
+from headtohead.tracking.study import milliseconds
 
 TESTED = ("3.17",)
 TAG = "mlflow.sharedViewState."

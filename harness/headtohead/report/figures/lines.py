@@ -69,8 +69,9 @@ def tuning_figure(analysis: Analysis) -> Figure | None:
     with style.drawing():
         for axes in figure.axes:
             if table["x"].min() > 0:
-                axes.set_xscale("log", base=2)
-                axes.xaxis.set_major_formatter("{x:g}")
+                axes.set_xscale("log")
+            axes.set_xticks(table["x"].unique(), [f"{value:.3g}" for value in table["x"].unique()])
+            axes.minorticks_off()
         figure.supxlabel(field, fontsize=9)
         figure.supylabel(readable(record.metric), fontsize=9)
     return figure

@@ -1,0 +1,224 @@
+"""A study for tracking: its runs with metrics by step and a hash of their content, and its state at a tracker."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from filelock import FileLock, Timeout
+
+from headtohead import files
+from headtohead.data import cache_root
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.logger import LoggedRun, Logger
+from headtohead.plugins.registry import current
+from headtohead.storage import states
+from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
+from headtohead.storage.leases import observe
+from headtohead.storage.paths import inside
+from headtohead.storage.record import read_record
+from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
+from headtohead.storage.run_directory import RunDirectory
+
+FOLDER = ".loggers"
+# Increase this if the same run directory is logged differently; all runs are then logged anew.
+SHIPPING_FORMAT = 3
+CONTENT = (RUN, STATUS, METRICS)
+"""Files that determine the content to log: ``status.json`` has the sha256 of the others."""
+
+
+class Step(NamedTuple):
+    """The metrics of a step; ``seconds`` since 1970."""
+
+    step: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TrackedStudy(ExperimentDirectory):
+    """An experiment's folder, with its runs for tracking."""
+
+    def runs(self) -> list[TrackedRun]:
+        """Return all planned runs in the order of the plan."""
+        variants = self.record.by_slug
+        return [
+            TrackedRun(self.run_path(run), run.run_hash, run.seed, variants[run.variant], run.reused_from)
+            for run in self.record.runs
+        ]
+
+
+@dataclass(frozen=True)
+class TrackedRun(RunDirectory):
+    """A run directory, and the fields of the plan that tracking needs."""
+
+    run_hash: str
+    seed: int
+    variant: VariantRecord
+    reused_from: str | None
+
+    def begun(self) -> bool:
+        """Return whether the run has a record and a status, so that it can be logged."""
+        return (self.path / RUN).is_file() and (self.path / STATUS).is_file()
+
+    def modified(self) -> tuple[int, ...]:
+        """Return the modification times of record, status and metrics in nanoseconds; 0 for a missing file."""
+        paths = [self.path / name for name in CONTENT]
+        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+
+    def observed(self, *, sweep: bool) -> StatusRecord:
+        """Return the status, which is KILLED for a finished run without one of its files.
+
+        With ``sweep``, an active run without a live process is KILLED too. Without it, the run keeps its state, since
+        its parent will resume it.
+        """
+        status = observe(self.path)
+        if status.state == states.INTERRUPTED and not sweep:
+            status = self.status
+        if status.state != states.INTERRUPTED:
+            return status
+        reason = status.reason or f"process {status.pid} on {status.host} is gone"
+        return status.model_copy(update={"state": states.KILLED, "reason": reason})
+
+    def content_hash(self) -> str:
+        """Return a hash of the content to log."""
+        content = hashlib.sha256(f"{SHIPPING_FORMAT} {self.variant.axes}".encode())
+        for name in CONTENT:
+            path = self.path / name
+            content.update(f"\0{name}\0".encode())
+            if path.is_file():
+                content.update(path.read_bytes())
+        return content.hexdigest()[:32]
+
+    def steps(self) -> list[Step]:
+        """Return the finite metrics of each step.
+
+        A resumed run repeats steps. A repeated step has its last values and its first time, so that histories logged
+        before and after an interruption are equal.
+
+        Raises:
+            HeadToHeadError: If the history of a finished run has changed.
+        """
+        found: dict[int, Step] = {}
+        for line in self.history():
+            values = line.values if line else {}
+            metrics = {name: float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
+            if line and metrics:
+                found.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
+        return [found[step] for step in sorted(found)]
+
+
+def milliseconds(moment: str | None) -> int | None:
+    """Return an ISO time in milliseconds since 1970."""
+    return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+@dataclass
+class StudyLogger:
+    """Logs a study to a registered logger.
+
+    ``received`` has the content hash of each run that the tracker has as a whole, in ``.loggers/<name>.json``. A run
+    without an entry begins again, so that a killed process repeats no step: see `Logger`.
+    """
+
+    name: str
+    study: TrackedStudy
+    reports: Path
+    received: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            self.received = read_record(dict[str, str], self._file(".json")) or {}
+        except HeadToHeadError:  # a damaged file counts as missing, so all runs begin again
+            self.received = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold what a pass over the runs needs, such as a connection; its errors end the pass."""
+        yield
+
+    def logger(self, run: TrackedRun) -> Logger:
+        """Return a new logger of a run."""
+        return current().logger(self.name)(self.logged_run(run))
+
+    def logged_run(self, run: TrackedRun) -> LoggedRun:
+        """Return a run as loggers get it."""
+        return LoggedRun(
+            experiment=self.study.name,
+            name=run.path.name,
+            run_hash=run.run_hash,
+            variant=run.variant.title,
+            seed=run.seed,
+            axes=run.variant.axes,
+            config=run.record.config.model_dump(mode="json"),
+            root=self.study.path.resolve().parent.parent,
+            directory=run.path,
+        )
+
+    def keep(self, run: TrackedRun, content_hash: str) -> None:
+        """Remember that the tracker has a run as a whole."""
+        self.received[run.run_hash] = content_hash
+        files.write_json(self._file(".json"), self.received)
+
+    def failure(self, error: Exception) -> str | None:
+        """Return the reason if an error concerns a single run, None if it concerns the tracker as a whole."""
+        return str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
+
+    def finish(self) -> list[str]:
+        """Log what belongs to the study as a whole, after its runs; return notes for the user."""
+        return []
+
+    @property
+    def link(self) -> str | None:
+        """The address of the study's page."""
+        return None
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Have an empty folder in the block, which requires `locked`; a killed process leaves it to the next one."""
+        folder = self._file("-files")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+    def _file(self, ending: str) -> Path:
+        return _file(self.study.path, self.name + ending)
+
+
+class InUseError(HeadToHeadError):
+    """Another process logs this study to this tracker."""
+
+
+@contextmanager
+def locked(study: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds.
+
+    Raises:
+        InUseError: If another process holds it.
+    """
+    try:
+        with FileLock(_file(study, f"{name}.lock"), timeout=seconds):
+            yield
+    except Timeout:
+        raise InUseError(f"another process logs '{study.name}' to {name}; wait until it ends") from None
+
+
+def _file(study: Path, name: str) -> Path:
+    """Return a file of a logger in the folder of a study, or in the cache if that folder is read-only."""
+    if os.access(study, os.W_OK):
+        path = inside(study, FOLDER, name)
+    else:
+        path = cache_root() / "loggers" / hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16] / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

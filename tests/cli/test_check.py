@@ -204,7 +204,7 @@ def test_all_checks_every_row_of_the_pairwise_array(h2h, monkeypatch):
         assert {found["invariant"] for found in record["invariants"]} == set(NAMES) - TRAINING
 
 
-def test_all_prints_only_violations_and_the_number_of_combinations_by_outcome(h2h, monkeypatch):
+def test_all_prints_only_violations(h2h, monkeypatch):
     causality, parity = (next(each for each in INVARIANTS if each.name == name) for name in ("causality", "parity"))
     holds, absent, fails = (Verdict(state, None, "why") for state in ("holds", "does not apply", "violated"))
     examinations = [
@@ -217,14 +217,8 @@ def test_all_prints_only_violations_and_the_number_of_combinations_by_outcome(h2
     assert code == 1
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert lines[0] == "second"
-    assert lines[-6:] == [
-        "",
-        "invariant violated known violation holds does not apply",
-        "causality 1 0 2 0",
-        "parity 0 1 1 1",
-        "",
-        "3 checked, 1 with violations: second",
-    ]
+    assert not any(line.startswith(("first", "third")) for line in lines)
+    assert lines[-1] == "3 checked, 1 with violations: second"
 
 
 @pytest.mark.usefixtures("fewest")

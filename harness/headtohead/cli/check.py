@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ def command(
     "holds", "violated" with the deviation and the smallest example, or "does not apply" with the reason. Checks run
     in float64 on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
 
-    With --all, only combinations with violations are printed, then the number of combinations by invariant and outcome.
+    With --all, only combinations with violations are printed.
 
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
@@ -78,10 +77,6 @@ def command(
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) != 1:
-        if everything:
-            if printed:
-                echo()
-            _print_counts(examinations)
         echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
         if unchecked:
             echo(f"{len(unchecked)} not checked{_listed(unchecked)}")
@@ -108,17 +103,6 @@ def _print_examination(examination: Examination) -> None:
             echo_text(f"  {verdict.counterexample}")
     for pitfall in examination.pitfalls:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
-
-
-def _print_counts(examinations: Sequence[Examination]) -> None:
-    """Print the number of combinations by invariant and outcome."""
-    outcomes = ("violated", "known violation", "holds", "does not apply")
-    counts: dict[str, Counter[str]] = {}
-    for examination in examinations:
-        for invariant, verdict in examination.results:
-            counts.setdefault(invariant.name, Counter())[verdict.outcome] += 1
-    rows = [[name, *(str(found[outcome]) for outcome in outcomes)] for name, found in counts.items()]
-    print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
 
 
 def _listed(names: Sequence[str]) -> str:

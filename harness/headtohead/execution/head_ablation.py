@@ -9,7 +9,6 @@ from typing import Any
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.attention_maps import read_probes
-from headtohead.storage.leases import Busy
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import translator
@@ -31,16 +30,13 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
     stored = None if fresh else RunDirectory(path).heads
     if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
-    try:
-        with leased(path) as run_writer:
-            run = load(path)
-            if stored is not None and run.config.evaluate.decode == "none":
-                return dict(stored)
-            record = _measure(run, decode)
-            run_writer.add_result(HEADS, record)
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
-    return record
+    with leased(path) as run_writer:
+        run = load(path)
+        if stored is not None and run.config.evaluate.decode == "none":
+            return dict(stored)
+        record = _measure(run, decode)
+        run_writer.add_result(HEADS, record)
+        return record
 
 
 def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from headtohead.planning.plan import Plan
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock, refuse_busy
+from headtohead.storage.leases import Lease, layout_lock
 from headtohead.storage.paths import inside
 from headtohead.storage.run import HEADS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, now
@@ -48,7 +48,7 @@ def with_failed_reset(plan: Plan) -> Plan:
     if not failed:
         return plan
     paths = [inside(plan.directory, run.directory, tree=True) for run in failed]
-    with layout_lock(plan.directory), refuse_busy():
+    with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
@@ -97,7 +97,7 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     with suppress(HeadToHeadError):  # an unreadable plan is rewritten
         directory = ExperimentDirectory.read(experiment)
         for planned in directory.record.runs:
-            if planned.reused_from and (path := directory.run_path(planned)).exists():
+            if planned.reused_from and (path := planned.path(directory.path)).exists():
                 damage = _damage(RunDirectory(path))
                 if damage and set(damage) != {HEADS}:
                     reused[planned.reused_from] = damage
@@ -134,7 +134,7 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
 @contextmanager
 def _exclusive(experiment: Path, runs: Collection[Path]) -> Iterator[Lease]:
     """Hold the layout lock of an experiment and the leases of runs, or raise HeadToHeadError."""
-    with layout_lock(experiment), refuse_busy(), Lease(*runs) as lease:
+    with layout_lock(experiment), Lease(*runs) as lease:
         yield lease
 
 

@@ -333,10 +333,6 @@ class ExperimentDirectory:
         """The experiment's name."""
         return self.record.name
 
-    def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
-        """Return the directory of a run, which for a reused result is in another experiment."""
-        return run.path(self.path, tree=tree)
-
 
 class ReferenceScores(Record):
     """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""

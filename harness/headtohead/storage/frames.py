@@ -146,7 +146,7 @@ def load_frames(experiment_dir: Path) -> Frames:
     histories, variants = _Histories(), experiment.record.by_slug
     rows, buckets, records, results, folders = [], [], {}, {}, {}
     for planned in experiment.record.runs:
-        folder = experiment.run_path(planned, tree=True)
+        folder = planned.path(experiment.path, tree=True)
         status = observe(folder)
         run, variant = RunDirectory(folder, known=status), variants[planned.variant]
         name, record = folder.name, read_record(RunRecord, folder / RUN)

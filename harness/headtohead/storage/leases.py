@@ -55,8 +55,6 @@ class Holder(TypedDict):
 
 _HOLDER: TypeAdapter[Holder] = TypeAdapter(Holder)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
 _open: set[FileIO] = set()
 
 
@@ -69,8 +67,11 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
-class Busy(Exception):
+class Busy(HeadToHeadError):
     """Another live process holds the lease."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"run {problem}; wait for that process or end it, then run the same command")
 
 
 class LeaseLost(Exception):
@@ -179,7 +180,7 @@ def release_dead(runs: Sequence[Path]) -> None:
 def holder_of(run: Path) -> Holder | None:
     """Return the lease of a run directory if a live process holds it, else None.
 
-    Planning, status, reports and tracking all use this check. A takeover also waits for a heartbeat.
+    A takeover also waits for a heartbeat.
     """
     holder = _read(run)
     return holder if holder and abs(time.time() - _heartbeat(run, holder)) < STALE_SECONDS else None
@@ -215,15 +216,6 @@ def layout_lock(experiment: Path) -> Iterator[None]:
             f"another process has been laying out the stacks of '{experiment.name}' for "
             f"{LAYOUT_SECONDS:.0f} s; end it, then run the same command"
         ) from error
-
-
-@contextmanager
-def refuse_busy() -> Iterator[None]:
-    """Convert Busy to the error for a run that another process writes."""
-    try:
-        yield
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait for that process or end it, then run the same command") from error
 
 
 def _heartbeat(run: Path, holder: Holder) -> float:

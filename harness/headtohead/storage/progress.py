@@ -85,7 +85,7 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     for stack, found in stacks:
         with suppress(HeadToHeadError):  # split meanwhile, or damaged: only the progress is unknown
             trained |= {run.directory: found for run in stack.record.members} if found else {}
-    runs = (_run(experiment.run_path(run), run, trained.get(run.directory)) for run in experiment.record.runs)
+    runs = (_run(run.path(experiment.path), run, trained.get(run.directory)) for run in experiment.record.runs)
     return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
 

@@ -54,7 +54,7 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Reader of a run directory.
+    """Reader of a run directory; all methods raise HeadToHeadError if a file is missing or damaged.
 
     Args:
         path: The directory.
@@ -76,29 +76,17 @@ class RunDirectory:
 
     @property
     def record(self) -> RunRecord:
-        """The content of run.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """The content of run.json."""
         return required_record(RunRecord, self.path / RUN, "pass the directory of a run")
 
     @property
     def results(self) -> ResultsRecord | None:
-        """The content of results.json; None before the run is DONE.
-
-        Raises:
-            HeadToHeadError: If the file is damaged.
-        """
+        """The content of results.json; None before the run is DONE."""
         return self.verified_record(ResultsRecord, RESULTS) if self.state == states.DONE else None
 
     @property
     def heads(self) -> HeadsRecord | None:
-        """The content of heads.json; None if there is no such file.
-
-        Raises:
-            HeadToHeadError: If the file is damaged.
-        """
+        """The content of heads.json; None if there is no such file."""
         return self.verified_record(HeadsRecord, HEADS) if self.has(HEADS) else None
 
     @property
@@ -112,9 +100,6 @@ class RunDirectory:
 
         A crash leaves an incomplete line. A line with a wrong type or a value outside the range of its metric is
         damaged too. The history of a finished run is compared with its sha256.
-
-        Raises:
-            HeadToHeadError: If the history of a finished run has changed, or the file cannot be read.
         """
         content = b""
         with suppress(FileNotFoundError):
@@ -133,21 +118,13 @@ class RunDirectory:
         return name in self.status.files
 
     def verified(self, name: str) -> Path:
-        """Return the path of a result file after comparing its sha256 with that in status.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged; names the command that repairs it.
-        """
+        """Return the path of a result file after comparing its sha256 with that in status.json."""
         if damage := self._damage(name, self.status.files):
             raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
         return self.path / name
 
     def verified_record(self, kind: type[R], name: str) -> R:
-        """Return the record in a JSON result file after comparing its sha256 with that in status.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """Return the record in a JSON result file after comparing its sha256 with that in status.json."""
         return parse_record(kind, self._verified_content(name), self.path / name)
 
     def _verified_content(self, name: str, max_bytes: int = files.MAX_BYTES) -> bytes:
@@ -159,21 +136,13 @@ class RunDirectory:
         return files.read_bytes(self.verified(name), max_bytes)
 
     def require_done(self) -> None:
-        """Check that the run is DONE.
-
-        Raises:
-            HeadToHeadError: If it is not; names the missing file of a finished run.
-        """
+        """Check that the run is DONE; the error names the missing file of a finished run."""
         status = self.status
         if status.state == states.INTERRUPTED:
             raise HeadToHeadError(f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}")
-        if status.state == states.DIVERGED:
-            raise HeadToHeadError(
-                f"run '{self.path.name}' is DIVERGED, so it has no final weights; change its settings, or "
-                "retrain it with h2h run --fresh"
-            )
         if status.state != states.DONE:
-            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with h2h run")
+            finish = "h2h run --fresh" if status.state == states.DIVERGED else "h2h run"
+            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with {finish}")
 
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""

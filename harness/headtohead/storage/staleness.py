@@ -68,7 +68,7 @@ def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
     """Return the plugins of the first finished run of each variant."""
     found: dict[str, tuple[PluginRecord, ...]] = {}
     for run in experiment.record.runs:
-        path = experiment.run_path(run)
+        path = run.path(experiment.path)
         with suppress(HeadToHeadError):  # a damaged run, which the reader of its results names
             if run.variant not in found and observe(path).state in states.RESULTS:
                 found[run.variant] = RunDirectory(path).record.plugins

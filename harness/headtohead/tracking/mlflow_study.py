@@ -136,7 +136,7 @@ class MlflowStudy(StudyLogger):
         answer = str(files.read_json(file)["answer"]) if file.is_file() else ""
         tags = {
             NOTE_TAG: warning + self._note(counts, report),
-            "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
+            "h2h.states": _listed(counts),
             "h2h.experiment_id": self.to.experiment_id,
             "h2h.answer": answer,
             **({STALE_TAG: stale} if stale else {}),
@@ -188,13 +188,14 @@ class MlflowStudy(StudyLogger):
             paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
             # A picture and its caption are a single paragraph.
             report = "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
-        shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-        lines = [f"**{markdown_escape(plan.question)}**", *([report[: TAG_LIMIT // 2]] if report else [])]
-        lines.append(
-            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {shown}. "
-            f"[Open the view of all runs]({link(self.to.experiment_id)})"
-        )
-        return "\n\n".join([*lines, f"Command: {markdown_code(plan.command)}"])
+        paragraphs = [
+            f"**{markdown_escape(plan.question)}**",
+            report[: TAG_LIMIT // 2],
+            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {_listed(counts)}. "
+            f"[Open the view of all runs]({link(self.to.experiment_id)})",
+            f"Command: {markdown_code(plan.command)}",
+        ]
+        return "\n\n".join(filter(None, paragraphs))
 
     def _log_files(self, report: Path) -> None:
         client, parent = self.to.store.client, self.to.parent
@@ -204,3 +205,7 @@ class MlflowStudy(StudyLogger):
                 client.log_artifact(parent, str(report / file), "report")
         if (report / "figures").is_dir():
             client.log_artifacts(parent, str(report / "figures"), "figures")
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.most_common())

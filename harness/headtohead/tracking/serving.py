@@ -52,20 +52,10 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
             raise HeadToHeadError(f"port {port} is in use; choose another with --port")
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        uri,
-        "--host",
-        HOST,
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
     # By default, uvicorn imports the working directory.
-    command += ["--workers", "1", "--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
+    command += ["--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
     if database := database_of(uri):
         command += [artifacts, (database.parent / ARTIFACTS).as_uri()]
     environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}

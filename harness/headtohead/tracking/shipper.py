@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -72,16 +73,12 @@ class ShipperProcess:
             A message with the command to use if runs are missing in the tracker, else None.
         """
         self.close()
-        try:
+        with suppress(KeyboardInterrupt):
             if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
                 if (left := until - time.monotonic()) > 0:
-                    log(
-                        f"{self.logger}: shipping to {self.tracker} for at most {left:.0f} s more; "
-                        f"Ctrl-C leaves the rest to {sync}"
-                    )
+                    more = f"shipping to {self.tracker} for at most {left:.0f} s more"
+                    log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
                 self._ended(until - time.monotonic())
-        except KeyboardInterrupt:
-            pass
         if self.process.poll() == 0:
             return None
         last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
@@ -134,10 +131,9 @@ def shipping_seconds() -> float:
         HeadToHeadError: If the variable is not a valid number of seconds.
     """
     text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
-    with suppress(ValueError):
-        if 0 <= (seconds := float(text)) < threading.TIMEOUT_MAX:
-            return seconds
-    raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
+        raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+    return float(text)
 
 
 def follow(shipper: Shipper, ended: threading.Event) -> bool:

@@ -55,12 +55,9 @@ class ShipReport:
 
     def line(self) -> str:
         """Return the counts as a line of text."""
-        counts = f"{self.shipped} shipped, {self.unchanged} unchanged"
-        if self.waiting:
-            counts += f", {self.waiting} not started"
-        if self.failures:
-            counts += f", {len(self.failures)} failed"
-        return f"{self.experiment}: {counts}"
+        others = {"not started": self.waiting, "failed": len(self.failures)}
+        more = "".join(f", {count} {what}" for what, count in others.items() if count)
+        return f"{self.experiment}: {self.shipped} shipped, {self.unchanged} unchanged{more}"
 
 
 @dataclass
@@ -198,9 +195,7 @@ class Shipper:
         status = run.observed(sweep=sweep)
         state = status.state
         is_final, content_hash = state not in states.PENDING, run.content_hash()
-        if (is_final and tracker.received.get(run.run_hash) == content_hash) or not (
-            is_final or state == states.RUNNING
-        ):
+        if tracker.received.get(run.run_hash) == content_hash if is_final else state != states.RUNNING:
             return False
         steps = run.steps()
         opened = self.runs.get(run.run_hash)

@@ -51,7 +51,7 @@ class TrackedStudy(ExperimentDirectory):
         """Return all planned runs in the order of the plan."""
         variants = self.record.by_slug
         return [
-            TrackedRun(self.run_path(run), run.run_hash, run.seed, variants[run.variant], run.reused_from)
+            TrackedRun(run.path(self.path), run.run_hash, run.seed, variants[run.variant], run.reused_from)
             for run in self.record.runs
         ]
 

@@ -6,7 +6,7 @@ import torch
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.training.loop import StackTraining, TimeLimitReached
 from made import case_table
 

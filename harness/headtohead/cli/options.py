@@ -26,16 +26,6 @@ def complete_run(context: click.Context, parameter: click.Parameter, incomplete:
     return sorted(path.parent.name for path in itertools.islice(paths, MAX_COMPLETIONS))
 
 
-def _overrides(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse ``--set PATH VALUE``, of which click takes VALUE for an argument."""
-    if texts:
-        from headtohead.config.loading import read_override
-
-        for text in texts:
-            read_override(text)
-    return texts
-
-
 def set_option(of: str = "the file's base", example: str = "model.d_model=64") -> Decorator:
     """Return the option ``--set``; ``example`` is a PATH=VALUE for its help."""
     return click.option(
@@ -43,7 +33,6 @@ def set_option(of: str = "the file's base", example: str = "model.d_model=64") -
         "overrides",
         multiple=True,
         metavar="PATH=VALUE",
-        callback=_overrides,
         help=f"Override a field of {of}, for example {example}.",
     )
 

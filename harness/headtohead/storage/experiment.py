@@ -233,9 +233,6 @@ class PlannedRunRecord(Record):
         Args:
             experiment: The folder of the experiment.
             tree: Also refuse symbolic links inside the directory.
-
-        Raises:
-            HeadToHeadError: If the path is outside the folder or contains a symbolic link.
         """
         if self.reused_from:
             return inside(experiment.parent, self.reused_from, tree=tree)
@@ -320,11 +317,7 @@ class ExperimentDirectory:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the record of an experiment's folder.
-
-        Raises:
-            HeadToHeadError: If the record is missing or damaged.
-        """
+        """Read the record of an experiment's folder."""
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
         return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
 
@@ -354,11 +347,7 @@ class ReferencePointsRecord(Record):
 
 
 def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:
-    """Return the reference points of an experiment by data set; empty if they were not computed.
-
-    Raises:
-        HeadToHeadError: If the file is damaged.
-    """
+    """Return the reference points of an experiment by data set; empty if they were not computed."""
     record = read_record(ReferencePointsRecord, inside(experiment_dir, REFERENCE_POINTS))
     return record.data if record else ()
 

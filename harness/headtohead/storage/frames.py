@@ -137,10 +137,6 @@ def load_frames(experiment_dir: Path) -> Frames:
 
     A run without files is PLANNED. Damaged lines of a history, such as the incomplete line of a crash, are skipped
     and counted in the column ``torn_lines``.
-
-    Raises:
-        HeadToHeadError: If the folder is not an experiment, a record cannot be read, a file of a finished run has
-            changed, or a path is outside the runs folder.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
     histories, variants = _Histories(), experiment.record.by_slug

@@ -187,11 +187,7 @@ def holder_of(run: Path) -> Holder | None:
 
 
 def observe(run: Path) -> StatusRecord:
-    """Return a run's status, which is INTERRUPTED if the run is active and no process holds its lease.
-
-    Raises:
-        HeadToHeadError: If ``status.json`` is damaged.
-    """
+    """Return a run's status, which is INTERRUPTED if the run is active and no process holds its lease."""
     status = read_status(run)  # INTERRUPTED if a result file is missing
     if status.state in states.ACTIVE and holder_of(run) is None:
         # The holder writes the final state before it releases the lease, so the status is read again.

@@ -74,10 +74,6 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     Args:
         folder: The folder.
         file: The experiment file, if it is known; default: the recorded file.
-
-    Raises:
-        HeadToHeadError: If the folder is not an experiment, a record is damaged, or the history of a finished run has
-            changed.
     """
     experiment = ExperimentDirectory.read(folder)
     stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]

@@ -266,17 +266,17 @@ class RunWriter(RunDirectory):
         """Write or replace a JSON file with results of a DONE run, and its sha256."""
         with self.writing() as folder:
             # After a crash before the last write, the run has no such file.
-            self.remove_result(name)
+            others = self.remove_result(name)
             self.write_json(name, value)
-            self._change_status(files={**stored_status(folder).files, name: files.sha256(folder / name)})
+            self._change_status(files={**others, name: files.sha256(folder / name)})
 
-    def remove_result(self, name: str) -> None:
-        """Remove a result file and its sha256."""
+    def remove_result(self, name: str) -> dict[str, str]:
+        """Remove a result file and its sha256; return the sha256 of the other files."""
         with self.writing() as folder:
-            self._change_status(
-                files={other: sha for other, sha in stored_status(folder).files.items() if other != name}
-            )
+            others = {other: sha256 for other, sha256 in stored_status(folder).files.items() if other != name}
+            self._change_status(files=others)
             (folder / name).unlink(missing_ok=True)
+            return others
 
 
 def checksums(run: Path) -> dict[str, str]:
@@ -333,14 +333,10 @@ def find_run(run: Path | str, runs: Path) -> Path:
         return inside(runs, matching[0].relative_to(runs))
     if matching:
         examples = " and ".join(f"{found.parent.name}/{found.name}" for found in matching[:2])
-        raise HeadToHeadError(
-            f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
-            "it"
-        )
-    is_file = path.suffix in (".yaml", ".yml")
-    if is_file or (runs / path.name / EXPERIMENT).is_file():
-        status = next_command("status", run, runs)
-        raise HeadToHeadError(f"'{run}' is an experiment, not a run; {status} lists its runs")
+        advice = f"for example {examples}; use a longer prefix, or EXPERIMENT/ before it"
+        raise HeadToHeadError(f"'{run}' matches {len(matching)} runs, {advice}")
     hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    if path.suffix in (".yaml", ".yml") or (runs / path.name / EXPERIMENT).is_file():
+        hint = f"; it is an experiment, and {next_command('status', run, runs)} lists its runs"
     hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

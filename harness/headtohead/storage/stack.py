@@ -202,11 +202,7 @@ class StackFolder:
 
     @property
     def record(self) -> StackRecord:
-        """The content of stack.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """The content of stack.json."""
         return required_record(StackRecord, self.path / RECORD, "run the experiment again")
 
     def write(self, record: StackRecord) -> None:
@@ -230,11 +226,7 @@ class StackFolder:
         return [run for run in self.runs() if run.state not in states.FINAL]
 
     def runs(self) -> list[RunDirectory]:
-        """Return the run directories in the order of members.
-
-        Raises:
-            HeadToHeadError: If a path is outside the experiment's folder, or a symbolic link is found.
-        """
+        """Return the run directories in the order of members."""
         experiment, members = self.experiment, self.record.members
         return [RunDirectory(inside(experiment, member.directory)) for member in members]
 
@@ -266,10 +258,6 @@ class StackFolder:
 
 
 def stack_folders(experiment: Path) -> list[StackFolder]:
-    """Return the stacks in an experiment's folder.
-
-    Raises:
-        HeadToHeadError: If the folder of a stack contains a symbolic link.
-    """
+    """Return the stacks in an experiment's folder."""
     names = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
     return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in names]

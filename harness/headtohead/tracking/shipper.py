@@ -29,7 +29,7 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
-from headtohead.tracking.study import locked
+from headtohead.tracking.study import InUseError, locked
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
@@ -125,11 +125,7 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
 
 
 def shipping_seconds() -> float:
-    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60.
-
-    Raises:
-        HeadToHeadError: If the variable is not a valid number of seconds.
-    """
+    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60."""
     text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
         raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
@@ -142,7 +138,7 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
     If another process logs this study, wait until it ends.
     """
     while not ended.is_set():
-        with suppress(HeadToHeadError), locked(shipper.folder, shipper.name):
+        with suppress(InUseError), locked(shipper.folder, shipper.name):
             while not ended.wait(POLL_SECONDS):
                 if (shipper.folder / EXPERIMENT).is_file():
                     shipper.poll()

@@ -59,11 +59,7 @@ class Store:
     database: Path | None
 
     def experiment(self, name: str) -> str:
-        """Return the id of the MLflow experiment of that name; create it if it is missing.
-
-        Raises:
-            HeadToHeadError: If the experiment was deleted in MLflow.
-        """
+        """Return the id of the MLflow experiment of that name; create it if it is missing."""
         from mlflow.exceptions import MlflowException
 
         experiment = self.client.get_experiment_by_name(name)
@@ -142,12 +138,7 @@ def store_errors(uri: str) -> Iterator[None]:
 
 
 def open_store(uri: str, *, create: bool) -> Store:
-    """Open a store and check it; with ``create``, create a missing SQLite store.
-
-    Raises:
-        HeadToHeadError: If the store is missing, unreachable, not writable, or of another MLflow version. Then nothing
-            is changed.
-    """
+    """Open a store and check it; with ``create``, create a missing SQLite store."""
     load_mlflow()
     from mlflow import MlflowClient
 
@@ -169,11 +160,7 @@ def open_store(uri: str, *, create: bool) -> Store:
 
 @contextmanager
 def locked(uri: str) -> Iterator[None]:
-    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it.
-
-    Raises:
-        HeadToHeadError: If another process holds the lock too long.
-    """
+    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it."""
     database = database_of(uri)
     if database is None:
         yield

@@ -103,9 +103,6 @@ class TrackedRun(RunDirectory):
 
         A resumed run repeats steps. A repeated step has its last values and its first time, so that histories logged
         before and after an interruption are equal.
-
-        Raises:
-            HeadToHeadError: If the history of a finished run has changed.
         """
         found: dict[int, Step] = {}
         for line in self.history():

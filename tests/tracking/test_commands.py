@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.tracking import serving, shipping, study
+from headtohead.tracking import shipping, study
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -95,31 +95,10 @@ def test_sync_reports_bad_input_in_one_line(
     assert re.match(f"h2h: .*{message}", result.output)
 
 
-@pytest.mark.slow
-def test_ui_prints_the_link_of_every_study(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_experiment(axes=AXES)
-    _call("sync", "--runs", str(tmp_path / "runs"))
-    monkeypatch.setattr(serving, "server", _served)
-    result = _call("ui", "--runs", str(tmp_path / "runs"), "--port", "5123", "--no-browser")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("quickstart: http://127.0.0.1:5123/#/experiments/1/runs?")
-
-
 def test_ui_without_a_store_names_the_command_that_creates_a_store(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     result = _call("ui", "--runs", str(tmp_path / "runs"), "--no-browser")
     assert "there is no MLflow store" in result.output
-
-
-@contextmanager
-def _served(uri: str, port: int) -> Iterator[Any]:
-    class Silent:
-        def wait(self) -> None:
-            """Return at once, since no process was started."""
-
-    yield Silent()
 
 
 def _call(*arguments: str) -> Any:

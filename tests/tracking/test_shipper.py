@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
@@ -26,24 +25,6 @@ from headtohead.tracking.study import TrackedStudy
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
-    folder = make_experiment(seeds=(1, 2), axes=AXES)
-    with _start(folder, store_uri) as first:
-        _wait(lambda: len(_runs(store_uri)) > 0)
-        first.send_signal(signal.SIGKILL)
-    # Its parent closes the pipe or ends: the shipper ships the remaining runs and exits.
-    with _start(folder, store_uri) as second:
-        assert second.stdin is not None
-        second.stdin.close()
-        assert second.wait(120) == 0
-    runs = _runs(store_uri)
-    assert len(runs) == len({run.data.tags["h2h.run_hash"] for run in runs}) == 4
-    assert {run.info.status for run in runs} == {"FINISHED"}
-    assert (folder / "shipper-mlflow.log").read_text().count("shipping") == 2
 
 
 @pytest.mark.slow

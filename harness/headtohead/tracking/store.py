@@ -11,7 +11,9 @@ import importlib
 import logging
 import os
 import re
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -206,14 +208,13 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
 def _create(database: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    open_new: Callable[[str, str], Any] = SqlAlchemyStore
-
-    def build(temporary: Path) -> None:
-        open_new(f"sqlite:///{temporary}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
-        with closing(sqlite3.connect(temporary)) as connection:
+    build: Callable[[str, str], Any] = SqlAlchemyStore
+    with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
+        fresh = Path(folder, "mlflow.db")
+        build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
+        with closing(sqlite3.connect(fresh)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-
-    files.replace(database, build)
+        files.replace(database, lambda temporary: shutil.copyfile(fresh, temporary))
 
 
 @functools.cache

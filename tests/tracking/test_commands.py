@@ -16,9 +16,10 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 from headtohead.cli import main
-from headtohead.tracking import shipping, study
+from headtohead.tracking import shipping
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -72,7 +73,9 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
     for name in ("one", "two"):
         make_experiment(name=name, axes=AXES)
     monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
-    with study.locked(tmp_path / "runs/one", shipping.MLFLOW):
+    lock = tmp_path / "runs/one/.loggers/mlflow.lock"
+    lock.parent.mkdir()
+    with FileLock(lock):
         result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
     assert "another process logs 'one' to mlflow" in result.output

@@ -42,7 +42,7 @@ class Leftover:
     @property
     def size(self) -> int:
         """Bytes of its files."""
-        return disk_usage(self.path).size
+        return disk_usage(self.path)[0]
 
 
 def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list[Leftover]:

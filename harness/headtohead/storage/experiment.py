@@ -228,12 +228,7 @@ class PlannedRunRecord(Record):
     reused_from: str | None = None
 
     def path(self, experiment: Path, *, tree: bool = False) -> Path:
-        """Return the directory of the run of an experiment's folder.
-
-        Args:
-            experiment: The folder of the experiment.
-            tree: Also refuse symbolic links inside the directory.
-        """
+        """Return the directory of the run of an experiment's folder; ``tree`` as in `inside`."""
         if self.reused_from:
             return inside(experiment.parent, self.reused_from, tree=tree)
         return inside(experiment, self.directory, tree=tree)

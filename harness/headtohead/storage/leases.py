@@ -15,12 +15,11 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Annotated
 
-from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -204,14 +203,10 @@ def layout_lock(experiment: Path) -> Iterator[None]:
     Raises:
         HeadToHeadError: If another process holds the lock for longer than `LAYOUT_SECONDS`.
     """
-    try:
-        with FileLock(experiment / ".layout.lock").acquire(timeout=LAYOUT_SECONDS):
-            yield
-    except Timeout as error:
-        raise HeadToHeadError(
-            f"another process has been laying out the stacks of '{experiment.name}' for "
-            f"{LAYOUT_SECONDS:.0f} s; end it, then run the same command"
-        ) from error
+    problem = f"another process has been laying out the stacks of '{experiment.name}' for {LAYOUT_SECONDS:.0f} s"
+    error = HeadToHeadError(f"{problem}; end it, then run the same command")
+    with files.locked(experiment / ".layout.lock", LAYOUT_SECONDS, error):
+        yield
 
 
 def _heartbeat(run: Path, holder: Holder) -> float:
@@ -230,14 +225,10 @@ def _host() -> dict[str, str]:
     return {"host": socket.gethostname(), "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""}
 
 
-@contextmanager
-def _locked(run: Path, timeout: float = LOCK_SECONDS) -> Iterator[None]:
+def _locked(run: Path, timeout: float = LOCK_SECONDS) -> AbstractContextManager[None]:
     """Hold the lock of a run, which nested uses in a thread share; raises Busy after ``timeout``."""
-    try:
-        with FileLock(run.parent / FOLDER / f"{run.name}.lock", is_singleton=True).acquire(timeout=timeout):
-            yield
-    except Timeout as error:
-        raise Busy(f"'{run.name}' is being written by another process") from error
+    busy = Busy(f"'{run.name}' is being written by another process")
+    return files.locked(run.parent / FOLDER / f"{run.name}.lock", timeout, busy)
 
 
 def _lease_file(run: Path) -> Path:

@@ -69,12 +69,7 @@ def experiment_file(target: Path | str) -> Path | None:
 
 
 def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
-    """Return the state of every run of an experiment's folder.
-
-    Args:
-        folder: The folder.
-        file: The experiment file, if it is known; default: the recorded file.
-    """
+    """Return the state of every run of an experiment's folder; ``file`` as in `stale_changes`."""
     experiment = ExperimentDirectory.read(folder)
     stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]
     trained: dict[str, StackProgress] = {}

@@ -212,12 +212,7 @@ class RunWriter(RunDirectory):
         self.write_json(STATUS, stored_status(self.path).model_copy(update=changes).to_json())
 
     def begin_attempt(self, state: str = states.LEASED, **fields: Any) -> None:
-        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files.
-
-        Args:
-            state: The new state.
-            fields: Further fields of status.json.
-        """
+        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""
         with self.writing() as folder:
             files.remove_leftovers(folder)
             # The reason of a DONE run without one of its files.
@@ -290,15 +285,13 @@ def _repair(run: Path, name: str) -> str:
     """Return the advice for a damaged result file."""
     if name == HEADS:
         return f"h2h ablate-heads {run.name} --fresh writes it anew"
-    runs = run.parent.parent
-    try:
+    runs, experiment = run.parent.parent, None
+    with suppress(HeadToHeadError):
         experiment = read_record(ExperimentRecord, run.parent / EXPERIMENT)
-        if experiment is None or experiment.file is None:
-            return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
-        file = runs.parent / experiment.file
-        label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
-    except HeadToHeadError:
-        return "h2h run FILE --repair retrains the run"
+    if experiment is None or experiment.file is None:
+        return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
+    file = runs.parent / experiment.file
+    label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
     command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)
     return f"{command}{f' --name {shlex.quote(label)}' if label else ''} --repair retrains the run"
 

@@ -99,13 +99,7 @@ class ShipperProcess:
 
 
 def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
-    """Start a shipper; return None if the folder cannot be written.
-
-    Args:
-        experiment: The experiment's folder.
-        logger: Name of the logger.
-        reports: The folder of all reports.
-    """
+    """Start a shipper of an experiment's folder; return None if the folder cannot be written."""
     try:
         experiment.mkdir(parents=True, exist_ok=True)
         file = inside(experiment, f"shipper-{logger}.log").open("ab")

@@ -21,8 +21,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
 from headtohead import files
 from headtohead.config.project import URI_VARIABLE, readable
 from headtohead.errors import HeadToHeadError
@@ -167,15 +165,9 @@ def locked(uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = FileLock(f"{database}.lock", is_singleton=True).acquire(timeout=LOCK_SECONDS)
-    except Timeout:
-        raise HeadToHeadError(
-            f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
-            "run h2h sync when it has ended"
-        ) from None
-    with lock:
+    problem = f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s"
+    error = HeadToHeadError(f"{problem}; run h2h sync when it has ended")
+    with files.locked(database.with_name(f"{database.name}.lock"), LOCK_SECONDS, error):
         yield
 
 

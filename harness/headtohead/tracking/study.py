@@ -7,13 +7,11 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
-
-from filelock import FileLock, Timeout
 
 from headtohead import files
 from headtohead.data import cache_root
@@ -197,18 +195,10 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-@contextmanager
-def locked(study: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds.
-
-    Raises:
-        InUseError: If another process holds it.
-    """
-    try:
-        with FileLock(_file(study, f"{name}.lock"), timeout=seconds):
-            yield
-    except Timeout:
-        raise InUseError(f"another process logs '{study.name}' to {name}; wait until it ends") from None
+def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
+    error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
+    return files.locked(_file(study, f"{name}.lock"), seconds, error)
 
 
 def _file(study: Path, name: str) -> Path:

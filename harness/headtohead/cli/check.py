@@ -71,8 +71,6 @@ def command(
             echo(*[""][:printed], examination.name)
             _print_examination(examination)
             printed += 1
-        elif everything and sys.stderr.isatty():
-            click.echo(f"\r{len(examinations)} combinations\r", nl=False, err=True)
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -130,10 +130,8 @@ class StudyLogger:
     received: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        try:
+        with suppress(HeadToHeadError):  # a damaged file counts as missing, so all runs begin again
             self.received = read_record(dict[str, str], self._file(".json")) or {}
-        except HeadToHeadError:  # a damaged file counts as missing, so all runs begin again
-            self.received = {}
 
     @contextmanager
     def opened(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 _OTHER_NAMES = {
     # Sections and fields of an experiment file
     "design": "ablation ablations axes compare grid search_space sweep variants",
+    "product": "cartesian combinations factorial full_factorial grid",
     "seeds": "n_seeds num_seeds random_seed repeats replicates seed",
     "tune": "hparams hyperparameters tuning",
     "positional": "pe pos_emb pos_embed pos_enc pos_encoding position_embedding position_embedding_type "
